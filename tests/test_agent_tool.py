@@ -121,17 +121,17 @@ def test_an_answer_stays_within_its_bound_and_loses_nothing(told: Ledger) -> Non
     [
         ({}, "a scope is required"),
         ({"scope": "a@b"}, "is not a scope"),
-        ({"scope": 7}, "scope is no text"),
+        ({"scope": 7}, "scope is not text"),
         ({"scope": HERE, "types": ["tool.cal"]}, "invalid kind"),
-        ({"scope": HERE, "types": {"a": 1}}, "types is no list"),
-        ({"scope": HERE, "session_id": "s1"}, "there is no argument session_id"),
-        ({"scope": HERE, "fromTs": "yesterday"}, "fromTs is no time"),
+        ({"scope": HERE, "types": {"a": 1}}, "types is not a list"),
+        ({"scope": HERE, "session_id": "s1"}, "unknown argument session_id"),
+        ({"scope": HERE, "fromTs": "yesterday"}, "fromTs is not a time"),
         ({"scope": HERE, "fromTs": 2, "toTs": 1}, "the time range is empty"),
-        ({"scope": HERE, "limit": float("nan")}, "limit is no number"),
-        ({"scope": HERE, "limit": True}, "limit is no number"),
-        ({"scope": HERE, "includePayload": "yes"}, "includePayload is true or false"),
+        ({"scope": HERE, "limit": float("nan")}, "limit is not a number"),
+        ({"scope": HERE, "limit": True}, "limit is not a number"),
+        ({"scope": HERE, "includePayload": "yes"}, "includePayload must be true or false"),
         ({"scope": HERE, "cursor": "?"}, "the cursor is damaged"),
-        ("[1]", "the arguments are no object"),
+        ("[1]", "the arguments are not an object"),
         ("{broken", "invalid arguments JSON"),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_bound_tool_knows_one_scope_only(told: Ledger) -> None:
     assert [item["summary"] for item in ask()["items"]] == ["not for you"]
     assert ask({"scope": HERE})["error"]["code"] == "invalid_scope"
     assert ask('{"scope": "acme/app"}')["error"]["code"] == "invalid_scope"
-    assert ask(limit="many")["error"]["message"] == "limit is no number"
+    assert ask(limit="many")["error"]["message"] == "limit is not a number"
     assert "scope" not in ask.definition["parameters"]["properties"]
     assert "scope" in MEMORY_EPISODES_QUERY["parameters"]["properties"]
     with pytest.raises(treering.errors.InvalidScope):

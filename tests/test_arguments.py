@@ -159,7 +159,7 @@ def test_every_public_function_is_tried() -> None:
 
 def test_the_error_names_the_argument_and_says_what_it_takes() -> None:
     with treering.open(":memory:") as ledger:
-        with pytest.raises(InvalidInput, match="first is 'x'") as refused:
+        with pytest.raises(InvalidInput, match="first cannot be 'x'") as refused:
             ledger.query(HERE, first="x")  # type: ignore[arg-type]
         assert "int" in str(refused.value.hint)
         with pytest.raises(InvalidInput, match="event"):

@@ -8,24 +8,24 @@ import sys
 def main() -> None:
     """Run the command line."""
     try:
-        if sys.argv[1:] == ["--version"] and _told_version():
+        if sys.argv[1:] == ["--version"] and _print_version():
             return
         from treering.surfaces.cli.main import run  # noqa: PLC0415
 
         run()
     except KeyboardInterrupt as stopped:
-        # Before the command line is there to say so, or after it has.
+        # Either before the command line handles interrupts, or after it has handled one.
         sys.exit(getattr(stopped, "status", 130))
 
 
-def _told_version() -> bool:
+def _print_version() -> bool:
     from treering.version import __version__  # noqa: PLC0415  (nothing else is needed)
 
     try:
         sys.stdout.write(f"treering {__version__}\n")
         sys.stdout.flush()
     except (AttributeError, OSError):
-        # Closed, or full: the command line knows what to say.
+        # Closed or full: the command line reports the error.
         return False
     return True
 

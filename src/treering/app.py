@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EMBEDDER_VARIABLE: Final = "TREERING_EMBEDDER"
 
 _CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password) ?=")
-"""How libpq's other sort of address begins."""
+"""How a libpq connection string with keywords begins."""
 
 
 @check_arguments
@@ -52,26 +52,27 @@ def open(  # noqa: A001  (the public door is treering.open)
     embedder: Embedder | str | None = None,
     summariser: Summariser | None = None,
 ) -> Ledger:
-    """Open the ledger at ``location``, which is made if it is not there.
+    """Open the ledger at ``location``, creating it if it does not exist.
 
-    That is a file path, ``:memory:``, or ``postgresql://user@host/database`` (``?schema=`` names
-    another schema than ``treering``).
+    That is a file path, ``:memory:``, or ``postgresql://user@host/database`` (``?schema=`` selects
+    a schema other than ``treering``).
 
-    ``mode="ro"`` never changes a byte. ``durability="normal"`` survives a crash of the process
-    but may lose the last moments at a power cut. ``guard`` says where secrets are looked for:
+    ``mode="ro"`` never changes a byte. ``durability="normal"`` survives a crash of the process but
+    may lose the last moments at a power cut. ``guard`` sets where secrets are looked for:
     ``"safe"`` masks them in summaries and refs, ``"mask"`` in payloads too, ``"reject"`` refuses
-    such events, ``"off"`` looks nowhere. ``keys`` is the folder of the keys of encrypted scopes.
+    such events, ``"off"`` disables the check. ``keys`` is the folder of the keys of encrypted
+    scopes.
 
-    ``embedder`` turns texts into vectors, for the memory and for searches by meaning: ``"static"``,
-    the table that comes with the package, is used where neither it nor ``TREERING_EMBEDDER`` names
-    another (``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of yours).
+    ``embedder`` turns texts into vectors, for the memory and for searches by meaning. The default
+    is ``TREERING_EMBEDDER``, or else ``"static"``, the table that comes with the package; others
+    are ``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of your own.
 
-    ``summariser`` writes the summaries of compactions and the episodes of sessions that are
-    closed, swept or pruned, wherever nobody names another: a function of messages, the summary
-    before them and a number of tokens. If it fails, Treering writes them without a model.
+    ``summariser`` is the default for the summaries of compactions and for the episodes of sessions
+    that are closed, swept or pruned: a function of messages, the previous summary and a number of
+    tokens. If it fails, Treering writes them without a model.
 
-    Runs of processes that are gone are closed; ``sinks`` and ``synthetic``, as of
-    ``Ledger.spine``, have their say in that if they are given here.
+    Runs of processes that no longer exist are closed; ``sinks`` and ``synthetic``, as in
+    ``Ledger.spine``, apply to these runs if they are given here.
     """
     path = _path(location)
     for name, value, allowed in (
@@ -84,7 +85,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     if summariser is not None and not callable(summariser):
         raise InvalidInput(
             f"summariser is a {type(summariser).__name__}",
-            hint="give a function of messages, a summary and a number of tokens",
+            hint="pass a function of messages, a summary and a number of tokens",
         )
     store = _store(path, durability, mode, partial(keys_folder, keys))
     drafter = Drafter(guard=new_guard, mode=guard, clock=now_ms, seals=store.vault.seals)
@@ -119,16 +120,16 @@ def import_logs(
     parallel: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> IntakeReceipt:
-    """Take in logs that agents wrote: files, and folders with all inside, by what is in them.
+    """Import agents' logs from files and folders, recognized by their content.
 
-    Each session goes to the scope of its project, by the git remote or the name of the folder
-    that it worked in, or to ``scope``. Secrets are masked. What is known is not taken in again;
-    files that did not change since the last time are not even read, unless ``again``. ``since_ms``
-    leaves out files that were last written before. ``live`` leaves the last line of a file that is
-    being written for later. ``parallel`` has large files read by a process of their own, where
-    there is a core for it. ``progress`` is told how many bytes are done, and of how many.
+    Each session goes to the scope of its project, named after the git remote or the working folder,
+    or to ``scope``. Secrets are masked. Known events are not imported again; files that did not
+    change since the last import are not even read, unless ``again``. ``since_ms`` skips files last
+    written before then. ``live`` leaves the last line of a file that is still being written for
+    later. ``parallel`` reads large files in a separate process if there is a core for it.
+    ``progress`` is called with the bytes done and the total.
     """
-    # Each is loaded only when asked for.
+    # Loaded only when needed.
     from treering.capture.intake import take_logs  # noqa: PLC0415
     from treering.formats import openclaw_mem  # noqa: PLC0415
     from treering.storage.sqlite.foreign import read_rows  # noqa: PLC0415
@@ -154,7 +155,7 @@ def import_logs(
 
 @check_arguments
 def administer(location: str) -> Administration:
-    """Return what the owner of a ledger on PostgreSQL needs: its layout, roles and state."""
+    """Return the administration of a ledger on PostgreSQL: its schema, roles and status."""
     address = _address(location)
     from treering.storage.postgres.administration import Administration  # noqa: PLC0415
 
@@ -162,7 +163,7 @@ def administer(location: str) -> Administration:
 
 
 def _store(path: str, durability: Durability, mode: Mode, folder: Callable[[], Path]) -> EventStore:
-    # Each is loaded only when asked for.
+    # Loaded only when needed.
     from treering.storage.keys import KeyFolder  # noqa: PLC0415
 
     if is_server(path):
@@ -180,14 +181,14 @@ def _store(path: str, durability: Durability, mode: Mode, folder: Callable[[], P
 
 
 def is_server(location: str | os.PathLike[str]) -> bool:
-    """Whether ``location`` is on a database server, and no file."""
+    """Return whether ``location`` is a database server rather than a file."""
     return isinstance(location, str) and location.startswith(("postgresql://", "postgres://"))
 
 
 def _address(location: str) -> Address:
     if not is_server(location):
         raise InvalidInput(
-            f"{location} is no database server", hint="name one: postgresql://user@host/database"
+            f"{location} is not a database server", hint="name one: postgresql://user@host/database"
         )
     missing = next((name for name in ("psycopg", "psycopg_pool") if find_spec(name) is None), None)
     if missing is not None:
@@ -213,10 +214,10 @@ def _path(location: str | os.PathLike[str]) -> str:
     if not path or not isinstance(path, str):
         raise InvalidInput("a location is required", hint="name a file, or :memory:")
     scheme = path.split(":")[0]
-    misspelt = scheme in {"postgres", "postgresql"} or _CONNINFO.match(path)
-    if misspelt and not is_server(location):
+    looks_like_server = scheme in {"postgres", "postgresql"} or _CONNINFO.match(path)
+    if looks_like_server and not is_server(location):
         raise InvalidInput(
-            "a server is named by a URL, as text",
+            "a server location must be a URL, as text",
             hint="write postgresql://user@host/database",
         )
     if not is_server(path) and ("://" in path or path.startswith("file:")):
@@ -228,7 +229,7 @@ def _path(location: str | os.PathLike[str]) -> str:
 
 
 def _embedder(chosen: Embedder | str | None) -> Embedder | None:
-    """Return the embedder that was chosen; only when something is to be remembered or found."""
+    """Return the chosen embedder; called only when the memory or a search needs it."""
     if chosen is not None and not isinstance(chosen, str):
         return chosen
     from treering.embedders.choice import embedder_named  # noqa: PLC0415
@@ -237,13 +238,13 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
 
 
 def new_guard(*, personal: bool = False) -> SecretGuard:
-    """Return a guard that masks with the user's own key, which it asks for at the first mask."""
+    """Return a guard that masks with the user's own key, which is read at the first mask."""
     return copy(_built_guard(personal=personal))
 
 
 @lru_cache(maxsize=2)
 def _built_guard(*, personal: bool) -> SecretGuard:
-    """Build what all guards of a process share, for that takes longer than ten appends."""
+    """Build the part that all guards of a process share, which takes longer than ten appends."""
     from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (only when something is recorded)
 
     return SecretGuard(key=mask_key, personal=personal)

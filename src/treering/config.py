@@ -1,4 +1,4 @@
-"""Where things are: the default ledger, the keys of sealed scopes, and the key of the masks."""
+"""Default locations: the ledger, the keys of encrypted scopes, and the key of the masks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def default_database() -> str:
 
 
 def keys_folder(named: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder ``named``, else ``TREERING_KEYS``, else one beside the user's settings."""
+    """Return ``named``, else ``TREERING_KEYS``, else a folder beside the user's settings."""
     chosen = named or os.environ.get(KEYS_VARIABLE)
     return Path(chosen).expanduser() if chosen else _settings_folder() / "keys"
 
 
 def mask_key() -> bytes:
-    """Return the key of this machine's masks, made when first needed; it is not in the ledger."""
+    """Return the key of this machine's masks, created on first use; it is not in the ledger."""
     folder = _settings_folder()
     path = folder / "mask.key"
     with contextlib.suppress(OSError):
@@ -39,20 +39,20 @@ def mask_key() -> bytes:
     key = os.urandom(KEY_BYTES)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written beside and linked into place: two processes that start together agree on one.
+        # Written to a temporary file and linked, so that two processes starting together agree.
         draft = folder / f"mask.key.{os.getpid()}"
         draft.touch(mode=0o600)
         draft.write_bytes(key)
         try:
             os.link(draft, path)
         except FileExistsError:
-            found = path.read_bytes()
-            # One that is no key (a full disk may leave an empty file) is put right.
-            key = found if len(found) == KEY_BYTES else _replace(draft, path)
+            existing = path.read_bytes()
+            # Replace an invalid key: a full disk may have left an empty file.
+            key = existing if len(existing) == KEY_BYTES else _replace(draft, path)
         finally:
             draft.unlink(missing_ok=True)
     except OSError:
-        # No place to keep a key: masks then differ from process to process, and nothing else.
+        # Without a place for the key, masks differ between processes; nothing else changes.
         return key
     return key
 

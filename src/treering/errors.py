@@ -1,20 +1,20 @@
 """Every error Treering raises, as one tree.
 
     TreeringError
-    ├── InvalidInput              what was given cannot be recorded or asked
+    ├── InvalidInput              the input cannot be recorded or queried
     │   ├── InvalidScope
     │   ├── InvalidKind
     │   ├── InvalidCursor
-    │   ├── TooLarge              over a cap
+    │   ├── TooLarge              over a limit
     │   └── SensitiveContent      the guard refused it
     ├── Conflict                  the session has moved on
     ├── DuplicateEvent            the event id is taken by something else
     ├── RunClosed                 the run has ended
-    │   └── RunInterrupted        it was interrupted while its author was at work
+    │   └── RunInterrupted        it was interrupted from outside
     ├── RunActive                 the session is busy with another run
     ├── ToolDenied                the tool may not run in this session
     ├── NotFound
-    ├── StorageError              the database could not do it
+    ├── StorageError              the database operation failed
     │   ├── Busy                  other writers kept the lock too long
     │   ├── StorageFull
     │   ├── OutcomeUnknown        the commit failed half-way
@@ -25,11 +25,11 @@
     │   ├── ReadOnly
     │   └── Closed
     ├── Corrupt                   stored bytes are not what was written
-    ├── KeyMissing                the key of a sealed payload is not here
+    ├── KeyMissing                the key of an encrypted payload is missing
     └── Disabled                  switched off by the operator
 
-``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do; it
-stands in tracebacks as a note.
+``code`` is for machines; exit status and the like are tables over it. ``hint`` says what to do and
+is shown in tracebacks as a note.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TreeringError(Exception):
             self.add_note(f"hint: {hint}")
 
     def __reduce__(self) -> tuple[Callable[..., TreeringError], tuple[Any, ...]]:
-        # By its fields: made again by its arguments, it would lack those that are keywords.
+        # Restore the fields directly: calling the class with ``args`` would lose keyword arguments.
         state = dict(self.__dict__)
         if "__notes__" in state:
             state["__notes__"] = list(state["__notes__"])
@@ -62,7 +62,7 @@ class TreeringError(Exception):
 def _restored(
     kind: type[TreeringError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> TreeringError:
-    """Return an error as it was before it was pickled or copied."""
+    """Return an error with the fields it had before it was pickled or copied."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -81,7 +81,7 @@ class InvalidScope(InvalidInput):
 
 
 class InvalidKind(InvalidInput):
-    """The text names no kind of event."""
+    """The text is not a kind of event."""
 
     code = "invalid_kind"
 
@@ -93,7 +93,7 @@ class InvalidCursor(InvalidInput):
 
 
 class TooLarge(InvalidInput):
-    """The content is over its cap."""
+    """The content is over its limit."""
 
     code = "too_large"
 
@@ -121,13 +121,13 @@ class DuplicateEvent(TreeringError):
 
 
 class RunClosed(TreeringError):
-    """The run has ended and takes no more events."""
+    """The run has ended and accepts no more events."""
 
     code = "run_closed"
 
 
 class RunInterrupted(RunClosed):
-    """The run was interrupted from outside and takes no more events."""
+    """The run was interrupted from outside and accepts no more events."""
 
     code = "run_interrupted"
 
@@ -145,13 +145,13 @@ class ToolDenied(TreeringError):
 
 
 class NotFound(TreeringError):
-    """There is no such thing in this scope."""
+    """It does not exist in this scope."""
 
     code = "not_found"
 
 
 class StorageError(TreeringError):
-    """The database could not carry it out."""
+    """The database operation failed."""
 
     code = "storage"
 
@@ -169,19 +169,19 @@ class StorageFull(StorageError):
 
 
 class Unavailable(StorageError):
-    """The database server cannot be reached, or cannot answer now."""
+    """The database server cannot be reached or cannot answer now."""
 
     code = "unavailable"
 
 
 class NotPermitted(StorageError):
-    """The database does not let this role do it."""
+    """The database role does not have the permission."""
 
     code = "not_permitted"
 
 
 class Unsupported(StorageError):
-    """The server, or what is installed here, lacks something that is needed."""
+    """The server or the installation lacks something that is needed."""
 
     code = "unsupported"
 
@@ -241,13 +241,13 @@ class Corrupt(TreeringError):
 
 
 class KeyMissing(TreeringError):
-    """The key that seals the scope's payloads is not here."""
+    """The key that encrypts the scope's payloads is missing."""
 
     code = "key_missing"
 
 
 class Disabled(TreeringError):
-    """This part is switched off."""
+    """This part is disabled."""
 
     code = "disabled"
 
@@ -276,5 +276,5 @@ def check_from_system(error: OSError) -> None:
 
 
 def exit_status(error: TreeringError) -> int:
-    """Return the process exit status for ``error``: 2 for the caller's mistakes, 1 for the rest."""
+    """Return the process exit status for ``error``: 2 for the caller's mistakes, otherwise 1."""
     return 2 if error.code in USAGE_CODES else 1

@@ -1,7 +1,7 @@
-"""``treering-hook``: tells Treering, from within another agent, that something has happened there.
+"""``treering-hook``: reports events of another agent to Treering, from within that agent.
 
 An agent waits for its hooks, so this one imports next to nothing, writes one line to the spool and
-is gone. It never disturbs: whatever goes wrong, it prints ``{}`` and ends well.
+exits. It never disturbs the agent: whatever fails, it prints ``{}`` and exits with 0.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ import time
 SCHEMA = "treering.spool.v1"
 SPOOL_VARIABLE = "TREERING_SPOOL"
 LINE_BYTES_MAX = 65_536
-"""A longer line's content goes to a file beside it."""
+"""The content of a longer line goes to a file beside it."""
 READ_BYTES_MAX = 4_194_304
-"""So much of the input is looked at; the rest is read and dropped."""
+"""The part of the input that is parsed; the rest is read and dropped."""
 READ_S_MAX = 2.0
 WHOLE_S_MAX = 3.0
-"""After that it ends, come what may: a disk that hangs must not hold up an agent."""
+"""The limit for everything: a disk that hangs must not hold up an agent."""
 SPOOL_BYTES_MAX = 67_108_864
-"""A spool that nobody drains grows no further; the transcripts have it all."""
+"""A spool that nobody drains stops growing here; the transcripts still have everything."""
 LOG_BYTES_MAX = 262_144
 TRIES_MAX = 20
 LEFT_OUT_MAX = 64
 NAME_CHARACTERS_MAX = 200
 PLACE_CHARACTERS_MAX = 8_192
-"""A longer path or session id is not one."""
+"""A longer value is not a path or a session id."""
 SIDE_FOLDER = "side"
 SUFFIX = ".jsonl"
 
 DECISIONS = frozenset({"PermissionRequest", "PermissionDenied"})
-"""Hooks that tell what no transcript does."""
+"""Hooks with information that no transcript has."""
 _PLACES = ("session_id", "transcript_path", "cwd")
 _KEPT = frozenset({"permission_mode", "agent_transcript_path"})
 _KEPT_OF_DECISIONS = _KEPT | {"tool_name", "tool_input", "tool_use_id", "reason"}
-"""Fields that are read later: what is not copied need not be kept safe."""
+"""Fields that are read later; fields that are not copied need no protection."""
 LEVELS_MAX = 48
-"""Deeper values are left out: a ledger holds 64 levels, with those around them."""
+"""Deeper values are left out: a ledger allows 64 levels, including the enclosing ones."""
 TOO_DEEP = "[TRUNCATED_DEPTH]"
 MASK_S_MAX = 1.5
-"""What cannot be masked in that time is not written down."""
+"""Content that cannot be masked in this time is not written."""
 _CHUNK = 1_048_576
 _BLANK = re.compile(r"[ \t\r\n]*")
 
 
 def main() -> None:
-    """Take one call of a hook, as ``treering-hook AGENT``, and exit with 0."""
+    """Handle one call of a hook, as ``treering-hook AGENT``, and exit with 0."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, WHOLE_S_MAX)
         _answer()
-        _tell(sys.argv[1] if len(sys.argv) > 1 else "")
+        _record(sys.argv[1] if len(sys.argv) > 1 else "")
     except BaseException as error:  # noqa: BLE001  (an agent must never see a hook fail)
-        _complain(error)
+        _log_error(error)
     os._exit(0)
 
 
@@ -68,12 +68,12 @@ def spool_folder() -> str:
     """Return the folder of the spool: ``TREERING_SPOOL``, else one in the user's state folder."""
     named = os.environ.get(SPOOL_VARIABLE)
     if named and named.strip():
-        return os.path.expanduser(named)  # noqa: PTH111  (pathlib costs more than all of this)
+        return os.path.expanduser(named)  # noqa: PTH111  (importing pathlib costs more than the rest of the hook)
     return os.path.join(state_folder(), "spool")  # noqa: PTH118
 
 
 def state_folder() -> str:
-    """Return where Treering keeps what it could make again."""
+    """Return the folder for state that Treering can recreate."""
     state = os.environ.get("XDG_STATE_HOME", "").strip()
     if not state:
         mac = sys.platform == "darwin"
@@ -82,14 +82,14 @@ def state_folder() -> str:
 
 
 def _answer() -> None:
-    # First of all, so that it is said whatever comes; and as JSON, which every agent takes.
+    # Answer first, so that the agent gets it whatever follows; every agent accepts JSON.
     try:
         os.write(1, b"{}\n")
     except OSError:
         return
 
 
-def _tell(agent: str) -> None:
+def _record(agent: str) -> None:
     folder = spool_folder()
     body, size = _read()
     fields, fault = _parse(body, whole=size == len(body))
@@ -99,14 +99,14 @@ def _tell(agent: str) -> None:
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     encoded = _encode(line)
     if len(encoded) > LINE_BYTES_MAX:
-        line["content_file"] = _put_aside(folder, _encode(line["content"]))
+        line["content_file"] = _write_side_file(folder, _encode(line["content"]))
         line["content"] = None
         encoded = _encode(line)
     _append(os.path.join(folder, _host() + SUFFIX), encoded)  # noqa: PTH118
 
 
 def _read() -> tuple[bytes, int]:
-    """Return the beginning of standard input, and how long it was. All of it is taken in."""
+    """Return the beginning of standard input and its length; all of it is read."""
     deadline = time.monotonic() + READ_S_MAX
     chunks = []
     size = kept = 0
@@ -120,13 +120,13 @@ def _read() -> tuple[bytes, int]:
                 chunks.append(chunk[: READ_BYTES_MAX - kept])
                 kept += len(chunks[-1])
     except (OSError, ValueError):
-        # Closed: there is nothing to read, which is worth a line as well.
+        # Closed: there is nothing to read, which is recorded as well.
         pass
     return b"".join(chunks), size
 
 
 def _parse(body: bytes, *, whole: bool) -> tuple[dict[str, object], str | None]:
-    """Return the fields of the input, as many as can be read, and what is wrong with it."""
+    """Return the fields of the input that can be read, and its fault, if any."""
     text = body.decode("utf-8", "replace").lstrip("\ufeff")
     if not text.strip():
         return {}, "empty"
@@ -141,28 +141,28 @@ def _parse(body: bytes, *, whole: bool) -> tuple[dict[str, object], str | None]:
 
 
 def _first_fields(decoder: json.JSONDecoder, text: str) -> dict[str, object]:
-    """Return the fields before the place where ``text`` stops being JSON."""
+    """Return the fields before the point where ``text`` stops being JSON."""
     fields: dict[str, object] = {}
-    at = _behind_blanks(text, 0)
+    at = _skip_blanks(text, 0)
     opening = "{"
     try:
         while text[at] == opening:
-            name, at = decoder.raw_decode(text, _behind_blanks(text, at + 1))
-            at = _behind_blanks(text, at)
+            name, at = decoder.raw_decode(text, _skip_blanks(text, at + 1))
+            at = _skip_blanks(text, at)
             if text[at] != ":" or not isinstance(name, str):
                 break
-            value, at = decoder.raw_decode(text, _behind_blanks(text, at + 1))
+            value, at = decoder.raw_decode(text, _skip_blanks(text, at + 1))
             fields[name] = value
-            at = _behind_blanks(text, at)
+            at = _skip_blanks(text, at)
             opening = ","
     except (ValueError, IndexError, RecursionError):
         return fields
     return fields
 
 
-def _behind_blanks(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+def _skip_blanks(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
 
 
 def _line(agent: str, fields: dict[str, object], fault: str | None) -> dict[str, object]:
@@ -189,7 +189,7 @@ def _line(agent: str, fields: dict[str, object], fault: str | None) -> dict[str,
 
 
 def shallow(value: object, levels: int = LEVELS_MAX) -> object:
-    """Return ``value`` with what lies deeper than so many levels left out, and marked."""
+    """Return ``value`` with deeper levels replaced by a mark."""
     if not isinstance(value, dict | list):
         return value
     if levels <= 0:
@@ -200,10 +200,10 @@ def shallow(value: object, levels: int = LEVELS_MAX) -> object:
 
 
 def _mask(line: dict[str, object]) -> None:
-    """Mask what a permission is asked for; leave it out if that fails or takes too long.
+    """Mask the content of a permission request; remove it if that fails or takes too long.
 
-    A person is about to be asked, so the time to load the rules is not felt. All other calls
-    carry nothing to mask.
+    A person is about to be asked, so the time to load the rules goes unnoticed. Other calls carry
+    nothing to mask.
     """
 
     def stop(*_: object) -> None:
@@ -213,7 +213,7 @@ def _mask(line: dict[str, object]) -> None:
     exits = signal.signal(signal.SIGALRM, stop)
     content = line["content"]
     try:
-        from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (for these calls alone)
+        from treering.capture.secrets import SecretGuard  # noqa: PLC0415  (only for these calls)
         from treering.config import mask_key  # noqa: PLC0415
 
         guard = SecretGuard(key=mask_key)
@@ -224,7 +224,7 @@ def _mask(line: dict[str, object]) -> None:
     except Exception as error:  # noqa: BLE001
         line["content"] = {}
         line["fault"] = "cannot be masked"
-        _complain(error)
+        _log_error(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, max(left - MASK_S_MAX, 0.5))
         signal.signal(signal.SIGALRM, exits)
@@ -238,7 +238,7 @@ def _encode(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _put_aside(folder: str, content: bytes) -> str:
+def _write_side_file(folder: str, content: bytes) -> str:
     """Write ``content`` to a file of its own, and return its name."""
     os.makedirs(os.path.join(folder, SIDE_FOLDER), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH118
     name = f"{time.time_ns()}-{os.getpid()}.json"
@@ -254,12 +254,12 @@ def _put_aside(folder: str, content: bytes) -> str:
 
 
 def _append(path: str, line: bytes) -> None:
-    """Write one line to the end of the spool.
+    """Append one line to the spool.
 
-    Whoever drains it moves the file away, then waits for those who have it locked. So a line goes
-    into a file that is locked and still has its name, or the file is opened anew.
+    The drainer moves the file away, then waits for the locks on it. So a line is only written to a
+    file that is locked and still has its name; otherwise the file is opened again.
     """
-    # A line begins a new one, too: it is never welded to one that a full disk cut short.
+    # Start with a newline, so that the line is not joined to one that a full disk cut short.
     line = b"\n" + line + b"\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     for tried in range(TRIES_MAX):
@@ -283,7 +283,7 @@ def _is_ours(descriptor: int, path: str) -> bool:
     except (BlockingIOError, FileNotFoundError):
         return False
     except OSError:
-        # A disk without locks; then the name alone has to do.
+        # The file system has no locks; then checking the name must do.
         return True
 
 
@@ -291,9 +291,9 @@ def _host() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", os.uname().nodename)[:100].lstrip(".") or "host"
 
 
-def _complain(error: BaseException) -> None:
-    """Note an error in the log beside the spool, else on standard error."""
-    # Its text may quote what was read; its type and place do not.
+def _log_error(error: BaseException) -> None:
+    """Write an error to the log beside the spool, else to standard error."""
+    # Its text may quote the input; its type and line do not.
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -310,10 +310,10 @@ def _complain(error: BaseException) -> None:
         finally:
             os.close(descriptor)
     except Exception:  # noqa: BLE001
-        _whisper(text)
+        _print_error(text)
 
 
-def _whisper(text: str) -> None:
+def _print_error(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 
 def lazy_names(
-    module: str, homes: Mapping[str, str], rooms: Collection[str] = ()
+    module: str, modules: Mapping[str, str], submodules: Collection[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a module.
 
-    ``homes`` says which module defines each name, ``rooms`` which submodules need no import.
+    ``homes`` maps each name to the module that defines it; ``rooms`` are submodules that are
+    imported on access.
     """
 
     def find(name: str) -> Any:
-        if name in homes:
-            value = getattr(import_module(homes[name]), name)
-        elif name in rooms:
+        if name in modules:
+            value = getattr(import_module(modules[name]), name)
+        elif name in submodules:
             value = import_module(f"{module}.{name}")
         else:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -30,7 +31,7 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *homes, *rooms})
+        return sorted({*vars(sys.modules[module]), *modules, *submodules})
 
     return find, names
 

@@ -1,15 +1,15 @@
 """A lock that is never lost, wherever its holder is interrupted.
 
-An exception of a signal handler, Ctrl-C above all, can be raised between any two steps of Python
-code: also after a lock was taken and before anything could note that, and inside the code that
-lets go of it. ``with lock:`` alone can therefore leave a lock held for ever. So:
+A signal handler, above all that of Ctrl-C, can raise between any two steps of Python code: also
+after a lock was taken and before anything could note it, and inside the code that releases it.
+``with lock:`` alone can therefore leave a lock held forever. So:
 
-* ``with lock.guard, lock:`` lets go twice. One interrupt cannot stop both.
-* The lock knows the frame that took it. A lock whose frame has left its thread's stack was left
-  behind, and belongs to whoever wants it next: at once in the same thread, after three looks in
+* ``with lock.guard, lock:`` releases twice. One interrupt cannot stop both.
+* The lock knows the frame that took it. If that frame has left its thread's stack, the lock was
+  abandoned, and the next thread may take it: at once in the same thread, after three checks in
   another one.
-* What a holder did not finish is put right by ``tidy`` before anybody else gets the lock.
-* Nobody waits for ever: Busy is raised when ``patience_s`` has passed.
+* ``tidy`` cleans up after an interrupted holder before anybody else gets the lock.
+* Nobody waits forever: Busy is raised after ``patience_s``.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
     from types import FrameType
 
 PATIENCE_S: Final = 120.0
-"""How long a lock is waited for by default: longer than anything that is done under one."""
+"""The default wait for a lock: longer than any operation under one."""
 LOOK_S: Final = 0.1
-"""How often those who wait look whether the holder is still at work."""
+"""How often waiting threads check whether the holder is still running."""
 LOOKS_MIN: Final = 3
-"""How many looks in a row must agree. One may go wrong: the other thread runs on meanwhile."""
+"""How many checks in a row must agree. One may be wrong: the other thread keeps running."""
 
 _frame = sys._getframe  # noqa: SLF001
 
 
 class Lock:
-    """A reentrant lock. The outermost function that took it is its holder, and lets go of it."""
+    """A reentrant lock. The outermost function that took it is its holder, and releases it."""
 
     __slots__ = (
         "__weakref__", "_holder", "_inner", "_replaceable", "_thread", "_tidy", "_untidy", "guard",
     )  # fmt: skip
 
     def __init__(self, tidy: Callable[[], None] | None = None) -> None:
-        """Have ``tidy`` called, with the lock held, whenever its holder leaves. It can be repeated.
+        """Call ``tidy``, with the lock held, whenever its holder leaves. It may be called twice.
 
-        It must raise nothing of its own.
+        It must not raise.
         """
         self._tidy = tidy
         self._untidy = False
         self._inner = threading.RLock()
         self._replaceable = [self._inner]
-        """The inner lock, until somebody takes it upon them to replace it."""
+        """The inner lock, until one thread undertakes to replace it."""
         self._holder: FrameType | None = None
         self._thread = 0
         self.guard = LockRelease(self)
-        """Lets go of the lock at the end of a ``with``, if the lock has not."""
+        """Releases the lock at the end of a ``with``, if the lock itself has not."""
 
     def __enter__(self) -> None:
-        # Nobody has it, mostly: then it is taken in the fewest steps. Every append does it.
+        # The lock is usually free: take it in the fewest steps, since every append does.
         inner = self._inner
         if inner._is_owned() or not inner.acquire(False):  # type: ignore[attr-defined]  # noqa: SLF001
             self.take(frame=_frame(1))
@@ -67,7 +67,7 @@ class Lock:
         self._thread = get_ident()
         self._holder = _frame(1)
         if self._untidy:
-            self._put_right()
+            self._repair()
 
     def __exit__(self, kind: object, error: object, trace: object, /) -> None:
         holder = self._holder
@@ -75,10 +75,10 @@ class Lock:
             self.drop()
 
     def take(self, patience_s: float = PATIENCE_S, *, frame: FrameType | None = None) -> bool:
-        """Take the lock for ``frame``, the caller's if none is given; for nested calls do nothing.
+        """Take the lock for ``frame``, by default the caller's; nested calls do nothing.
 
-        Return False if it is held by another thread and there is no patience. Raise Busy if
-        patience runs out.
+        Return False if another thread holds it and there is no patience. Raise Busy when patience
+        runs out.
         """
         caller = frame or _frame(1)
         if self._inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
@@ -92,17 +92,17 @@ class Lock:
         self._thread = get_ident()
         self._holder = caller
         if self._untidy:
-            self._put_right()
+            self._repair()
         return True
 
-    def let_go(self, frame: FrameType) -> None:
-        """Let go of the lock if it was taken for ``frame``."""
-        # Without a holder it was taken by ``frame``, which was interrupted before it could say so.
+    def release_for(self, frame: FrameType) -> None:
+        """Release the lock if it was taken for ``frame``."""
+        # Without a holder, ``frame`` took it and was interrupted before it could say so.
         if self._holder is frame or self._holder is None:
             self.drop()
 
     def drop(self) -> None:
-        """Let go of the lock if this thread holds it, whoever took it."""
+        """Release the lock if this thread holds it, whichever frame took it."""
         inner = self._inner
         if not inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
             return
@@ -112,10 +112,10 @@ class Lock:
         inner.release()
 
     def is_held_here(self) -> bool:
-        """Whether a function that this thread is in holds the lock."""
+        """Return whether a function on this thread's stack holds the lock."""
         return self._is_owned() and _is_in(self._holder, _frame(1))
 
-    # What threading.Condition asks of its lock.
+    # The interface that threading.Condition needs.
 
     acquire, release = take, drop
 
@@ -133,14 +133,14 @@ class Lock:
         self._thread = get_ident()
         self._holder = holder
 
-    def _put_right(self) -> None:
-        """Put right what a holder left behind that was interrupted. The lock is held."""
+    def _repair(self) -> None:
+        """Clean up after a holder that was interrupted. The lock is held."""
         if self._tidy is not None:
             self._tidy()
         self._untidy = False
 
     def _wait(self, patience_s: float) -> None:
-        deadline, looks, suspect = time.monotonic() + patience_s, 0, None
+        deadline, checks, suspect = time.monotonic() + patience_s, 0, None
         while True:
             left_s = deadline - time.monotonic()
             inner, holder = self._inner, self._holder
@@ -152,14 +152,16 @@ class Lock:
                     hint="look for a thread that is stuck in the ledger, then try again",
                 )
             frame = sys._current_frames().get(self._thread)  # noqa: SLF001
-            left = holder is not None and holder is self._holder and not _is_in(holder, frame)
-            looks = looks + 1 if left and holder is suspect else int(left)
+            is_abandoned = (
+                holder is not None and holder is self._holder and not _is_in(holder, frame)
+            )
+            checks = checks + 1 if is_abandoned and holder is suspect else int(is_abandoned)
             suspect = holder
-            if looks >= LOOKS_MIN:
+            if checks >= LOOKS_MIN:
                 self._replace(inner)
 
     def _replace(self, inner: threading.RLock) -> None:
-        """Put another lock in the place of one that was left behind. One of several does it."""
+        """Replace a lock that was left behind. Only one of several threads does so."""
         self._untidy = True
         try:
             self._replaceable.remove(inner)
@@ -172,7 +174,7 @@ class Lock:
 
 
 class LockRelease:
-    """Lets go of a lock at the end of a ``with``, if the lock itself has not."""
+    """Releases a lock at the end of a ``with``, if the lock itself has not."""
 
     __slots__ = ("_lock",)
 
@@ -185,20 +187,20 @@ class LockRelease:
     def __exit__(self, kind: object, error: object, trace: object, /) -> None:
         lock = self._lock
         if lock._inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
-            lock.let_go(_frame(1))
+            lock.release_for(_frame(1))
 
 
 class LockSet:
-    """Several locks that are held together: ``with held, held: held.take()``. It lets go twice."""
+    """Several locks held together: ``with held, held: held.take()``. It releases them twice."""
 
     __slots__ = ("_locks",)
 
     def __init__(self, locks: Sequence[Lock]) -> None:
-        """Have ``locks``, which everybody takes in the same order."""
+        """``locks`` must be taken in the same order everywhere."""
         self._locks = locks
 
     def take(self) -> None:
-        """Take all for the caller."""
+        """Take all locks for the caller."""
         frame = _frame(1)
         for lock in self._locks:
             lock.take(frame=frame)
@@ -209,14 +211,14 @@ class LockSet:
     def __exit__(self, *_: object) -> None:
         frame = _frame(1)
         for lock in self._locks:
-            lock.let_go(frame)
+            lock.release_for(frame)
 
 
 class Bell:
-    """Wakes the thread that waits for it; one that was rung before wakes it at once.
+    """Wakes the thread that waits for it, at once if it was rung before.
 
-    A timed ``get`` of ``queue.SimpleQueue`` is no way to wait: it waits for ever if the time is
-    over before it has begun.
+    A timed ``get`` of ``queue.SimpleQueue`` would not do: it waits forever if the time is over
+    before it begins.
     """
 
     __slots__ = ("_silent",)
@@ -226,7 +228,7 @@ class Bell:
         self._silent.acquire()
 
     def ring(self) -> None:
-        """Wake who waits; ringing again before that makes no difference."""
+        """Wake the waiting thread; ringing again before that has no effect."""
         try:  # noqa: SIM105  (suppress is slower, and this is part of every append)
             self._silent.release()
         except RuntimeError:
@@ -238,7 +240,7 @@ class Bell:
 
 
 def _is_in(holder: FrameType | None, frame: FrameType | None) -> bool:
-    """Whether ``holder`` is ``frame`` or has called it."""
+    """Return whether ``holder`` is ``frame`` or one of its callers."""
     while frame is not None and frame is not holder:
         frame = frame.f_back
     return frame is not None

@@ -1,4 +1,4 @@
-"""What the ledger says about the work that it did: numbers, and nothing that was said."""
+"""Receipts of the ledger's operations: counts, never content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools for models: what happened in earlier sessions, asked for by an agent itself.
+"""Tools for models: an agent's own queries on earlier sessions.
 
     from treering import tools
 
@@ -6,7 +6,7 @@
     model.run(tools=[tools.for_openai(ask.definition)])
     answer = ask({"types": ["tool.call"], "limit": 5})
 
-A tool reads and never writes, its answer is bounded, and what goes wrong is an answer, too.
+A tool only reads, its answer is bounded, and errors are answers, too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
 
 ANSWER_CHARACTERS_MAX: Final = 16_000
-"""How long an answer is at most, as JSON."""
+"""The longest answer, as JSON."""
 REFS_CHARACTERS_MAX: Final = 1_000
 PAYLOAD_CHARACTERS_MAX: Final = 4_000
 ITEMS_DEFAULT: Final = 20
 ITEMS_MAX: Final = 50
 _FRAME_CHARACTERS: Final = 1_500
-"""What an answer holds besides its items."""
+"""The space for an answer's fields other than its items."""
 
 MEMORY_EPISODES_QUERY: Final[dict[str, Any]] = {
     "name": "memory_episodes_query",
@@ -78,16 +78,16 @@ MEMORY_EPISODES_QUERY: Final[dict[str, Any]] = {
         "additionalProperties": False,
     },
 }
-"""The tool as it is told to a model, in no provider's spelling."""
+"""The tool's definition, independent of any provider."""
 
 
 def for_openai(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, Any]:
-    """Return a tool as chat completions take it."""
+    """Return a tool in the format of chat completions."""
     return {"type": "function", "function": dict(tool)}
 
 
 def for_anthropic(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, Any]:
-    """Return a tool as the Messages API takes it."""
+    """Return a tool in the format of the Messages API."""
     return {
         "name": tool["name"],
         "description": tool["description"],
@@ -98,30 +98,32 @@ def for_anthropic(tool: Mapping[str, Any] = MEMORY_EPISODES_QUERY) -> dict[str, 
 def memory_episodes_query(
     ledger: ReadableLedger, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
 ) -> dict[str, Any]:
-    """Return events of a scope, as a model may read them: bounded, secrets masked.
+    """Return events of a scope for a model: bounded, with secrets masked.
 
-    Arguments come as one object or its JSON, as models give them, or by name. ``ok`` is false if
-    something is amiss with them; ``error`` then says what, and what to do. Nothing is written.
+    Arguments are one object, its JSON, or keywords. If they are invalid, ``ok`` is false and
+    ``error`` says why and what to do. Nothing is written.
     """
     try:
-        return _answer(ledger, _Asked(_object(arguments, stated)))
+        return _answer(ledger, _Request(_object(arguments, stated)))
     except TreeringError as error:
         return _refusal(error)
 
 
 class BoundQuery:
-    """The same tool in one scope; the model can name no other."""
+    """The same tool for one scope; the model cannot name another."""
 
     def __init__(self, ledger: ReadableLedger, scope: str) -> None:
         self._ledger = ledger
         self._scope = parse_scope(scope)
         parameters = MEMORY_EPISODES_QUERY["parameters"]
-        properties = {at: one for at, one in parameters["properties"].items() if at != "scope"}
+        properties = {
+            name: schema for name, schema in parameters["properties"].items() if name != "scope"
+        }
         self.definition: dict[str, Any] = {
             **MEMORY_EPISODES_QUERY,
             "parameters": {**parameters, "properties": properties, "required": []},
         }
-        """The tool as it is told to a model."""
+        """The tool's definition for a model."""
 
     def __call__(
         self, arguments: Mapping[str, Any] | str | None = None, /, **stated: Any
@@ -131,7 +133,7 @@ class BoundQuery:
             given = _object(arguments, stated)
             if "scope" in given:
                 raise InvalidScope("the scope is fixed", hint="leave scope out")
-            return _answer(self._ledger, _Asked({**given, "scope": self._scope}))
+            return _answer(self._ledger, _Request({**given, "scope": self._scope}))
         except TreeringError as error:
             return _refusal(error)
 
@@ -146,8 +148,8 @@ def _guard() -> SecretGuard:
     return SecretGuard(key=mask_key)
 
 
-class _Asked:
-    """What was asked for, checked."""
+class _Request:
+    """A checked request."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.scope = parse_scope(_text(given, "scope") or "")
@@ -159,7 +161,7 @@ class _Asked:
         self.cursor = _text(given, "cursor")
         payloads = given.get("includePayload")
         if payloads is not None and type(payloads) is not bool:
-            raise InvalidInput("includePayload is true or false", hint="give a boolean")
+            raise InvalidInput("includePayload must be true or false", hint="use a boolean")
         self.payloads = payloads is True
 
     def page(self, ledger: ReadableLedger) -> Page[Header] | Page[Event]:
@@ -174,7 +176,7 @@ class _Asked:
             after=self.cursor,
         )
 
-    def cursor_behind(self, event: Header) -> str:
+    def cursor_after(self, event: Header) -> str:
         query = Query(
             scope=self.scope,
             session_id=self.session_id,
@@ -191,40 +193,40 @@ def _refusal(error: TreeringError) -> dict[str, Any]:
 
 
 def _object(arguments: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of one call, all of them known. Raises InvalidInput."""
+    """Return the arguments of one call. Raises InvalidInput if one is unknown."""
     if arguments is not None and stated:
-        raise InvalidInput("arguments came twice", hint="give one object, or names")
+        raise InvalidInput("arguments were given twice", hint="pass one object, or keywords")
     given = stated if arguments is None else arguments
     if isinstance(given, str):
         given = parse_json(given or "{}", "arguments")
     if not isinstance(given, Mapping):
-        raise InvalidInput("the arguments are no object", hint='give {"limit": 5, …}')
+        raise InvalidInput("the arguments are not an object", hint='pass {"limit": 5, …}')
     known = MEMORY_EPISODES_QUERY["parameters"]["properties"]
-    unknown = sorted(str(one)[:60] for one in given if one not in known)
+    unknown = sorted(str(name)[:60] for name in given if name not in known)
     if unknown:
         raise InvalidInput(
-            f"there is no argument {', '.join(unknown[:5])}", hint=f"there are {', '.join(known)}"
+            f"unknown argument {', '.join(unknown[:5])}", hint=f"use {', '.join(known)}"
         )
     return given
 
 
-def _answer(ledger: ReadableLedger, asked: _Asked) -> dict[str, Any]:
-    page = asked.page(ledger)
+def _answer(ledger: ReadableLedger, request: _Request) -> dict[str, Any]:
+    page = request.page(ledger)
     room = ANSWER_CHARACTERS_MAX - _FRAME_CHARACTERS
     items: list[dict[str, Any]] = []
     for event in page.items:
         item = _item(event)
-        # One item always goes out: each is far smaller than an answer.
+        # At least one item is returned: each is far smaller than an answer.
         room -= len(encode(item).decode()) + 1
         if room < 0 and items:
             break
         items.append(item)
     is_cut = len(items) < len(page.items)
     has_more = is_cut or page.has_more
-    cursor = asked.cursor_behind(page.items[len(items) - 1]) if has_more and items else None
+    cursor = request.cursor_after(page.items[len(items) - 1]) if has_more and items else None
     answer: dict[str, Any] = {
         "ok": True,
-        "scope": asked.scope,
+        "scope": request.scope,
         "count": len(items),
         "items": items,
         "has_more": has_more,
@@ -251,11 +253,11 @@ def _item(event: Header) -> dict[str, Any]:
 
 
 def _short(value: Any, characters: int) -> Any:
-    """Return ``value``, or its beginning and how long it is."""
+    """Return ``value``, or its beginning and its length."""
     text = "" if value is None else encode(value).decode()
     if len(text) <= characters:
         return value
-    # As a text inside of JSON it grows again by its quotes.
+    # Quoting makes the text longer again inside JSON.
     return {"_truncated": True, "characters": len(text), "preview": text[: characters // 2]}
 
 
@@ -264,12 +266,12 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} is no text", hint=f"give {name} as text")
+        raise InvalidInput(f"{name} is not text", hint=f"pass {name} as text")
     return value
 
 
 def _time(given: Mapping[str, Any], name: str) -> int | None:
-    """Return a time; models give it as a number, as digits, or as ISO 8601."""
+    """Return a time; models send a number, digits or ISO 8601."""
     value = given.get(name)
     if value is None or type(value) is int:
         return value
@@ -281,15 +283,17 @@ def _time(given: Mapping[str, Any], name: str) -> int | None:
         moment = datetime.fromisoformat(value.strip())
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return round(zoned.timestamp() * 1_000)
-    raise InvalidInput(f"{name} is no time", hint="give milliseconds since 1970, as 1767225600000")
+    raise InvalidInput(
+        f"{name} is not a time", hint="use milliseconds since 1970, as 1767225600000"
+    )
 
 
 def _kinds(value: Any) -> tuple[str, ...]:
-    found = value.split(",") if isinstance(value, str) else [] if value is None else value
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
-        raise InvalidInput("types is no list of texts", hint='give ["tool.call", …]')
+    names = value.split(",") if isinstance(value, str) else [] if value is None else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput("types is not a list of texts", hint='pass ["tool.call", …]')
 
-    return stored_kinds([one for one in found if one.strip()])
+    return stored_kinds([name for name in names if name.strip()])
 
 
 def _limit(value: Any) -> int:
@@ -297,5 +301,5 @@ def _limit(value: Any) -> int:
         return ITEMS_DEFAULT
     is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
     if not is_whole:
-        raise InvalidInput("limit is no number", hint=f"give 1 to {ITEMS_MAX}")
+        raise InvalidInput("limit is not a number", hint=f"use 1 to {ITEMS_MAX}")
     return max(1, min(int(value), ITEMS_MAX))

@@ -1,3 +1,3 @@
-"""The version, alone in its file so that ``treering --version`` imports nothing else."""
+"""The version, in a file of its own so that ``treering --version`` imports nothing else."""
 
 __version__ = "0.1.0"

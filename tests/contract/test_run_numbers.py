@@ -81,7 +81,7 @@ def test_two_that_have_the_ledger_open_take_turns_in_one_run(
         for one in (ledger, again):
             one.append([said("a", run_id="r1")])
             one.append([said("aside"), said("b", run_id="r1"), said("c", run_id="r1")])
-    with pytest.raises(treering.InvalidInput, match="it has come to 18"):
+    with pytest.raises(treering.InvalidInput, match="its last is 18"):
         ledger.append([said("d", run_id="r1", run_seq=18)])
     ledger.append([said("e", run_id="r1", run_seq=30)])
     again.append([said("f", run_id="r1")])

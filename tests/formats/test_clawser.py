@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formats.clawser_logs import T0, event, lines, log_of, logs, values, voyage
 from treering import InvalidInput
 from treering.formats.clawser import EventLog, read_jsonl
-from treering.formats.clawser.text import BAD_LINES_TOLD_MAX, parse, stringify
+from treering.formats.clawser.text import BAD_LINES_MAX, parse, stringify
 
 # Appending.
 
@@ -174,10 +174,10 @@ def test_bad_lines_are_told_and_cost_no_other() -> None:
 
 
 def test_what_is_told_of_bad_lines_is_bounded_and_holds_nothing_of_them() -> None:
-    reading = read_jsonl("{secret}\n" * (BAD_LINES_TOLD_MAX + 5))
+    reading = read_jsonl("{secret}\n" * (BAD_LINES_MAX + 5))
 
-    assert reading.bad == BAD_LINES_TOLD_MAX + 5
-    assert len(reading.bad_lines) == BAD_LINES_TOLD_MAX
+    assert reading.bad == BAD_LINES_MAX + 5
+    assert len(reading.bad_lines) == BAD_LINES_MAX
     assert not any("secret" in one.message for one in reading.bad_lines)
 
 

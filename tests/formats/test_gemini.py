@@ -470,7 +470,7 @@ def test_what_is_held_back_cannot_be_gone_on_from_and_another_state_is_refused()
     held.read(next(read_records(io.BytesIO(line))))
 
     assert held.state() is None
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a state"):
         held.resume([1])
 
 

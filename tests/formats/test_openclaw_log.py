@@ -98,7 +98,7 @@ def test_logs_are_taken_even_if_they_were_reset_or_deleted(name: str) -> None:
         ("a.jsonl.bak", "a backup copy"),
         ("a.jsonl.bak-17-1790000000000", "a backup copy"),
         ("a.jsonl.full.bak", "a backup copy"),
-        ("a.trajectory.jsonl", "a trace of what a session tells"),
+        ("a.trajectory.jsonl", "a trace of a session"),
         (f"a.checkpoint.{PARENT}.jsonl", "a checkpoint that repeats a session"),
         ("sessions.json", "an index of sessions"),
     ],

@@ -171,7 +171,7 @@ def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a state"):
         OpenClawReceiptsReader().resume({"else": 1})
 
 

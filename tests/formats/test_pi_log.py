@@ -337,7 +337,7 @@ def test_a_reader_goes_on_where_another_stopped(cut: int) -> None:
 
 def test_a_state_that_is_none_is_refused() -> None:
     for state in (None, {}, {"now_ms": 1}, {"now_ms": 1, "entries": "x"}):
-        with pytest.raises(ValueError, match="no "):
+        with pytest.raises(ValueError, match="not "):
             PiReader().resume(state)
 
 

@@ -94,8 +94,8 @@ def test_content_is_its_parts_in_a_row(summary: str, refs: Any, payload: Any) ->
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ('{"a":1,"a":2}', "a key stands twice"),
-        ('{"x":{"k":1,"k":1}}', "a key stands twice"),
+        ('{"a":1,"a":2}', "an object has the same key twice"),
+        ('{"x":{"k":1,"k":1}}', "an object has the same key twice"),
         ("1.0000000000000000001", "more digits"),
         ("1e400", "more digits"),
         ("NaN", "NaN"),

@@ -56,7 +56,7 @@ def test_one_sink_without_a_list_is_refused(ledger: Ledger) -> None:
 def test_a_policy_that_is_none_is_refused(ledger: Ledger) -> None:
     with pytest.raises(InvalidInput, match="SyntheticPolicy"):
         ledger.spine(synthetic="x")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="no text"):
+    with pytest.raises(InvalidInput, match="not text"):
         SyntheticPolicy(texts={"timeout": 5})  # type: ignore[dict-item]
 
 
@@ -104,7 +104,7 @@ def test_a_handle_that_says_another_mode_than_the_session_has_is_refused(ledger:
 
     with pytest.raises(InvalidInput, match="opened as main, not queue"):
         ledger.session("s1", scope=HERE, agent="lyria", mode="queue").post("lost?")
-    with pytest.raises(InvalidInput, match="one text"):
+    with pytest.raises(InvalidInput, match="a single text"):
         ledger.session("s2", scope=HERE, agent="lyria", tools="web_search")
 
 

@@ -539,7 +539,7 @@ def test_a_file_is_not_looked_after(told: CommandLine, arguments: list[str]) -> 
     outcome = told("db", *arguments)
 
     assert outcome.status == 2
-    assert "is no database server" in outcome.err
+    assert "is not a database server" in outcome.err
     assert "postgresql://" in outcome.err
 
 

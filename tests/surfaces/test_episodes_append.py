@@ -95,7 +95,10 @@ def test_people_are_told_what_was_recorded_and_where(cli: CommandLine) -> None:
         ({"agent_id": "", "summary": ""}, "agent_id is required"),
         ({"summary": " ", "payload_json": "{"}, "summary is required"),
         ({"summary": "x" * 1_001}, "summary exceeds cap (1001 > 1000 characters)"),
-        ({"payload_json": '{"a":1,"a":2}'}, "invalid payload JSON: a key stands twice"),
+        (
+            {"payload_json": '{"a":1,"a":2}'},
+            "invalid payload JSON: an object has the same key twice",
+        ),
         ({"payload_json": '{"a":NaN}'}, "invalid payload JSON: NaN is not a JSON number"),
         ({"payload_json": "{bad"}, "invalid payload JSON: Expecting property name"),
         ({"refs_json": "{bad"}, "invalid refs JSON: Expecting property name"),

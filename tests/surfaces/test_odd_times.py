@@ -67,7 +67,7 @@ def test_what_an_earlier_version_recorded_by_such_a_clock_is_shown_and_can_be_co
     clock = Clock()
     clock.now_ms = now_ms
     # As it was before clocks were held to what can be shown.
-    monkeypatch.setattr("treering.ledger.drafts.possible_clock", lambda _: clock)
+    monkeypatch.setattr("treering.ledger.drafts.bounded_clock", lambda _: clock)
     with treering.open(cli.database) as ledger:
         session = ledger.session("s1", scope=HERE, agent="lyria")
         with session.turn() as turn:

@@ -162,10 +162,10 @@ def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["colour:red"], "colour: is no operator"),
-        (["before:never"], "before:never is no time"),
+        (["colour:red"], "colour: is not an operator"),
+        (["before:never"], "before:never is not a time"),
         ([" "], "no words to search for"),
-        (["..."], "there is no word in the query"),
+        (["..."], "the query has no words"),
         (["--limt", "5", "tide"], "no such option '--limt'"),
         (["--limit", "-x", "tide"], "invalid value for '--limit': '-x' is not a valid integer"),
     ],

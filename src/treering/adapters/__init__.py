@@ -1,1 +1,1 @@
-"""Runtimes and frameworks, recorded as they run."""
+"""Adapters that record the runs of agent runtimes and frameworks."""

@@ -1,4 +1,4 @@
-"""Answers of chat completions, as far as they are read here."""
+"""The fields that are read from chat completion responses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import msgspec
 
 
 class ChatReply(msgspec.Struct):
-    """What a model said."""
+    """The message of a model."""
 
     content: str | None = None
 
 
 class Choice(msgspec.Struct):
-    """One of the answers that it gave."""
+    """One of the model's answers."""
 
     message: ChatReply
 
 
-class Used(msgspec.Struct):
-    """What it counted."""
+class ChatUsage(msgspec.Struct):
+    """The token counts of a chat completion."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -26,12 +26,12 @@ class Used(msgspec.Struct):
 
 
 class ChatAnswer(msgspec.Struct):
-    """An answer of a chat completion."""
+    """The response of a chat completion."""
 
     choices: list[Choice] = []
-    usage: Used | None = None
+    usage: ChatUsage | None = None
 
     @property
     def text(self) -> str:
-        """Return what was said first; nothing if nothing was."""
+        """Return the text of the first answer, or an empty string."""
         return (self.choices[0].message.content or "") if self.choices else ""

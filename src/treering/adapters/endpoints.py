@@ -1,4 +1,4 @@
-"""Summaries written by a model, by choice: any endpoint that speaks OpenAI's chat completions.
+"""A summariser that asks any OpenAI-compatible chat completions endpoint.
 
 session.compact(100_000, summariser=EndpointSummariser("http://localhost:8080/v1", "qwen3"))
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.adapters.chats import ChatAnswer, Used
+from treering.adapters.chats import ChatAnswer, ChatUsage
 from treering.context.transcripts import KEPT, SUMMARY_PROMPT, transcript
 from treering.embedders.posting import Endpoint
 from treering.model.parts import UsageReported
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 60.0
 TRANSCRIPT_CHARACTERS_MAX: Final = 200_000
-"""The longest conversation that is sent; what is in its middle is left out."""
+"""The longest conversation to send; the middle of a longer one is left out."""
 ANSWER_BYTES_MAX: Final = 4 * 2**20
 
 
 class EndpointSummariser:
-    """Has a model tell older messages. Give it to ``session.compact``.
+    """Summarises older messages with a model. Pass it to ``session.compact``.
 
-    If the model cannot be asked, the compaction tells them by structure, and says why.
+    If the model is unavailable, the compaction uses its structural summary and records why.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class EndpointSummariser:
         )
         self._characters_max = characters_max
         self.usage: UsageReported | None = None
-        """What the last call used, as far as the endpoint says."""
+        """The usage of the last call, if the endpoint reported it."""
 
     def __repr__(self) -> str:
         return f"EndpointSummariser({self._endpoint.url!r}, {self.name!r})"
 
     def __call__(self, messages: Sequence[ModelMessage], earlier: str | None, tokens: int) -> str:
-        """Return what the model makes of ``messages``. Raises Unavailable if it cannot be asked."""
+        """Return the model's summary of ``messages``. Raises Unavailable if the request fails."""
         self.usage = None
-        told = transcript(messages, self._characters_max)
+        conversation = transcript(messages, self._characters_max)
         if earlier:
-            told = f"{KEPT} {earlier}\n\n{told}"
+            conversation = f"{KEPT} {earlier}\n\n{conversation}"
         answer = self._endpoint.ask(
             {
                 "model": self.name,
                 "max_tokens": tokens,
                 "messages": [
                     {"role": "system", "content": SUMMARY_PROMPT},
-                    {"role": "user", "content": told},
+                    {"role": "user", "content": conversation},
                 ],
             },
             ChatAnswer,
         )
-        used = answer.usage or Used()
+        used = answer.usage or ChatUsage()
         self.usage = UsageReported(
             model=self.name,
             input_tokens=used.prompt_tokens,

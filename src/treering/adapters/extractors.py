@@ -1,4 +1,4 @@
-"""Facts found by a model, by choice: any endpoint that speaks OpenAI's chat completions.
+"""A fact extractor that asks any OpenAI-compatible chat completions endpoint.
 
 memory.extract(model=EndpointExtractor("http://localhost:8080/v1", "qwen3"))
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.adapters.chats import ChatAnswer, Used
+from treering.adapters.chats import ChatAnswer, ChatUsage
 from treering.context.tokens import estimate
 from treering.derive.fact_categories import category_of
 from treering.derive.fact_extraction import Candidate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 * 2**20
 ANSWER_CHARACTERS_MAX: Final = 20_000
-"""So much of an answer is looked at: it was asked to be far shorter."""
+"""Only this much of an answer is parsed: the prompt asks for far less."""
 CANDIDATES_MAX: Final = 50
 EXTRACTION_PROMPT: Final = (
     "You read a numbered conversation and note lasting facts about the user, for later"
@@ -42,7 +42,7 @@ EXTRACTION_PROMPT: Final = (
     "\nimportance: 1 to 10. confidence: 0 to 1. messages: the numbers of the messages that say so."
     "\nIf there is no such fact, answer with an empty line."
 )
-"""What a model is told to do with a conversation."""
+"""The instructions for the model."""
 EXAMPLE: Final = (
     "[1] user: Hi, my name is Tom and I play chess on Sundays.\n[2] assistant: Nice!"
     "\n[3] user: How late is it?\n[4] assistant: Noon.\n[5] user: I use Linux at work."
@@ -55,7 +55,7 @@ EXAMPLE_ANSWER: Final = (
     '{"text": "Uses Linux at work", "category": "technical", "importance": 5, "confidence": 0.9,'
     ' "messages": [5]}'
 )
-"""Without an example the smallest models repeat the conversation instead."""
+"""Without an example, the smallest models repeat the conversation instead."""
 CUE: Final = "\n\nFacts:"
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
@@ -66,9 +66,9 @@ _SUBJECT: Final = re.compile(
 
 
 class EndpointExtractor:
-    """Has a model find facts. Give it to ``memory.extract``.
+    """Extracts facts with a model. Pass it to ``memory.extract``.
 
-    Whatever else it writes around them is skipped. If it cannot be asked, rules stand in.
+    Text around the facts is ignored. If the model is unavailable, rules are used instead.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class EndpointExtractor:
         return f"EndpointExtractor({self._endpoint.url!r}, {self.name!r})"
 
     def __call__(self, messages: Sequence[Utterance]) -> Extraction:
-        """Return what the model finds in ``messages``. Raises Unavailable if it cannot be asked."""
+        """Return the facts in ``messages``. Raises Unavailable if the request fails."""
         conversation = "\n".join(
-            f"[{number}] {one.role}: {' '.join(one.text.split())}"
-            for number, one in enumerate(messages, start=1)
+            f"[{number}] {message.role}: {' '.join(message.text.split())}"
+            for number, message in enumerate(messages, start=1)
         )
         asked = [
             {"role": "system", "content": EXTRACTION_PROMPT},
@@ -113,77 +113,79 @@ class EndpointExtractor:
             ChatAnswer,
         )
         text = answer.text
-        used = answer.usage or Used()
+        used = answer.usage or ChatUsage()
         return Extraction(
-            candidates=tuple(read_candidates(text, [one.event_id for one in messages])),
-            input_tokens=_counted(used.prompt_tokens, "".join(one["content"] for one in asked)),
+            candidates=tuple(read_candidates(text, [message.event_id for message in messages])),
+            input_tokens=_counted(
+                used.prompt_tokens, "".join(message["content"] for message in asked)
+            ),
             output_tokens=_counted(used.completion_tokens, text),
         )
 
 
 def read_candidates(answer: str, event_ids: Sequence[str]) -> list[Candidate]:
-    """Return what a model answered as candidates; ``event_ids`` are those of the messages.
+    """Return the candidates in a model's answer; ``event_ids`` are those of the messages.
 
-    One that names no message which exists has no evidence.
+    A candidate that cites no existing message has no evidence.
     """
-    found: list[Candidate] = []
-    for told in _objects(answer[:ANSWER_CHARACTERS_MAX]):
-        text = told.get("text")
+    candidates: list[Candidate] = []
+    for fields in _objects(answer[:ANSWER_CHARACTERS_MAX]):
+        text = fields.get("text")
         if isinstance(text, str) and text.strip():
-            found.append(_candidate(" ".join(text.split()), told, event_ids))
-        if len(found) == CANDIDATES_MAX:
+            candidates.append(_candidate(" ".join(text.split()), fields, event_ids))
+        if len(candidates) == CANDIDATES_MAX:
             break
-    return found
+    return candidates
 
 
-def _candidate(text: str, told: dict[str, Any], event_ids: Sequence[str]) -> Candidate:
+def _candidate(text: str, fields: dict[str, Any], event_ids: Sequence[str]) -> Candidate:
     plain = _SUBJECT.sub("", text, count=1) if _SUBJECT.match(text) else text
     plain = plain[:1].upper() + plain[1:].rstrip(" .")
-    sure = _number(told.get("confidence"), CONFIDENCE_DEFAULT)
-    numbers = [int(one) for one in _WHOLE.findall(str(told.get("messages")))]
-    cited = dict.fromkeys(one for one in numbers if 1 <= one <= len(event_ids))
+    confidence = _number(fields.get("confidence"), CONFIDENCE_DEFAULT)
+    numbers = [int(digits) for digits in _WHOLE.findall(str(fields.get("messages")))]
+    cited = dict.fromkeys(number for number in numbers if 1 <= number <= len(event_ids))
     return Candidate(
         text=plain,
-        category=_category(told.get("category"), plain),
-        importance=min(max(round(_number(told.get("importance"), IMPORTANCE_DEFAULT)), 1), 10),
-        # Some models count to a hundred.
-        confidence=min(sure / 100 if sure > 1 else sure, 1.0),
-        evidence=tuple(event_ids[one - 1] for one in cited),
+        category=_category(fields.get("category"), plain),
+        importance=min(max(round(_number(fields.get("importance"), IMPORTANCE_DEFAULT)), 1), 10),
+        # Some models use a scale of 0 to 100.
+        confidence=min(confidence / 100 if confidence > 1 else confidence, 1.0),
+        evidence=tuple(event_ids[number - 1] for number in cited),
     )
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """Return the JSON objects in a text, whatever stands around them, with those in lists."""
+    """Yield the JSON objects in a text, including those in lists, and skip all else."""
     decoder = json.JSONDecoder()
     at = answer.find("{")
     while at >= 0:
         try:
-            told, end = decoder.raw_decode(answer, at)
+            fields, end = decoder.raw_decode(answer, at)
         except RecursionError:
             return
         except ValueError:
             end = at + 1
         else:
-            yield told
-            for inner in told.values():
+            yield fields
+            for inner in fields.values():
                 if isinstance(inner, list):
-                    yield from (one for one in inner if isinstance(one, dict))
+                    yield from (item for item in inner if isinstance(item, dict))
         at = answer.find("{", end)
 
 
 def _category(value: Any, text: str) -> Category:
-    """Return the category that was named, if there is such a one; else that of the text."""
+    """Return the named category if it exists, otherwise that of the text."""
     try:
-        found: Category = msgspec.convert(str(value).strip().lower(), Category)
+        category: Category = msgspec.convert(str(value).strip().lower(), Category)
     except msgspec.ValidationError:
         return category_of(text)
-    return found
+    return category
 
 
 def _number(value: Any, default: float) -> float:
-    """Return a number, also where it is spelt as a text."""
-    found = _NUMBER.search(str(value))
-    return default if found is None else float(found.group())
+    """Return the number in ``value``, which may be text."""
+    match = _NUMBER.search(str(value))
+    return default if match is None else float(match.group())
 
 
 def _counted(reported: int | None, text: str) -> int:

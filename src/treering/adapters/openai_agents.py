@@ -1,9 +1,9 @@
-"""Records what an agent of the OpenAI Agents SDK does, through the SDK's own run hooks.
+"""Records the runs of the OpenAI Agents SDK through its run hooks.
 
     async with record(spine, session) as hooks:
         result = await Runner.run(agent, "What changed since Friday?", hooks=hooks)
 
-The block is one run. What ends it without an answer fails or interrupts it.
+The block is one run. Leaving it without an answer fails or interrupts the run.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ async def record(
     prompt: str | None = None,
     wait_seconds: float | None = None,
 ) -> AsyncIterator[TreeringHooks]:
-    """Record a run of the SDK's: give the hooks to ``Runner.run`` or ``Runner.run_streamed``.
+    """Record a run of the SDK: pass the hooks to ``Runner.run`` or ``Runner.run_streamed``.
 
-    ``prompt`` is what hooks that prepare a run are shown. Raises RunActive if the session is busy
-    with another run, RunInterrupted if somebody interrupts this one, and ToolDenied if the agent
-    wants to use a tool that it may not.
+    ``prompt`` is shown to hooks that prepare a run. Raises RunActive if the session is busy with
+    another run, RunInterrupted if this run is interrupted, and ToolDenied if the agent calls a tool
+    that it may not use.
     """
     run = spine.run(
         session,
@@ -84,11 +84,11 @@ async def record(
     except BaseException as error:
         if run.is_open and isinstance(error, AgentsException):
             await _explain(hooks, error)
-        told = _unwrapped(error)
-        await hooks.in_order(run.__exit__, type(told), told, told.__traceback__)
-        if told is error:
+        cause = _unwrapped(error)
+        await hooks.in_order(run.__exit__, type(cause), cause, cause.__traceback__)
+        if cause is error:
             raise
-        raise told from error
+        raise cause from error
     if hooks.is_unfinished:
         await hooks.in_order(run.interrupt, "the stream was left unfinished")
     else:
@@ -96,15 +96,15 @@ async def record(
 
 
 async def _explain(hooks: TreeringHooks, error: AgentsException) -> None:
-    """Record what the hooks were not told of before the SDK gave up."""
+    """Record what the hooks did not receive before the SDK gave up."""
     if error.run_data is not None:
-        await hooks.hear(error.run_data.input)
+        await hooks.record_input(error.run_data.input)
     if isinstance(error, _TRIPWIRES):
-        told = {"code": "guardrail", "guardrail": type(error).__name__}
-        await hooks.in_order(hooks.run.emit, "ops.blocked", told)
+        payload = {"code": "guardrail", "guardrail": type(error).__name__}
+        await hooks.in_order(hooks.run.emit, "ops.blocked", payload)
 
 
 def _unwrapped(error: BaseException) -> BaseException:
-    """Return our own error where the SDK has wrapped it: what stops a tool is a UserError to it."""
+    """Return our own error if the SDK wrapped it: an error in a tool becomes a UserError."""
     cause = error.__cause__
     return cause if isinstance(error, UserError) and isinstance(cause, TreeringError) else error

@@ -1,4 +1,4 @@
-"""The run hooks of the OpenAI Agents SDK, recorded in a run of Treering's."""
+"""The run hooks of the OpenAI Agents SDK, which record a Treering run."""
 
 from __future__ import annotations
 
@@ -51,71 +51,71 @@ Result = TypeVar("Result")
 
 
 class TreeringHooks(RunHooks[Any]):
-    """Hooks that record in ``run`` what the SDK's runner does: pass them as its ``hooks``.
+    """Hooks that record the SDK's run in ``run``: pass them as ``hooks``.
 
-    A tool's intent is durable before the tool runs. If the run is interrupted, or a tool may not
-    run, the hook raises, and the runner stops there.
+    A tool's intent is durable before the tool runs. If the run is interrupted or a tool is denied,
+    the hook raises, which stops the runner.
     """
 
     def __init__(self, run: Run, *, provider: str | None = None) -> None:
         self.run = run
         self._provider = provider
-        # The engine is synchronous, and a commit may wait for a disk, a lock or a server: not on
-        # the event loop. One thread keeps the order in which hooks were called, which a pool of
-        # several would not, and finishes what it began when the task that asked is cancelled.
+        # The engine is synchronous, and a commit may wait for a disk, a lock or a server, so it
+        # must not run on the event loop. A single thread keeps the order of the hooks' calls, which
+        # a pool would not, and finishes a started write even if the task that asked is cancelled.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treering")
         self._calls: dict[str, list[ToolCall]] = {}
-        """Calls under way, by their id or, where the SDK tells none, by their tool."""
+        """Running calls, by call id or, where the SDK gives none, by tool."""
         self._ids: set[str] = set()
-        """Call ids that the run has seen."""
+        """Call ids that the run has used."""
         self._asked: dict[str, tuple[str, Any]] = {}
-        """Calls of the latest answer that no tool has been started for."""
+        """Calls of the latest answer without a started tool."""
         self._errors: dict[str, Exception] = {}
-        """What tools raised, by the id of their call."""
+        """Errors that tools raised, by call id."""
         self._heard = False
-        """Whether the user's words are recorded."""
+        """Whether the user's input is recorded."""
         self._reply = Reply()
         """The latest answer."""
         self._finished = False
-        """Whether the agent has given its final output."""
+        """Whether the agent has returned its final output."""
         self._stream: EventStream | None = None
 
     async def in_order(
         self, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
     ) -> Result:
-        """Do ``act`` after all that was asked for before, off the event loop."""
+        """Call ``act`` off the event loop, after all earlier calls."""
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._thread, lambda: act(*args, **named))
         return await asyncio.shield(done)
 
-    async def hear(self, given: str | list[Any]) -> None:
-        """Record what the user asked, unless that is done."""
+    async def record_input(self, given: str | list[Any]) -> None:
+        """Record the user's input, unless it is recorded already."""
         if self._heard:
             return
         self._heard = True
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         for text, attached in asked(items):
-            beside = {"attachments": attached} if attached else {}
-            await self.in_order(self.run.user, text, **beside)
+            extra = {"attachments": attached} if attached else {}
+            await self.in_order(self.run.user, text, **extra)
 
     def stream(self, result: RunResultStreaming) -> AsyncIterator[StreamEvent]:
-        """Yield the events of a streamed run, and carry the deltas among them to the sinks."""
+        """Yield the events of a streamed run, and pass its deltas to the sinks."""
         self._stream, self._finished = EventStream(result), False
         return self._followed(self._stream)
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a streamed run was cancelled, or left before it came to its end."""
+        """Return whether a streamed run was cancelled or abandoned before its end."""
         stream = self._stream
         return stream is not None and not self._finished and not stream.result.interruptions
 
-    # What the SDK calls.
+    # Called by the SDK.
 
     @override
     async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
-        """Record what the user asked."""
+        """Record the user's input."""
         if not self._is_nested:
-            await self.hear(context.turn_input)
+            await self.record_input(context.turn_input)
 
     @override
     async def on_llm_start(
@@ -125,22 +125,22 @@ class TreeringHooks(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[Any],
     ) -> None:
-        """Record what became of calls that no tool was run for: refused, not approved, unknown."""
+        """Record calls that were answered without a tool: refused, not approved, unknown."""
         if self._is_nested or not self._asked:
             return
-        wanted, self._asked = self._asked, {}
-        for call_id, told in outputs_in(input_items).items():
-            if call_id in wanted:
-                await self.in_order(self._refused, call_id, *wanted[call_id], told)
+        unanswered, self._asked = self._asked, {}
+        for call_id, output in outputs_in(input_items).items():
+            if call_id in unanswered:
+                await self.in_order(self._refused, call_id, *unanswered[call_id], output)
 
     @override
     async def on_llm_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
     ) -> None:
-        """Record what the model answered, and what that used."""
+        """Record the model's answer and its usage."""
         reply = reply_of(response, agent, provider=self._provider)
         if self._is_nested:
-            # What an agent says that serves as a tool is that tool's output, and told there.
+            # An agent that serves as a tool answers in that tool's output, which is recorded there.
             reply = msgspec.structs.replace(reply, text="")
         else:
             self._reply, self._asked = reply, calls_in(response)
@@ -154,7 +154,7 @@ class TreeringHooks(RunHooks[Any]):
     ) -> None:
         """Record that a tool is about to run. Raises ToolDenied if it may not."""
         given = None
-        # A run that was paused goes on with its tools: what was asked is recorded before the pause.
+        # A paused run resumes with its tools: its input was recorded before the pause.
         self._heard = True
         if isinstance(context, ToolContext):
             given = arguments_of(context.tool_arguments)
@@ -165,20 +165,20 @@ class TreeringHooks(RunHooks[Any]):
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """Record what became of a tool call."""
+        """Record the outcome of a tool call."""
         key = _key(context, tool)
         waiting = self._calls.get(key)
-        # A call that was started before the run was paused has no start in this one.
+        # A call that started before the run was paused has no start in this run.
         call = waiting.pop(0) if waiting else await self._start(context, tool, None)
         if not self._calls[key]:
             del self._calls[key]
         error = self._errors.pop(key, None)
         if error is not None:
-            told = describe(error)
-            await self.in_order(call.fail, f"{told['class']}: {told['message']}")
+            described = describe(error)
+            await self.in_order(call.fail, f"{described['class']}: {described['message']}")
         elif _timed_out(tool, result):
             await self.in_order(call.give_up, "timeout")
-        elif _failed_in_span(tool) or _sounds_failed(context, result):
+        elif _failed_in_span(tool) or _has_error_text(context, result):
             await self.in_order(call.fail, text_of(result))
         else:
             await self.in_order(call.finish, result)
@@ -187,17 +187,17 @@ class TreeringHooks(RunHooks[Any]):
     async def on_handoff(
         self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
     ) -> None:
-        """Record which agent hands over to which."""
-        told = {"from_agent": from_agent.name, "to_agent": to_agent.name}
+        """Record the handover from one agent to another."""
+        agents = {"from_agent": from_agent.name, "to_agent": to_agent.name}
         self._asked = {}
-        words = shorten(f"handed over from {from_agent.name} to {to_agent.name}")
-        await self.in_order(self.run.emit, "ops.decision", told, summary=words, refs=told)
+        summary = shorten(f"handed over from {from_agent.name} to {to_agent.name}")
+        await self.in_order(self.run.emit, "ops.decision", agents, summary=summary, refs=agents)
 
     @override
     async def on_agent_end(
         self, context: AgentHookContext[Any], agent: Agent[Any], output: Any
     ) -> None:
-        """Record the final output, where that is not what the model said last."""
+        """Record the final output if the model's last answer did not contain it."""
         if self._is_nested:
             return
         self._finished, self._heard = True, False
@@ -205,50 +205,53 @@ class TreeringHooks(RunHooks[Any]):
             reply = Reply(text=text_of(output), agent=agent.name, stop_reason="stop")
             await self.in_order(record_reply, self.run, reply)
 
-    # How it is done.
+    # Helpers.
 
     @property
     def _is_nested(self) -> bool:
-        """Whether what happens now happens inside a tool: an agent may serve as one."""
+        """Return whether a tool is running: an agent may serve as one."""
         return bool(self._calls)
 
     async def _start(self, context: RunContextWrapper[Any], tool: Tool, given: Any) -> ToolCall:
         key = _key(context, tool)
-        # Some models count their calls anew in every answer; the ledger wants an id once.
-        known = not isinstance(context, ToolContext) or key in self._ids
+        # Some models restart their call ids in every answer; the ledger needs unique ids.
+        is_known = not isinstance(context, ToolContext) or key in self._ids
         self._ids.add(key)
         self._asked.pop(key, None)
         call = await self.in_order(
-            self.run.tools.started, tool.name, given, call_id=None if known else key
+            self.run.tools.started, tool.name, given, call_id=None if is_known else key
         )
         self._calls.setdefault(key, []).append(call)
         if call.input != given:
-            told = {"code": "input_not_replaced", "message": f"{tool.name} ran with its own input"}
-            await self.in_order(self.run.emit, "ops.warning", told)
+            warning = {
+                "code": "input_not_replaced",
+                "message": f"{tool.name} ran with its own input",
+            }
+            await self.in_order(self.run.emit, "ops.warning", warning)
         return call
 
-    def _refused(self, call_id: str, tool: str, given: Any, told: str) -> None:
-        """Record a call that was answered without a tool: it has failed."""
+    def _refused(self, call_id: str, tool: str, given: Any, error: str) -> None:
+        """Record a call that was answered without a tool as failed."""
         fresh = None if call_id in self._ids else call_id
-        # One that may not run here has its outcome, and did not run.
+        # A denied tool has its outcome recorded already, and did not run.
         with contextlib.suppress(ToolDenied):
-            self.run.tools.started(tool, given, call_id=fresh).fail(told)
+            self.run.tools.started(tool, given, call_id=fresh).fail(error)
 
     def _watch(self, context: ToolContext[Any]) -> None:
-        """Have the SDK tell what the tool raises.
+        """Capture the error that the tool raises.
 
-        Hooks are only given the text that the model is told of a failure. The formatter of errors
-        is given the error; it is set on the copy of the settings that this one call looks at.
+        Hooks only receive the text that the model sees for a failure. The error formatter receives
+        the error itself; it is set on a copy of the settings for this one call.
         """
         config, call_id = context.run_config, context.tool_call_id
         if config is None:
             return
-        theirs = config.tool_error_formatter
+        original = config.tool_error_formatter
 
-        def note(told: ToolErrorFormatterArgs[Any]) -> Any:
-            if told.error is not None and told.call_id == call_id:
-                self._errors[call_id] = told.error
-            return None if theirs is None else theirs(told)
+        def note(args: ToolErrorFormatterArgs[Any]) -> Any:
+            if args.error is not None and args.call_id == call_id:
+                self._errors[call_id] = args.error
+            return None if original is None else original(args)
 
         context.run_config = dataclasses.replace(config, tool_error_formatter=note)
 
@@ -270,23 +273,23 @@ def _key(context: RunContextWrapper[Any], tool: Tool) -> str:
 def _timed_out(tool: Tool, result: object) -> bool:
     if not isinstance(tool, FunctionTool) or tool.timeout_seconds is None:
         return False
-    told = default_tool_timeout_error_message(
+    message = default_tool_timeout_error_message(
         tool_name=tool.name, timeout_seconds=tool.timeout_seconds
     )
-    return tool.timeout_error_function is None and result == told
+    return tool.timeout_error_function is None and result == message
 
 
-def _sounds_failed(context: RunContextWrapper[Any], result: object) -> bool:
-    """Whether the model is told in the SDK's own words that the tool failed.
+def _has_error_text(context: RunContextWrapper[Any], result: object) -> bool:
+    """Return whether the result is the SDK's own error text.
 
-    Before version 0.24 that is all there is to know where tracing is off.
+    Before version 0.24 this is the only sign of a failure when tracing is off.
     """
     words = default_tool_error_function(context, Exception())
     return isinstance(result, str) and result.startswith(words)
 
 
 def _failed_in_span(tool: Tool) -> bool:
-    """Whether the SDK's tracing, if that is on, has noted a failure that became a text."""
+    """Return whether the SDK's tracing, if enabled, recorded a failure of the tool."""
     span = get_current_span()
     return (
         span is not None

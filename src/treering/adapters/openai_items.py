@@ -1,4 +1,4 @@
-"""The shapes of the OpenAI Agents SDK: what was asked, answered, called and returned."""
+"""Conversions of the OpenAI Agents SDK's inputs, answers, calls and outputs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _CALLS: Final = frozenset(
         "shell_call",
     }
 )
-"""Calls of tools that run here, whose results the model waits for."""
+"""Calls of tools that run locally, whose results the model waits for."""
 _ATTACHED: Final = frozenset({"input_audio", "input_file", "input_image"})
-"""Parts of what the user says that are no text."""
+"""Parts of the user's input that are not text."""
 
 
 def asked(items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
-    """Return what the user said last, each with the images, files and sounds that go with it.
+    """Return the user's last messages, each with its images, files and audio.
 
-    A caller may pass the whole talk again: only what stands after the last answer is new.
+    A caller may pass the whole conversation again: only messages after the last answer are new.
     """
     new: list[tuple[str, list[Any]]] = []
     for item in reversed(items):
@@ -44,7 +44,7 @@ def asked(items: Sequence[Any]) -> list[tuple[str, list[Any]]]:
 
 
 def reply_of(response: ModelResponse, agent: Agent[Any], *, provider: str | None) -> Reply:
-    """Return what a model's response says."""
+    """Return the reply in a model's response."""
     calls = _CALLS & {_kind(item) for item in response.output}
     model = model_of(agent)
     return Reply(
@@ -60,29 +60,29 @@ def reply_of(response: ModelResponse, agent: Agent[Any], *, provider: str | None
 
 
 def model_of(agent: Agent[Any]) -> str | None:
-    """Return the name of an agent's model; None if the SDK's default is used."""
+    """Return the name of an agent's model, or None for the SDK's default."""
     name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", None)
     return name if isinstance(name, str) else None
 
 
 def calls_in(response: ModelResponse) -> dict[str, tuple[str, Any]]:
-    """Return the function calls of a response by their id: the tool's name and its input."""
+    """Return the function calls of a response by id: the tool's name and its input."""
     calls: list[Any] = [item for item in response.output if _kind(item) == "function_call"]
     return {call.call_id: (call.name, arguments_of(call.arguments)) for call in calls}
 
 
 def outputs_in(items: Iterable[Any]) -> dict[str, str]:
-    """Return what a model is told of its function calls, by their id."""
-    told = [item for item in items if isinstance(item, dict)]
+    """Return the outputs of function calls, by call id."""
+    objects = [item for item in items if isinstance(item, dict)]
     return {
         item["call_id"]: text_of(item.get("output"))
-        for item in told
+        for item in objects
         if item.get("type") == "function_call_output"
     }
 
 
 def arguments_of(text: Any) -> Any:
-    """Return a call's arguments as values; as they came, if they are no JSON."""
+    """Return a call's arguments parsed as JSON, or unchanged if they are not JSON."""
     if not isinstance(text, str):
         return text
     try:
@@ -106,8 +106,8 @@ def _content(content: Any) -> tuple[str, list[Any]]:
 
 def _said(output: Iterable[Any]) -> list[str]:
     parts = (part for item in output if _kind(item) == "message" for part in item.content)
-    found = (getattr(part, "text", None) or getattr(part, "refusal", None) for part in parts)
-    return [plain(text) for text in found if isinstance(text, str) and text]
+    texts = (getattr(part, "text", None) or getattr(part, "refusal", None) for part in parts)
+    return [plain(text) for text in texts if isinstance(text, str) and text]
 
 
 def _thought(output: Iterable[Any]) -> list[str]:
@@ -116,7 +116,7 @@ def _thought(output: Iterable[Any]) -> list[str]:
 
 
 def _sealed(output: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Return the reasoning items that the provider takes back."""
+    """Yield the reasoning items that the provider accepts back."""
     for item in output:
         if _kind(item) == "reasoning" and getattr(item, "encrypted_content", None):
             summary = [{"type": "summary_text", "text": plain(part.text)} for part in item.summary]

@@ -1,4 +1,4 @@
-"""A streamed run of the OpenAI Agents SDK, followed so that deltas come before their answer."""
+"""Follows a streamed run of the OpenAI Agents SDK, so that deltas precede their answer."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from agents.stream_events import StreamEvent
 
 CATCH_UP_SECONDS_MAX: Final = 10.0
-"""How long an answer waits for its own deltas to be read."""
+"""How long an answer waits until its deltas are read."""
 
 
 class EventStream:
-    """How far the reader of a streamed run has come, beside the runner that feeds it.
+    """The progress of a streamed run's reader relative to the runner.
 
-    The runner goes on while its events wait to be read. An answer that is about to be recorded
-    therefore waits for the reader; deltas that come later still are old news, and dropped.
+    The runner does not wait for its events to be read. An answer that is about to be recorded
+    therefore waits for the reader; deltas that come even later are dropped.
     """
 
     def __init__(self, result: RunResultStreaming) -> None:
         self.result = result
         self._read = 0
-        """How many answers the reader has seen to their end."""
+        """The number of answers that the reader has read completely."""
         self._recorded = 0
-        """How many answers the runner has had recorded."""
+        """The number of answers that the runner has recorded."""
         self._is_over = False
         self._moved = asyncio.Event()
 
     def take(self, event: StreamEvent) -> str | None:
-        """Take note that the reader has ``event``; return the piece of text to carry on."""
+        """Note that the reader has read ``event``; return its text delta, if any."""
         if event.type != "raw_response_event":
             return None
         if event.data.type == "response.completed":
@@ -42,7 +42,7 @@ class EventStream:
         return None
 
     async def catch_up(self) -> None:
-        """Wait until the reader has seen the next answer to its end, or is gone."""
+        """Wait until the reader has read the next answer completely, or has stopped."""
         wanted = self._recorded + 1
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
@@ -52,6 +52,6 @@ class EventStream:
         self._recorded = wanted
 
     def close(self) -> None:
-        """Take note that nobody reads any more."""
+        """Note that the reader has stopped."""
         self._is_over = True
         self._moved.set()

@@ -1,8 +1,8 @@
-"""Records what the pi agent does, from the JSON lines that ``pi --mode json`` prints.
+"""Records the pi agent from the JSON lines that ``pi --mode json`` prints.
 
     record_pi(spine, session, process.stdout)
 
-Events that come one by one, from pi-agent-core's subscribers say, are taken by a PiRecorder.
+A PiRecorder records events that come one by one, for example from pi-agent-core's subscribers.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["BadLine", "PiReceipt", "PiRecorder", "record_pi"]
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Longest line that is read; pi repeats the whole message in every update."""
-BAD_LINES_TOLD_MAX: Final = 100
+"""The longest line to read; pi repeats the whole message in every update."""
+BAD_LINES_MAX: Final = 100
 
 
 class BadLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of which nothing could be recorded."""
+    """A line that could not be recorded."""
 
     line: int
-    """From 1."""
+    """Counted from 1."""
     message: str
 
 
 class PiReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a stream of lines."""
+    """The result of recording a stream of lines."""
 
     lines: int
     runs: int
     bad: int
-    """How many lines could not be recorded; each left a warning."""
+    """The number of lines that could not be recorded; each left a warning."""
     bad_lines: tuple[BadLine, ...]
-    """The first of them."""
+    """The first of these lines."""
 
 
 def record_pi(
@@ -57,11 +57,11 @@ def record_pi(
     provider: str | None = None,
     wait_seconds: float | None = None,
 ) -> PiReceipt:
-    """Record a whole stream of pi's JSON lines, as they come.
+    """Record a whole stream of pi's JSON lines as they arrive.
 
-    A line that is no event leaves a warning with its number, and the rest goes on. Where the
-    stream ends before the agent does, the run is interrupted. Raises RunInterrupted if somebody
-    interrupts the session meanwhile: that is the time to stop pi.
+    A line that is not an event leaves a warning with its number, and recording continues. If the
+    stream ends before the agent does, the run is interrupted. Raises RunInterrupted if the session
+    is interrupted meanwhile: then stop pi.
     """
     bad: list[BadLine] = []
     number = refused = 0
@@ -83,7 +83,7 @@ def record_pi(
             except InvalidInput as error:
                 refused += 1
                 recorder.warn(f"line {number}: {error}", code="bad_line", line=number)
-                if len(bad) < BAD_LINES_TOLD_MAX:
+                if len(bad) < BAD_LINES_MAX:
                     bad.append(BadLine(line=number, message=str(error)))
     return PiReceipt(lines=number, runs=recorder.runs, bad=refused, bad_lines=tuple(bad))
 
@@ -94,9 +94,9 @@ def _event(line: str | bytes) -> dict[str, Any]:
             f"the line is longer than {LINE_BYTES_MAX} bytes", hint="pass one event a line"
         )
     try:
-        found = msgspec.json.decode(line)
+        event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"not JSON: {error}", hint="run pi with --mode json") from None
-    if not isinstance(found, dict):
+    if not isinstance(event, dict):
         raise InvalidInput("not an event", hint="run pi with --mode json")
-    return found
+    return event

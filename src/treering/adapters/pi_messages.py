@@ -1,4 +1,4 @@
-"""The shapes of pi's events and messages, read without trust: any part may be missing."""
+"""Conversions of pi's events and messages, read defensively: any part may be missing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STOP_REASONS: Final = {"toolUse": "tool_use"}
-"""What pi spells in its own way."""
+"""Values that pi spells in its own way."""
 
 
 def call_of(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the id of a tool event's call, and its tool. Raises InvalidInput if it has none."""
+    """Return the call id and the tool of a tool event. Raises InvalidInput if one is missing."""
     call_id, tool = event.get("toolCallId"), event.get("toolName")
     if not (isinstance(call_id, str) and isinstance(tool, str)):
         raise InvalidInput(
@@ -27,23 +27,23 @@ def call_of(event: Mapping[str, Any]) -> tuple[str, str]:
 
 def rest_of(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event without its type."""
-    return {name: told for name, told in event.items() if name != "type"}
+    return {name: value for name, value in event.items() if name != "type"}
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a string, or blocks of which some are text."""
+    """Return the text of a message's content: a string, or blocks with texts."""
     if isinstance(content, str):
         return content
     return "\n".join(_texts(content, "text", "text"))
 
 
-def pictures_in(content: Any) -> list[dict[str, Any]]:
-    """Return the images that a message's content holds."""
+def images_in(content: Any) -> list[dict[str, Any]]:
+    """Return the images in a message's content."""
     return [block for block in _blocks(content) if block.get("type") == "image"]
 
 
 def reply_of(message: dict[str, Any]) -> Reply:
-    """Return what an assistant's message says."""
+    """Return the reply in an assistant's message."""
     content = message.get("content")
     stop_reason = _word(message.get("stopReason"))
     return Reply(
@@ -62,7 +62,7 @@ def reply_of(message: dict[str, Any]) -> Reply:
 
 
 def output_of(result: Any) -> Any:
-    """Return a tool's result: its text if that is all it has, its parts otherwise."""
+    """Return a tool's result: its text if it has only text, otherwise its parts."""
     if not isinstance(result, dict):
         return result
     blocks = _blocks(result.get("content"))
@@ -79,25 +79,25 @@ def error_of(output: Any) -> str:
     return output if isinstance(output, str) and output else "failed"
 
 
-def without_pictures(value: Any) -> Any:
-    """Return ``value`` with the bytes of every image in it replaced by their number."""
+def without_images(value: Any) -> Any:
+    """Return ``value`` with the bytes of every image replaced by their count."""
     if isinstance(value, list):
-        return [without_pictures(part) for part in value]
+        return [without_images(part) for part in value]
     if not isinstance(value, dict):
         return value
     if value.get("type") == "image":
         return _without_bytes(value)
-    return {name: without_pictures(part) for name, part in value.items()}
+    return {name: without_images(part) for name, part in value.items()}
 
 
 def _usage_of(message: dict[str, Any]) -> UsageReported | None:
-    told = message.get("usage")
-    if not isinstance(told, dict):
+    usage = message.get("usage")
+    if not isinstance(usage, dict):
         return None
-    cached = _count(told.get("cacheRead"))
-    # pi counts what came from a cache, or went into one, apart from the rest of the input.
-    sent = _count(told.get("input")) + cached + _count(told.get("cacheWrite"))
-    received = _count(told.get("output"))
+    cached = _count(usage.get("cacheRead"))
+    # pi counts tokens read from or written to a cache apart from other input.
+    sent = _count(usage.get("input")) + cached + _count(usage.get("cacheWrite"))
+    received = _count(usage.get("output"))
     if not sent + received:
         return None
     return UsageReported(
@@ -106,7 +106,7 @@ def _usage_of(message: dict[str, Any]) -> UsageReported | None:
         input_tokens=sent,
         output_tokens=received,
         cached_tokens=cached,
-        total_tokens=_count(told.get("totalTokens")) or sent + received,
+        total_tokens=_count(usage.get("totalTokens")) or sent + received,
     )
 
 
@@ -114,18 +114,18 @@ def _without_bytes(block: dict[str, Any]) -> dict[str, Any]:
     if block.get("type") != "image":
         return block
     encoded = block.get("data")
-    told = {"type": "image", "mimeType": block.get("mimeType")}
-    return told | {"characters": len(encoded) if isinstance(encoded, str) else 0}
+    image = {"type": "image", "mimeType": block.get("mimeType")}
+    return image | {"characters": len(encoded) if isinstance(encoded, str) else 0}
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:
-    found = content if isinstance(content, list) else []
-    return [block for block in found if isinstance(block, dict)]
+    blocks = content if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict)]
 
 
 def _texts(content: Any, kind: str, field: str) -> list[str]:
-    found = (block.get(field) for block in _blocks(content) if block.get("type") == kind)
-    return [text for text in found if isinstance(text, str) and text]
+    texts = (block.get(field) for block in _blocks(content) if block.get("type") == kind)
+    return [text for text in texts if isinstance(text, str) and text]
 
 
 def _word(value: Any) -> str | None:

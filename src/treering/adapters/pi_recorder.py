@@ -1,6 +1,6 @@
-"""Records pi's events, one by one: from ``agent_start`` to ``agent_end`` is one run.
+"""Records pi's events one by one; ``agent_start`` to ``agent_end`` is one run.
 
-One that pi tries again by itself, after an error or a compaction, goes on.
+If pi retries by itself, after an error or a compaction, the run continues.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 from treering.adapters.pi_messages import (
     call_of,
     error_of,
+    images_in,
     output_of,
-    pictures_in,
     reply_of,
     rest_of,
     text_of,
-    without_pictures,
+    without_images,
 )
 from treering.adapters.replies import record_reply
 from treering.errors import InvalidInput, NotFound, ToolDenied
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _RUNTIME: Final = "pi"
 _SILENT: Final = frozenset({"turn_start", "turn_end", "message_start", "tool_execution_update"})
-"""What another event tells too: nothing is recorded of these."""
+"""Events whose content another event repeats; they are not recorded."""
 _BROKEN_OFF: Final = "the stream of events broke off"
 
 
 class PiRecorder:
-    """Takes pi's events one by one, in order, and records them in a session.
+    """Records pi's events in a session, one by one, in order.
 
     A context manager: a run that is open at its end is interrupted.
     """
@@ -67,18 +67,18 @@ class PiRecorder:
             wait_seconds=wait_seconds,
         )
         self.run: Run | None = None
-        """The run of the latest events, open or over."""
+        """The run of the latest events, open or closed."""
         self.runs = 0
         self._failure: str | None = None
-        """Why the agent stopped, until it is known whether pi tries again."""
+        """Why the agent stopped, until it is known whether pi retries."""
         self._retrying = False
-        """Whether pi has said that it tries again: then the next start is no new run."""
+        """Whether pi announced a retry: then the next start continues the run."""
         self._last: dict[str, Any] = {}
         """The latest message of the assistant."""
         self._settled: set[str] = set()
-        """The calls of the run whose results are recorded."""
-        self._told = False
-        """Whether it is known here that the run was interrupted."""
+        """The ids of calls whose results are recorded."""
+        self._is_interruption_reported = False
+        """Whether the interruption of the run was reported."""
         self._steps = {
             "agent_start": self._start,
             "agent_end": self._end,
@@ -101,14 +101,14 @@ class PiRecorder:
         self.close()
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Record one event. Kinds that are not known are kept as observations.
+        """Record one event; unknown types are kept as observations.
 
-        Raises InvalidInput for what is no event or cannot be kept, and RunInterrupted, once, if
-        the run was interrupted from outside; what belongs to it is then passed over.
+        Raises InvalidInput if it is not an event or cannot be stored, and RunInterrupted, once, if
+        the run was interrupted from outside; later events of that run are ignored.
         """
         kind = event.get("type")
         if not isinstance(kind, str):
-            raise InvalidInput("an event of pi has a type", hint='give {"type": "agent_start", …}')
+            raise InvalidInput("a pi event needs a type", hint='pass {"type": "agent_start", …}')
         if self._failure is not None and not kind.startswith(("auto_", "compaction_")):
             self._fail()
         if kind in _SILENT:
@@ -124,7 +124,7 @@ class PiRecorder:
         self._note("ops.warning", {**content, "code": code, "message": message})
 
     def close(self) -> None:
-        """Take note that no more events come."""
+        """Note that no more events will come."""
         if self._failure is not None:
             self._fail()
         elif self.run is not None and self.run.is_open:
@@ -133,9 +133,9 @@ class PiRecorder:
     # Runs.
 
     def _start(self, _: Mapping[str, Any]) -> None:
-        going_on, self._retrying = self._retrying, False
+        is_retry, self._retrying = self._retrying, False
         if self.run is not None and self.run.is_open:
-            if going_on:
+            if is_retry:
                 return
             self._interrupt(self.run, _BROKEN_OFF)
         self._begin()
@@ -147,7 +147,7 @@ class PiRecorder:
         last = messages[-1] if isinstance(messages, list) and messages else self._last
         stop_reason = last.get("stopReason") if isinstance(last, dict) else None
         if stop_reason == "error":
-            # pi says only after this whether it tries again.
+            # pi announces only after this whether it retries.
             self._failure = str(last.get("errorMessage") or "the model gave an error")
         elif stop_reason == "aborted":
             self._interrupt(self.run, "aborted")
@@ -157,38 +157,38 @@ class PiRecorder:
     def _begin(self) -> Run:
         run = self._next_run()
         run.start()
-        self.run, self._last, self._settled, self._told = run, {}, set(), False
+        self.run, self._last, self._settled, self._is_interruption_reported = run, {}, set(), False
         self.runs += 1
         return run
 
     def _current(self) -> Run | None:
         """Return the run to record in: a new one if its start was lost; None after an interrupt.
 
-        One that was interrupted from outside is returned once more, to say so by itself.
+        A run that was interrupted from outside is returned once more, so that recording raises.
         """
         if self.run is None or self.run.state in {"ended", "failed"}:
             return self._begin()
         if self.run.is_open:
             return self.run
-        told, self._told = self._told, True
-        return None if told else self.run
+        is_reported, self._is_interruption_reported = self._is_interruption_reported, True
+        return None if is_reported else self.run
 
-    def _interrupt(self, run: Run, why: str) -> None:
-        run.interrupt(why)
-        self._told = True
+    def _interrupt(self, run: Run, reason: str) -> None:
+        run.interrupt(reason)
+        self._is_interruption_reported = True
 
     def _fail(self) -> None:
-        why, self._failure, self._retrying = self._failure, None, False
+        reason, self._failure, self._retrying = self._failure, None, False
         if self.run is not None and self.run.is_open:
-            self.run.fail(why or "failed")
+            self.run.fail(reason or "failed")
 
-    # What is said and done.
+    # Messages and tools.
 
     def _update(self, event: Mapping[str, Any]) -> None:
-        told = event.get("assistantMessageEvent")
-        if not isinstance(told, dict) or told.get("type") != "text_delta":
+        update = event.get("assistantMessageEvent")
+        if not isinstance(update, dict) or update.get("type") != "text_delta":
             return
-        piece, run = told.get("delta"), self._current()
+        piece, run = update.get("delta"), self._current()
         if isinstance(piece, str) and run is not None:
             run.delta(piece)
 
@@ -197,7 +197,7 @@ class PiRecorder:
         role = message.get("role") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(role, str):
             raise InvalidInput(
-                "a message_end of pi has a message with a role", hint="pass events unchanged"
+                "a pi message_end needs a message with a role", hint="pass events unchanged"
             )
         if role == "toolResult":
             self._result(message, message)
@@ -207,7 +207,7 @@ class PiRecorder:
             return
         elif role == "user":
             content = message.get("content")
-            pictures = pictures_in(content)
+            pictures = images_in(content)
             run.user(text_of(content), **({"attachments": pictures} if pictures else {}))
         else:
             self._last = message
@@ -216,7 +216,7 @@ class PiRecorder:
     def _reply(self, run: Run, message: dict[str, Any]) -> None:
         reply = reply_of(message)
         if reply.stop_reason == "error":
-            # pi takes a broken answer back before it tries again: it is no part of the talk.
+            # pi discards a broken answer before it retries: it is not part of the conversation.
             if reply.text:
                 run.emit("ops.observation", {"text": reply.text}, summary="a broken answer")
             reply = msgspec.structs.replace(reply, text="")
@@ -231,7 +231,7 @@ class PiRecorder:
         self._result(event, event.get("result"))
 
     def _result(self, event: Mapping[str, Any], result: Any) -> None:
-        """Record an outcome, unless that is done: pi tells it twice, and a line may be lost."""
+        """Record an outcome unless it is recorded: pi sends it twice, and a line may be lost."""
         call_id, tool = call_of(event)
         run = self.run if self.run is not None and not self.run.is_open else self._current()
         if run is None or call_id in self._settled:
@@ -250,7 +250,7 @@ class PiRecorder:
             call.finish(output)
         self._settled.add(call_id)
 
-    # What happens around it.
+    # Retries, compactions and observations.
 
     def _retry(self, event: Mapping[str, Any]) -> None:
         self._failure, self._retrying = None, True
@@ -272,8 +272,8 @@ class PiRecorder:
     def _compacted(self, event: Mapping[str, Any]) -> None:
         result = event.get("result")
         before = result.get("tokensBefore") if isinstance(result, dict) else None
-        told = {} if before is None else {"tokens_before": before}
-        self._note("compaction.ended", {**told, **rest_of(event)})
+        counts = {} if before is None else {"tokens_before": before}
+        self._note("compaction.ended", {**counts, **rest_of(event)})
         if self._failure is not None:
             if event.get("willRetry") is True:
                 self._failure, self._retrying = None, True
@@ -281,23 +281,23 @@ class PiRecorder:
                 self._fail()
 
     def _observe(self, kind: str, event: Mapping[str, Any]) -> None:
-        # As a whole, so that no field of it is taken for one that is safe to show.
-        content = {"event": without_pictures(dict(event))}
+        # Nested as a whole, so that none of its fields counts as safe to show.
+        content = {"event": without_images(dict(event))}
         self._note("ops.observation", content, summary=f"pi: {kind[:100]}")
 
     def _note(self, kind: str, content: dict[str, Any], *, summary: str | None = None) -> None:
-        """Record what is no part of the talk: in the run if one is open, else in the session."""
+        """Record an event outside the conversation, in the open run or else in the session."""
         if self.run is not None and self.run.is_open:
             self.run.emit(kind, content, summary=summary)
             return
-        told = part_of(kind, content).as_refs()
-        words = [kind.replace(".", " "), *([told["code"]] if "code" in told else [])]
+        refs = part_of(kind, content).as_refs()
+        words = [kind.replace(".", " "), *([refs["code"]] if "code" in refs else [])]
         self._session.record(
-            kind, summary or ": ".join(words), payload=content, refs=told or None, origin="runtime"
+            kind, summary or ": ".join(words), payload=content, refs=refs or None, origin="runtime"
         )
 
 
 def _start_call(run: Run, tool: str, given: Any, call_id: str) -> None:
-    # What may not run is recorded as denied. pi runs it all the same: its result comes late.
+    # A denied call is recorded as denied. pi runs it anyway: its result comes late.
     with contextlib.suppress(ToolDenied):
         run.tools.started(tool, given, call_id=call_id)

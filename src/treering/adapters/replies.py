@@ -1,7 +1,7 @@
-"""What a model answered, the same whichever runtime asked it.
+"""A model's answer, in the same form for every runtime.
 
-Every adapter turns its runtime's shapes into a Reply and records that here, so that one
-conversation gives one stream of events whatever carried it out.
+Every adapter converts its runtime's messages to a Reply and records it here, so that the same
+conversation produces the same events in any runtime.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a model: what it said, why it stopped, what that used."""
+    """One answer of a model: its text, why it stopped, and its usage."""
 
     text: str = ""
-    """Empty if it only called tools."""
+    """Empty if the model only called tools."""
     thinking: str | None = None
     sealed: tuple[dict[str, Any], ...] = ()
-    """What it thought, as its provider sealed it."""
+    """Its reasoning, as encrypted or signed by the provider."""
     agent: str | None = None
-    """The agent that speaks, where a run has several."""
+    """The answering agent, if a run has several."""
     model: str | None = None
     provider: str | None = None
     stop_reason: str | None = None
-    """stop, tool_use, length, error, aborted, or as the runtime spells it."""
+    """stop, tool_use, length, error, aborted, or the runtime's own word."""
     usage: UsageReported | None = None
 
 
 def record_reply(run: Run, reply: Reply) -> None:
-    """Record what was said, if anything was, and what the call used, if that is known."""
+    """Record the reply's text and reasoning, if any, and its usage, if known."""
     maker = {"model": reply.model, "provider": reply.provider}
     for block in reply.sealed:
-        told = {**block, **{name: value for name, value in maker.items() if value}}
-        run.thinking(str(told.pop("thinking", "")), **told)
+        fields = {**block, **{name: value for name, value in maker.items() if value}}
+        run.thinking(str(fields.pop("thinking", "")), **fields)
     if reply.text:
-        beside = {
+        extra = {
             "model": reply.model,
             "provider": reply.provider,
             "stop_reason": reply.stop_reason,
             "agent": reply.agent,
             "thinking": reply.thinking,
         }
-        run.assistant(reply.text, **{name: told for name, told in beside.items() if told})
+        run.assistant(reply.text, **{name: value for name, value in extra.items() if value})
     if reply.usage is not None:
         run.emit("usage.reported", reply.usage.as_refs())

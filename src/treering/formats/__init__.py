@@ -1,1 +1,1 @@
-"""Formats: other systems' logs and doors, each read and written as its owner does."""
+"""Formats: readers and writers for the logs and APIs of other systems."""

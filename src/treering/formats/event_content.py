@@ -1,4 +1,4 @@
-"""Events that a log tells, before they have a key and a place."""
+"""The content of events parsed from a log, before they have a key and a session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treering.spine.words import describe, shorten
 
 
 class EventContent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, in the ledger's words."""
+    """The content of one event."""
 
     kind: str
     summary: str
@@ -22,7 +22,7 @@ class EventContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observation(observed: str, record: dict[str, Any]) -> EventContent:
-    """Return a record that is no part of the talk, whole."""
+    """Return an observation that holds the whole record."""
     rest = {at: value for at, value in record.items() if at != "record"}
     return EventContent(
         kind="ops.observation",
@@ -41,7 +41,7 @@ def outcome(
     duration_ms: Any = None,
     details: dict[str, Any] | None = None,
 ) -> EventContent:
-    """Return the result of a call."""
+    """Return the event for the result of a call."""
     status = "failed" if failed else "ok"
     refs = without_none(
         call_id=call_id,

@@ -1,7 +1,7 @@
-"""How sure it is that a file is of a format: the share of its values that fit the grammar.
+"""Scores for how well a file matches a format: the share of its values that fit.
 
-One value that happens to fit says little: logs of different agents share words, ids and whole
-envelopes. So a format claims a file only if most of what tells formats apart is its own.
+A single matching value means little: the logs of different agents share words, ids and whole
+envelopes. A format claims a file only if most of the distinguishing values are its own.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 OWN_MIN: Final = 3
-"""So many values of a grammar claim a file in which most say nothing of whose it is."""
+"""This many own values claim a file even if most of its values are ambiguous."""
 _PART: Final = 4
 
 
 def share(verdicts: Iterable[bool | None]) -> float:
-    """Return the share of values that are of a grammar, from 0 to 1; 0 if they are not most.
+    """Return the share of values that belong to a format, from 0 to 1; 0 without a majority.
 
-    A verdict is True for a value that this format writes and others do not, False for one that it
-    never writes, and None for one that does not tell.
+    A verdict is True for a value that only this format writes, False for one that it never writes,
+    and None for one that is ambiguous.
     """
-    every = list(verdicts)
-    told = [one for one in every if one is not None]
-    own = sum(told)
-    enough = own >= OWN_MIN or _PART * own >= len(every)
-    return own / len(told) if enough and 2 * own > len(told) else 0.0
+    listed = list(verdicts)
+    decided = [verdict for verdict in listed if verdict is not None]
+    own = sum(decided)
+    enough = own >= OWN_MIN or _PART * own >= len(listed)
+    return own / len(decided) if enough and 2 * own > len(decided) else 0.0

@@ -1,4 +1,4 @@
-"""Values of other programs' logs, read without trust: any part may be missing, or be another."""
+"""Values of other programs' logs, read defensively: any of them may be missing or mistyped."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
 STATE_BYTES_MAX: Final = 64 * 1024
-"""What a reader may keep between two readings of a file."""
+"""The limit of a reader's state between two reads of a file."""
 _DIGEST_DIGITS: Final = 16
 _ENDING: Final = re.compile(r"\.jsonl|\.(?:json|bin)(?=\.|$)")
 _HINTS: Final = (
     "command", "cmd", "path", "file_path", "filePath", "file", "url", "query", "pattern", "prompt",
     "message", "text", "name", "action",
 )  # fmt: skip
-"""Fields of an input that say best what a call is about."""
+"""Input fields that describe a call best, in order of preference."""
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return an object, an empty one for whatever is none."""
+    """Return ``value`` if it is an object, otherwise an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def word(value: Any) -> str | None:
-    """Return a text that says something, None for whatever is none."""
+    """Return ``value`` if it is a text that is not blank, otherwise None."""
     return value if isinstance(value, str) and value.strip() else None
 
 
 def name(value: Any) -> str | None:
-    """Return a text that can name something in a ledger, None for whatever cannot."""
+    """Return ``value`` if the ledger accepts it as a name, otherwise None."""
     text = word(value)
     return text if text and len(text) <= NAME_CHARACTERS_MAX and text.isprintable() else None
 
 
 def stem(path: PurePath | None) -> str | None:
-    """Return what a file is called without its ending, if that can name something in a ledger."""
+    """Return the file's name without its extension, or None if it is not a valid name."""
     return None if path is None else name(_ENDING.split(path.name)[0])
 
 
 def count(value: Any) -> int:
-    """Return a number of things, 0 for whatever is none."""
+    """Return ``value`` if it is a positive integer, otherwise 0."""
     return value if type(value) is int and value > 0 else 0
 
 
 def time_ms(value: Any) -> int | None:
-    """Return a time in milliseconds: from such a number, or from ISO 8601; UTC if it is open."""
+    """Return a time in milliseconds, from a number or an ISO 8601 text, which defaults to UTC."""
     if isinstance(value, str):
         try:
-            told = datetime.fromisoformat(value.strip())
-            told = told if told.tzinfo else told.replace(tzinfo=UTC)
-            value = math.floor(told.timestamp() * 1_000 + 0.5)
+            moment = datetime.fromisoformat(value.strip())
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            value = math.floor(moment.timestamp() * 1_000 + 0.5)
         except (ValueError, OverflowError):
             return None
     if type(value) is float and math.isfinite(value):
@@ -85,20 +85,20 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content: a string, or blocks of which some have one."""
+    """Return the text of a message's content: a string, or blocks with texts."""
     if isinstance(content, str):
         return content
     texts = (block.get("text") for block in blocks_of(content))
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def says_beyond(told: dict[str, Any], known: Collection[str]) -> bool:
-    """Whether an object says something in other fields than the ``known`` ones."""
-    return any(says_something(value) for at, value in told.items() if at not in known)
+def says_beyond(fields: dict[str, Any], known: Collection[str]) -> bool:
+    """Return whether an object has content in fields other than the ``known`` ones."""
+    return any(says_something(value) for at, value in fields.items() if at not in known)
 
 
 def says_something(value: Any) -> bool:
-    """Whether a value holds more than blanks, nothing and numbers."""
+    """Return whether a value contains a text that is not blank."""
     if isinstance(value, dict):
         return any(map(says_something, value.values()))
     if isinstance(value, list):
@@ -107,26 +107,28 @@ def says_something(value: Any) -> bool:
 
 
 def digest(value: Any) -> str:
-    """Return what tells ``value`` from others, in a few letters."""
+    """Return a short digest that identifies ``value``."""
     return sha256(encode(value)).hexdigest()[:_DIGEST_DIGITS]
 
 
 def hint_of(tool: str, given: Any) -> str:
-    """Return a call in one line: the tool, and what it is about."""
+    """Return a one-line summary of a call: the tool and its main argument."""
     fields = fields_of(given)
-    told = next((text for at in _HINTS if (text := word(fields.get(at)))), None)
-    if told is None:
-        told = word(given) or next((text for one in fields.values() if (text := word(one))), None)
-    return shorten(f"{tool}: {told}" if told else tool)
+    subject = next((text for at in _HINTS if (text := word(fields.get(at)))), None)
+    if subject is None:
+        subject = word(given) or next(
+            (text for value in fields.values() if (text := word(value))), None
+        )
+    return shorten(f"{tool}: {subject}" if subject else tool)
 
 
-def without_none(**found: Any) -> dict[str, Any]:
-    """Return what is known of ``found``."""
-    return {at: value for at, value in found.items() if value is not None}
+def without_none(**values: Any) -> dict[str, Any]:
+    """Return the arguments that are not None."""
+    return {at: value for at, value in values.items() if value is not None}
 
 
 def storable(value: Any) -> bool:
-    """Whether a ledger can hold ``value`` as it is."""
+    """Return whether the ledger can store ``value`` unchanged."""
     try:
         canonical([value], "value")
     except InvalidInput:
@@ -135,5 +137,5 @@ def storable(value: Any) -> bool:
 
 
 def bounded(state: Any) -> Any:
-    """Return ``state`` if it is small enough to be kept, None otherwise."""
+    """Return ``state`` if it is within the size limit, otherwise None."""
     return state if len(encode(state)) <= STATE_BYTES_MAX else None

@@ -1,4 +1,4 @@
-"""OpenClaw's session logs: pi's format, with ways of its own to name, mirror and mend."""
+"""The reader of OpenClaw's session logs: pi's format, with topics, mirrors and repaired results."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ INDEX: Final = "sessions.json"
 INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
 HOME: Final = ".openclaw"
 SYNTHETIC: Final = "[openclaw] missing tool result in session history"
-"""How a result begins that OpenClaw put in the place of one that never came."""
+"""How a result begins that OpenClaw inserted for one that never came."""
 RECENT_MAX: Final = 64
-"""How many texts are remembered to know a mirror by."""
+"""The number of recent texts kept to recognize a mirrored one."""
 _MIRROR: Final = "delivery-mirror"
 _STAMP: Final = re.compile(
     r"\[[A-Z][a-z]{2} [0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{5,8}[^\]\n]{0,40}\]\s*"
 )
-"""The time that a message came with, before its text."""
+"""The timestamp before a message's text."""
 _TOPIC: Final = re.compile(r"-topic-.+$")
-_PASSED_OVER: Final = (
-    (re.compile(r"\.trajectory\.jsonl"), "a trace of what a session tells"),
+_SKIPPED_FILES: Final = (
+    (re.compile(r"\.trajectory\.jsonl"), "a trace of a session"),
     (re.compile(r"\.checkpoint\.[^/]*\.jsonl"), "a checkpoint that repeats a session"),
     (re.compile(r"\.bak([.-]|$)"), "a backup copy"),
     (re.compile(r"^sessions\.json$"), "an index of sessions"),
@@ -54,119 +54,119 @@ _PASSED_OVER: Final = (
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the index of an agent's sessions says of one."""
+    """A session's entry in the index of an agent's sessions."""
 
     key: str
-    """The name that its channel knows it by."""
+    """The session's name in its channel."""
     channel: str | None = None
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is entries of OpenClaw's."""
+    """Return the share of values that are OpenClaw's entries."""
     return family_score(values) if has_marks(values) else 0.0
 
 
 def has_marks(values: Sequence[Any]) -> bool:
-    """Whether entries of pi's format hold something that only OpenClaw writes."""
+    """Return whether any entry holds something that only OpenClaw writes."""
     return any(_is_marked(value) for value in values if isinstance(value, dict))
 
 
 def mark_of(header: dict[str, Any]) -> str:
-    """Return what tells a header from others: of a topic, only the file's name says which it is."""
+    """Return a digest of a header: only the file name tells topics of the same session apart."""
     return digest(header)
 
 
 def passed_over(name: str) -> str | None:
-    """Return what a file beside the sessions is, if it is none of them; by its name.
+    """Return what a file is that is not a session, by its name; otherwise None.
 
-    What was reset or deleted is a session; what repeats another file is not.
+    Reset or deleted sessions count as sessions; files that repeat another do not.
     """
-    return next((what for sort, what in _PASSED_OVER if sort.search(name)), None)
+    return next((what for pattern, what in _SKIPPED_FILES if pattern.search(name)), None)
 
 
 def lies_there(path: PurePath) -> bool:
-    """Whether a file of pi's format lies where OpenClaw keeps those that it writes."""
+    """Return whether a file of pi's format is in a folder of OpenClaw's."""
     if HOME in path.parts:
         return True
     return _agent_of(path) is not None and Path(path).with_name(INDEX).is_file()
 
 
 def sessions_index(value: Any) -> dict[str, Listed]:
-    """Return what ``sessions.json`` says of each session, by its id.
+    """Return the entries of ``sessions.json``, by session id.
 
-    A file that a session was reset from is known by the key of that session as well.
+    The file that a session was reset from has the key of that session, too.
     """
-    found: dict[str, Listed] = {}
+    current: dict[str, Listed] = {}
     older: dict[str, Listed] = {}
-    for key, told in fields_of(value).items():
-        entry = fields_of(told)
+    for key, fields in fields_of(value).items():
+        entry = fields_of(fields)
         listed = Listed(key=key, channel=_channel_of(key, entry))
         if session := name(entry.get("sessionId")):
-            found[session] = listed
+            current[session] = listed
         if isinstance(file := entry.get("sessionFile"), str) and (session := id_in_name(file)):
             older[session] = listed
-    return older | found
+    return older | current
 
 
 class OpenClawReader(PiReader):
-    """Reads one file of entries, with what the index says of its session."""
+    """Reads one file of entries, with the index entry of its session."""
 
     agent = NAME
     times_tell_apart: ClassVar[bool] = False
-    """What the other lane brings has the time of the message, not of the entry."""
+    """The live channel reports the message's time, not the entry's."""
 
     def __init__(
         self, path: PurePath | None = None, listed: Mapping[str, Listed] | None = None
     ) -> None:
         super().__init__(path)
         self.names: dict[str, str] = {}
-        """What the session of a header was called when it came first, by the header's mark."""
+        """The first name of the session of each header, by the header's digest."""
         self._listed = listed or {}
         self._recent: deque[str] = deque(maxlen=RECENT_MAX)
-        """What was said or handed to a tool of late, as digests."""
+        """Digests of texts that were recently said or passed to a tool."""
 
     def session_of(self, header: dict[str, Any]) -> str:
         """Return the session's id; a topic of a group is a session of its own."""
-        known = self.names.get(mark_of(header))
-        if known is not None:
-            return known
+        earlier = self.names.get(mark_of(header))
+        if earlier is not None:
+            return earlier
         session = super().session_of(header)
         stem = id_in_name(self._path.name) if self._path else None
         topic = _TOPIC.search(stem or "")
         return session if not topic or session.endswith(topic[0]) else session + topic[0]
 
     def opening(self, session: str, header: dict[str, Any]) -> SessionHeader:
-        """Return what the header and the index say of the session, and whose it is."""
-        found = super().opening(session, header)
+        """Return the session header from the file's header and the index."""
+        header_of_file = super().opening(session, header)
         agent = _agent_of(self._path)
         listed = self._listed.get(session) or self._listed.get(str(header.get("id")))
-        # What an agent does belongs to the agent: all of them share one folder to work in.
+        # The agent defines the scope: all agents share one working folder.
         about = without_none(
             channel=listed.channel if listed else None,
             scope=f"{NAME}/{agent}" if agent else None,
         )
         return msgspec.structs.replace(
-            found,
+            header_of_file,
             agent=agent or NAME,
             key=listed.key if listed else None,
-            about={**found.about, **about},
+            about={**header_of_file.about, **about},
         )
 
     def state(self) -> Any:
-        """Return what it needs to go on, None if that is too much."""
+        """Return the state to resume from; None if it is too large."""
         state = super().state()
         return None if state is None else bounded({**state, "recent": list(self._recent)})
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         super().resume(state)
         recent = state.get("recent")
         self._recent.extend(map(str, recent if isinstance(recent, list) else []))
 
     def repeated(self, entry: dict[str, Any]) -> str | None:
-        """Return why an entry repeats others: what was delivered is written down once more.
+        """Return why an entry repeats earlier ones: OpenClaw mirrors delivered texts.
 
-        A text that nobody in this session said or sent is no repeat, whoever mirrors it.
+        A mirrored text that was not said or sent in this session is not a repeat.
         """
         message = fields_of(entry.get("message"))
         if message.get("role") != "assistant":
@@ -179,7 +179,7 @@ class OpenClawReader(PiReader):
         return None
 
     def dressed(self, saying: EventContent) -> EventContent:
-        """Return an event as it is told: no stamp in its summary, and synthetic if it is."""
+        """Return the event without a timestamp in its summary, and marked synthetic if it is."""
         payload = saying.payload
         if saying.kind == "conversation.user":
             text = _STAMP.sub("", payload["text"], count=1)
@@ -198,15 +198,15 @@ class OpenClawReader(PiReader):
 
 
 def beside_index(path: PurePath | None) -> OpenClawReader:
-    """Return a reader that knows what the index beside the file says, if one is there."""
-    known: dict[str, Listed] = {}
+    """Return a reader that uses the index beside the file, if there is one."""
+    listed: dict[str, Listed] = {}
     if path is not None and path.name:
         index = Path(path).with_name(INDEX)
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            found = index.stat()
-            if found.st_size <= INDEX_BYTES_MAX:
-                known = _read_index(index, found.st_mtime_ns)
-    return OpenClawReader(path, known)
+            status = index.stat()
+            if status.st_size <= INDEX_BYTES_MAX:
+                listed = _read_index(index, status.st_mtime_ns)
+    return OpenClawReader(path, listed)
 
 
 READER: Final = beside_index
@@ -230,15 +230,15 @@ def _is_marked(value: dict[str, Any]) -> bool:
 def _agent_of(path: PurePath | None) -> str | None:
     """Return the agent whose folder a file is in: ``agents/<agent>/sessions``."""
     parts = path.parts[:-1] if path else ()
-    inside = len(parts) > 2 and parts[-1] == "sessions" and parts[-3] == "agents"
-    return name(parts[-2]) if inside else None
+    is_session_file = len(parts) > 2 and parts[-1] == "sessions" and parts[-3] == "agents"
+    return name(parts[-2]) if is_session_file else None
 
 
 def _channel_of(key: str, entry: dict[str, Any]) -> str | None:
     stated = entry.get("channel"), entry.get("lastChannel"), _origin_of(entry)
     in_key = key.split(":")
-    named = next((found for one in stated if (found := name(one))), None)
-    # agent:<agent>:<channel>:…; what is left is the agent's own session.
+    named = next((channel for value in stated if (channel := name(value))), None)
+    # agent:<agent>:<channel>:…; shorter keys are the agent's own sessions.
     return named or (name(in_key[2]) if len(in_key) > 3 and in_key[0] == "agent" else None)
 
 
@@ -247,7 +247,7 @@ def _origin_of(entry: dict[str, Any]) -> Any:
 
 
 def _texts(message: dict[str, Any]) -> Iterator[str]:
-    """Give what a message says, and each text that it hands to a tool."""
+    """Yield the texts of a message, and each text it passes to a tool."""
     for block in blocks_of(message.get("content")):
         if block.get("type") == "text" and text_of([block]).strip():
             yield text_of([block])

@@ -1,6 +1,6 @@
-"""openclaw-mem's episodes: rows of its database, and the lines of its spool.
+"""The reader of openclaw-mem's episodes: rows of its database, and lines of its spool.
 
-Both say the same of an event, and name it by the same id.
+Both have the same fields and the same event ids.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS: Final = (
     "refs_json", "redacted", "schema_version",
 )  # fmt: skip
 ORDER: Final = "ts_ms"
-"""The column by which its rows are told: they may have been brought in out of order."""
+"""The column to sort rows by: they may have been inserted out of order."""
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
 ROW_SCHEMA: Final = "openclaw-mem.episodic.v0"
 DEFAULT_SCOPE: Final = "global"
@@ -41,11 +41,11 @@ _ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "c
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is lines of its spool, or rows of its table."""
-    found = [fields_of(value) for value in values]
+    """Return the share of values that are lines of its spool or rows of its table."""
+    objects = [fields_of(value) for value in values]
     return share(
         value.get("schema") == SPOOL_SCHEMA or value.get("schema_version") == ROW_SCHEMA
-        for value in found
+        for value in objects
     )
 
 
@@ -59,42 +59,42 @@ class OpenClawMemReader:
         self.sessions: dict[str, SessionHeader] = {}
         self._path = path
         self._unnamed: Counter[str] = Counter()
-        """How often a content without an id of its own came."""
+        """The number of occurrences of each content without an id."""
         self._now_ms = 1
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; records are never held back."""
         row = record.value
         if not isinstance(row, dict) or not word(row.get("type")):
             return [ParsedRecord(record=record, skipped="no event")]
         row = _whole(row)
         self._now_ms = time_ms(row.get("ts_ms")) or self._now_ms
-        return [ParsedRecord(record=record, events=[self._told(row)])]
+        return [ParsedRecord(record=record, events=[self._event(row)])]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return nothing: nothing is held back."""
+        """Return an empty list: records are never held back."""
         return []
 
     def state(self) -> Any:
-        """Return the sessions told of, None if there are too many of them."""
-        told = {
+        """Return the sessions so far; None if they are too many."""
+        sessions = {
             at: [opening.agent, opening.about["scope"], opening.name or at]
             for at, opening in self.sessions.items()
         }
-        return bounded({"sessions": told, "unnamed": self._unnamed, "now_ms": self._now_ms})
+        return bounded({"sessions": sessions, "unnamed": self._unnamed, "now_ms": self._now_ms})
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
-            raise ValueError("no state of this format")
-        for session, told in fields_of(state.get("sessions")).items():
-            agent, scope, *own = map(str, told)
+            raise ValueError("not a state of this format")
+        for session, header in fields_of(state.get("sessions")).items():
+            agent, scope, *own = map(str, header)
             self._open(session, agent, scope, own[0] if own else session)
         self._unnamed = Counter(fields_of(state.get("unnamed")))
         self._now_ms = state["now_ms"]
 
-    def _told(self, row: dict[str, Any]) -> ParsedEvent:
-        # What a summary begins with was typed by anybody: only the row's own field names a scope.
+    def _event(self, row: dict[str, Any]) -> ParsedEvent:
+        # Anybody may have typed the start of a summary: only the row's own field names a scope.
         scope = word(row.get("scope")) or DEFAULT_SCOPE
         summary = word(row.get("summary")) or str(row["type"])
         session = self._session_of(row, scope)
@@ -123,10 +123,10 @@ class OpenClawMemReader:
         )
 
     def _session_of(self, row: dict[str, Any], scope: str) -> str:
-        """Return the row's session. One id may stand for a session in each of several scopes."""
+        """Return the row's session. The same id may occur in several scopes."""
         session = own = name(row.get("session_id")) or (self._path.stem if self._path else NAME)
-        known = self.sessions.get(session)
-        if known is not None and known.about["scope"] != scope:
+        earlier = self.sessions.get(session)
+        if earlier is not None and earlier.about["scope"] != scope:
             session = f"{session}@{scope}"
         self._open(session, name(row.get("agent_id")) or NAME, scope, own)
         return session
@@ -146,7 +146,7 @@ READER: Final = OpenClawMemReader
 
 
 def _whole(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the values of its JSON; a line of the spool is as it is."""
+    """Return a row with its JSON columns parsed; a spool line is returned unchanged."""
     texts = {at: row[f"{at}_json"] for at in ("payload", "refs") if f"{at}_json" in row}
     return {
         **{at: value for at, value in row.items() if at not in _JSON},
@@ -155,10 +155,10 @@ def _whole(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refs(kind: str, payload: Any, refs: Any) -> dict[str, Any] | None:
-    """Return the refs as an object, with what the payload tells that may be shown."""
-    told = part_of(kind, payload).as_refs()
+    """Return the refs as an object, with the parts of the payload that may be shown."""
+    shown = part_of(kind, payload).as_refs()
     stated = refs if isinstance(refs, dict) else {} if refs is None else {"refs": refs}
-    return {**told, **stated} or None
+    return {**shown, **stated} or None
 
 
 def _wrapped(payload: Any) -> dict[str, Any]:
@@ -168,7 +168,7 @@ def _wrapped(payload: Any) -> dict[str, Any]:
 
 
 def _parsed(text: Any) -> Any:
-    """Return the value of a JSON text; what cannot be kept as a value stays a text."""
+    """Return the value of a JSON text; the text itself if the ledger cannot store the value."""
     if not isinstance(text, str):
         return None if text is None else str(text)
     try:

@@ -1,7 +1,7 @@
-"""Receipts that OpenClaw and its memory plugins leave: of recalls, captures and cron runs.
+"""The reader of receipts from OpenClaw and its memory plugins: recalls, captures and cron runs.
 
-A recall or a capture is told as ops.receipt, a cron run as ops.alert: what it said and did is in
-the transcript of its session.
+A recall or a capture becomes ops.receipt, a cron run ops.alert: its content is in the transcript of
+its session.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ AGENT: Final = "openclaw"
 
 _SCHEMA: Final = re.compile(r"openclaw-mem(?:-engine)?\.[\w.-]+\.v\d+")
 _LOGGED: Final = re.compile(r"openclaw-mem-engine:(auto\w+)\.receipt (\{.*\})", re.DOTALL)
-"""How a plugin's logger spells a receipt."""
+"""How a plugin's logger writes a receipt."""
 _NAMED: Final = re.compile(
     r"(?:[\w-]+[.:/])*auto[_-]?(recall|capture)(?:[.:_-]receipt)?(?:\.v\d+)?", re.IGNORECASE
 )
-"""How a receipt without a schema says what it is."""
+"""The name of a receipt without a schema."""
 _NAMES: Final = ("kind", "type", "event")
 _STATUSES: Final = {"error": "failed", "failed": "failed", "skipped": "skipped"}
 _TIMES: Final = ("ts", "ts_ms", "timestamp", "time", "createdAt", "generatedAt")
@@ -50,20 +50,20 @@ _LAST_KEYS_MAX: Final = 200
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is receipts."""
-    found = [fields_of(value) for value in values]
-    return share(_is_cron_run(value) or _receipt_in(value) is not None for value in found)
+    """Return the share of values that are receipts."""
+    objects = [fields_of(value) for value in values]
+    return share(_is_cron_run(value) or _receipt_in(value) is not None for value in objects)
 
 
 def told(record: dict[str, Any]) -> EventContent:
-    """Return what one record tells: a receipt, a cron run, or whatever else was observed."""
+    """Return the event of a record: a receipt, a cron run, or an observation."""
     if _is_cron_run(record):
         return _cron_run(record)
     receipt = _receipt_in(record)
     if receipt is None:
         return observation(word(record.get("action")) or "record", record)
     saying = _receipt(receipt)
-    # What a log has beside a receipt is kept, too.
+    # Fields of a log line beside its receipt are kept, too.
     return saying if receipt is record else replace(saying, payload={**receipt, "logged": record})
 
 
@@ -77,17 +77,17 @@ class OpenClawReceiptsReader:
         self.sessions: dict[str, SessionHeader] = {}
         self._path = path
         self._counts: Counter[str] = Counter()
-        """How often the same content came, of those that came last."""
+        """The number of occurrences of each recent content."""
         self._now_ms = 1
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; records are never held back."""
         row = record.value
         if not isinstance(row, dict) or not row:
             return [ParsedRecord(record=record, skipped="no receipt")]
         receipt = _receipt_in(row) or row
         moments = (time_ms(one.get(at)) for one in (receipt, row) for at in _TIMES)
-        self._now_ms = next((found for found in moments if found), self._now_ms)
+        self._now_ms = next((ts_ms for ts_ms in moments if ts_ms), self._now_ms)
         saying = told(row)
         event = ParsedEvent(
             session=self._session_of(row, receipt),
@@ -101,26 +101,28 @@ class OpenClawReceiptsReader:
         return [ParsedRecord(record=record, events=[event])]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return nothing: nothing is held back."""
+        """Return an empty list: records are never held back."""
         return []
 
     def state(self) -> Any:
-        """Return the sessions told of and what came last, None if that is too much."""
-        openings = {at: [one.agent, one.about.get("scope")] for at, one in self.sessions.items()}
-        counts = [[*one] for one in self._counts.items()]
+        """Return the sessions so far and the recent contents; None if they are too large."""
+        openings = {
+            at: [header.agent, header.about.get("scope")] for at, header in self.sessions.items()
+        }
+        counts = [[*item] for item in self._counts.items()]
         return bounded({"sessions": openings, "counts": counts, "now_ms": self._now_ms})
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
-            raise ValueError("no state of this format")
+            raise ValueError("not a state of this format")
         for session, (agent, scope) in fields_of(state.get("sessions")).items():
             self._open(session, agent, scope)
         self._counts = Counter(dict(state.get("counts") or ()))
         self._now_ms = state["now_ms"]
 
     def _session_of(self, row: dict[str, Any], receipt: dict[str, Any]) -> str:
-        """Return the timeline that a record belongs to: its job's, its session's or its file's."""
+        """Return the session of a record: that of its job, its session or its file."""
         key = word(row.get("sessionKey")) or word(receipt.get("sessionKey"))
         agent = _agent_of(key)
         scope = word(receipt.get("scope"))
@@ -129,7 +131,7 @@ class OpenClawReceiptsReader:
         else:
             where = name(receipt.get("sessionId")) or key
             where = where or (self._path.stem if self._path else NAME)
-            # A session is in one scope; a file may tell of several.
+            # A session is in one scope; a file may contain several.
             session = f"receipts:{where}@{scope}" if scope else f"receipts:{where}"
         session = name(session) or f"receipts:{digest(session)}"
         self._open(session, agent or AGENT, scope)
@@ -142,7 +144,7 @@ class OpenClawReceiptsReader:
     def _key_of(self, row: dict[str, Any]) -> str:
         content = digest(row)
         again = self._counts.pop(content, 0) + 1
-        # Last is what came last: those that were not seen for long make room.
+        # Re-insert the content as the most recent; the oldest one makes room.
         self._counts[content] = again
         if len(self._counts) > _LAST_KEYS_MAX:
             del self._counts[next(iter(self._counts))]
@@ -163,10 +165,10 @@ def _is_cron_run(row: dict[str, Any]) -> bool:
 def _cron_run(row: dict[str, Any]) -> EventContent:
     job, status = row["jobId"], word(row.get("status")) or row["action"]
     duration = row.get("durationMs")
-    said = word(row.get("error")) or word(row.get("summary"))
+    text = word(row.get("error")) or word(row.get("summary"))
     return EventContent(
         kind="ops.alert",
-        summary=shorten(f"cron {job} {status}" + (f": {said}" if said else "")),
+        summary=shorten(f"cron {job} {status}" + (f": {text}" if text else "")),
         payload=row,
         refs=without_none(
             code=f"cron.{row['action']}",
@@ -182,19 +184,19 @@ def _cron_run(row: dict[str, Any]) -> EventContent:
 
 
 def _receipt_in(row: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the receipt that a record is, or that a line of a log holds."""
+    """Return the receipt in a record or in a line of a log."""
     if _schema_of(row) is not None or _named(row) is not None:
         return row
     for value in row.values():
-        found = _LOGGED.search(value) if isinstance(value, str) and "receipt" in value else None
-        if found is None:
+        match = _LOGGED.search(value) if isinstance(value, str) and "receipt" in value else None
+        if match is None:
             continue
         try:
-            receipt = json.loads(found[2])
+            receipt = json.loads(match[2])
         except (ValueError, RecursionError):
             continue
         if isinstance(receipt, dict) and storable(receipt):
-            return {"schema": f"openclaw-mem-engine.{found[1]}.receipt.v1", **receipt}
+            return {"schema": f"openclaw-mem-engine.{match[1]}.receipt.v1", **receipt}
     return None
 
 
@@ -208,9 +210,9 @@ def _schema_of(row: dict[str, Any]) -> str | None:
 
 
 def _named(row: dict[str, Any]) -> str | None:
-    """Return autoRecall or autoCapture, if a record says that it is a receipt of one."""
+    """Return autoRecall or autoCapture if a record is named as a receipt of one."""
     said = (_NAMED.fullmatch(word(row.get(at)) or "") for at in _NAMES)
-    return next((f"auto{found[1].capitalize()}" for found in said if found), None)
+    return next((f"auto{match[1].capitalize()}" for match in said if match), None)
 
 
 def _status_of(receipt: dict[str, Any], skipped: str | None) -> str:
@@ -227,14 +229,14 @@ def _receipt(receipt: dict[str, Any]) -> EventContent:
     what = named or (schema or "").partition(".")[2].rpartition(".v")[0].removesuffix(".receipt")
     skipped = word(receipt.get("skipReason"))
     status = _status_of(receipt, skipped)
-    found, injected = receipt.get("finalCount"), receipt.get("injectedCount")
+    final, injected = receipt.get("finalCount"), receipt.get("injectedCount")
     stored, seen = receipt.get("storedCount"), receipt.get("candidateExtractionCount")
     if status == "skipped":
         outcome = f"skipped: {skipped or 'no reason given'}"
     elif type(stored) is int:
         outcome = f"{stored} of {count(seen)} candidates stored"
-    elif type(found) is int:
-        outcome = f"{found} recalled, {count(injected)} injected"
+    elif type(final) is int:
+        outcome = f"{final} recalled, {count(injected)} injected"
     else:
         outcome = status
     return EventContent(
@@ -246,7 +248,7 @@ def _receipt(receipt: dict[str, Any]) -> EventContent:
             status=status,
             receipt=shorten(schema, 100) if schema else None,
             duration_ms=_whole(receipt.get("durationMs") or receipt.get("duration_ms")),
-            recalled=_whole(found),
+            recalled=_whole(final),
             injected=_whole(injected),
             stored=_whole(stored),
             candidates=_whole(seen),
@@ -259,6 +261,6 @@ def _whole(value: Any) -> int | None:
 
 
 def _agent_of(key: str | None) -> str | None:
-    """Return the agent that a session's key names: ``agent:main:telegram:dm:7``."""
+    """Return the agent in a session key: ``agent:main:telegram:dm:7``."""
     parts = (key or "").split(":")
     return name(parts[1]) if parts[0] == "agent" and len(parts) > 1 else None

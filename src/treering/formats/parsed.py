@@ -1,7 +1,6 @@
-"""What the records of a log tell: events of sessions, in the ledger's words.
+"""The events and sessions that readers parse from the records of a log.
 
-A log is read as records; a reader of its format says of each what it tells. Nothing here knows a
-ledger: ids, forks and repeats are settled where the events are taken in.
+Nothing here depends on a ledger: ids, forks and repeats are resolved when the events are imported.
 """
 
 from __future__ import annotations
@@ -11,51 +10,51 @@ from typing import Any, Final, Protocol
 import msgspec
 
 _OF_WORDS: Final = "~words~"
-"""Marks a key, or a session's name, that is made of what was said. An id of a log that holds it by
-chance is only hidden without need."""
+"""Marks a key or session name that is derived from content. A log's own id that happens to contain
+it is only hidden without need."""
 
 
 def of_words(key: str) -> str:
-    """Return a key that is made of what was said, marked as such: it is never stored as it is."""
+    """Return a key that is derived from content, marked so that it is never stored as it is."""
     return key if key.startswith(_OF_WORDS) else _OF_WORDS + key
 
 
 def is_of_words(key: str) -> bool:
-    """Whether ``key`` is made of what was said."""
+    """Return whether ``key`` is derived from content."""
     return _OF_WORDS in key
 
 
 def unmarked(key: str) -> str:
-    """Return a key as it was before it was marked."""
+    """Return a key without the mark."""
     return key.replace(_OF_WORDS, "")
 
 
 class LogRecord(msgspec.Struct, frozen=True):
-    """One JSON value of a log, or a stretch of bytes that is none."""
+    """One JSON value of a log, or a range of bytes that is not JSON."""
 
     value: Any
-    """What it says; None if there is a fault."""
+    """The parsed value; None if there is a fault."""
     line: int
     """The line where it begins, from 1."""
     offset: int
-    """The byte where it begins, in the content as it is read: a compressed file's is unpacked."""
+    """The byte where it begins, in the decompressed content."""
     end: int
-    """The byte behind it."""
+    """The byte after its end."""
     fault: str | None = None
-    """Why it is no record, in a word or two: torn, not JSON, too long, …"""
+    """Why it is not a record, in a word or two: torn, not JSON, too long, …"""
     mended: str | None = None
-    """What was put right to read it: welded, BOM, NUL, encoding, …"""
+    """What was repaired to read it: welded, BOM, NUL, encoding, …"""
     lines: int = 1
-    """How many lines it stands for: blank ones come together."""
+    """The number of lines it covers: blank lines are grouped."""
 
 
 class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that a record tells of."""
+    """One event of a record."""
 
     session: str
-    """The session's own id, as its agent names it; the reader has a SessionHeader for it."""
+    """The session's id in the log; the reader has a SessionHeader for it."""
     key: str
-    """Names the event, the same whenever and wherever it is read: from the log's own ids, or else
+    """Identifies the event wherever and whenever it is read: from the log's own ids, or else
     ``of_words``."""
     kind: str
     summary: str
@@ -64,50 +63,51 @@ class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
     refs: dict[str, Any] | None = None
     source: str | None = None
     agent: str | None = None
-    """Who did it, where that may be another than the session's."""
+    """The agent, if it may differ from the session's."""
     after: str | None = None
-    """The key of what caused it, where the log says so: a session may go on from another's."""
+    """The key of the event that caused it, if the log names one; it may be in another session."""
     first: str | None = None
-    """Of session.undone the first event that it hides, of context.compacted the first one that is
-    kept: the key of an earlier event, whose seq is filled in when it is taken in."""
+    """The key of an earlier event: the first that session.undone hides, or the first that
+    context.compacted keeps. Its seq is filled in on import."""
     former_key: str | None = None
-    """The key that earlier versions gave it, if it was another: it is known by that, too."""
+    """The key that earlier versions of the reader gave it, if different; it still identifies it."""
     apart_key: str | None = None
-    """The key that it has where its own is that of something else: ``of_words``, and the same in
-    whichever session it stands."""
+    """The key to use if another event has ``key`` already: ``of_words``, and the same in every
+    session."""
     is_redacted: bool = False
-    """Whether its content was erased where it comes from: it is recorded as erased."""
+    """Whether its content was erased at the source; then it is recorded as erased."""
 
 
 class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log says of a session itself."""
+    """The session's own fields in a log."""
 
     session: str
     agent: str
-    """Who writes such logs: claude-code, codex, …; a subagent's is ``claude-code:reviewer``."""
+    """The program that writes the log: claude-code, codex, …; for a subagent
+    ``claude-code:reviewer``."""
     cwd: str | None = None
-    """The folder that it worked in: what its scope is named after."""
+    """Its working folder, which its scope is named after."""
     title: str | None = None
     key: str | None = None
-    """The name that its channel knows it by."""
+    """The session's name in its channel."""
     name: str | None = None
-    """Its own id in its scope, where one id names a session in each of several scopes."""
+    """Its id within its scope, if the same id occurs in several scopes."""
     parent: str | None = None
-    """The session whose agent began this one, as its subagent."""
+    """The session that started this one as a subagent."""
     call_id: str | None = None
-    """The tool call of the parent that began it."""
+    """The parent's tool call that started it."""
     forked_from: str | None = None
-    """The session whose past it repeats at its beginning."""
+    """The session whose events it repeats at its beginning."""
     about: dict[str, Any] = {}
-    """What else is worth keeping of it, in a few small values: version, branch, model, …"""
+    """A few other small values: version, branch, model, …"""
 
     def bare(self) -> SessionHeader:
-        """Return what it is to other sessions alone, without words of the log."""
+        """Return only the fields that link it to other sessions, without any text of the log."""
         return msgspec.structs.replace(self, cwd=None, title=None, about={})
 
 
 class ParsedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one record: events, or the reason why there are none."""
+    """The outcome of one record: its events, or why there are none."""
 
     record: LogRecord
     events: list[ParsedEvent] = []
@@ -115,40 +115,40 @@ class ParsedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSource(Protocol):
-    """Tells of the sessions in one file."""
+    """The sessions of one file."""
 
     @property
     def sessions(self) -> dict[str, SessionHeader]:
-        """Return the sessions told of so far. One is there before its first event is."""
+        """Return the sessions so far; each is listed before its first event."""
 
     @property
     def keys_are_global(self) -> bool:
-        """Whether a key names the same event in whichever session it is found."""
+        """Return whether a key names the same event in every session."""
 
     @property
     def times_tell_apart(self) -> bool:
-        """Whether copies keep the times of events, so that another time is another event."""
+        """Return whether copies keep the times of events, so that a new time is a new event."""
 
     def state(self) -> Any:
-        """Return what it needs to go on behind the last record, as JSON; None if it cannot.
+        """Return the state to resume from after the last record, as JSON; None if impossible.
 
-        No erasure reaches it, so it holds names, numbers and digests, and no text of the log. The
-        names of its objects may come back in another order.
+        Erasure does not reach this state, so it holds names, numbers and digests, but no text of
+        the log. Object keys may come back in another order.
         """
 
 
 class LogReader(SessionSource, Protocol):
-    """Reads the records of one file of one format, in their order.
+    """Reads the records of one file of one format, in order.
 
-    Every record is answered by one ParsedRecord, sooner or later: what comes may have to be held
-    back until more is known. Records with a fault are not given to it.
+    Each record is answered by exactly one ParsedRecord, possibly later: a record may be held back
+    until more is known. Records with a fault are not passed in.
     """
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcomes that are settled with ``record``: its own, or earlier ones' too."""
+        """Return the outcomes that ``record`` settles: its own, or those of earlier records."""
 
     def finish(self) -> list[ParsedRecord]:
         """Return the outcomes of records that are still held back."""
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""

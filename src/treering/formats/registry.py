@@ -1,4 +1,4 @@
-"""The formats that logs come in, and which one a file is, by what is in it."""
+"""The log formats, and the detection of a file's format from its content."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from treering.formats.parsed import LogReader
 
 NATIVE: Final = "treering"
-"""Our own export: it is restored, not retold."""
+"""Treering's own export, which is restored rather than parsed."""
 
 
 class Format(Protocol):
-    """One format: what each of its modules offers."""
+    """The interface of a format's module."""
 
     NAME: str
     READER: Callable[[PurePath | None], LogReader]
-    """Makes a reader for one file; its path is a hint, for the ids that are in names."""
+    """Creates a reader for one file; its path may contain ids."""
 
     def score(self, values: Sequence[Any]) -> float:
-        """Return how sure it is that a file which begins with ``values`` is of this format.
+        """Return the confidence that a file starting with ``values`` has this format.
 
-        From 0, which is not at all, to 1; see ``grammar.share``.
+        From 0 (not at all) to 1; see ``grammar.share``.
         """
 
 
@@ -43,7 +43,7 @@ FORMATS: Final = (
     "clawser.lines",
     "tape",
 )
-"""Modules of this package."""
+"""Module names in this package."""
 
 VERSIONS: Final = {
     "claude-code": 2,
@@ -52,10 +52,10 @@ VERSIONS: Final = {
     "openclaw": 2,
     "pi": 2,
 }
-"""How well each format is read, by its name; 1 for others.
+"""The version of each format's reader, by format name; 1 for others.
 
-Raise it when a reader tells more than before, or when a format does not claim any more what it
-claimed: logs that were read by an earlier one are read again from their beginning.
+Raise it when a reader extracts more than before, or when a format stops claiming some files: logs
+that an earlier version read are then read again from the beginning.
 """
 
 
@@ -66,29 +66,29 @@ def formats() -> tuple[Format, ...]:
 
 
 def named_format(name: str) -> Format:
-    """Return the format of one of the modules."""
+    """Return the format of a module name."""
     return cast("Format", import_module(f"treering.formats.{name}"))
 
 
 def find_format(values: Sequence[Any]) -> Format | None:
-    """Return the format of a file that begins with ``values``.
+    """Return the format of a file that starts with ``values``.
 
-    None if no format claims it, or two with equal right: a log that is not read can be read later,
-    one that is read as another agent's is lost in a wrong shape.
+    Return None if no format claims it or two claim it equally: an unread log can be read later,
+    while one that is read as another agent's is recorded wrongly.
     """
-    scores = [(one.score(values), one) for one in formats()]
+    scores = [(candidate.score(values), candidate) for candidate in formats()]
     best = max(score for score, _ in scores)
-    found = [one for score, one in scores if score == best]
-    return found[0] if best > 0 and len(found) == 1 else None
+    candidates = [candidate for score, candidate in scores if score == best]
+    return candidates[0] if best > 0 and len(candidates) == 1 else None
 
 
 def version_of(name: str | None) -> int:
-    """Return how well the format of that name is read by now."""
+    """Return the reader version of the format with that name."""
     return VERSIONS.get(name or "", 1)
 
 
 def is_native(values: Sequence[Any]) -> bool:
-    """Whether a file is an export of our own."""
+    """Return whether a file is Treering's own export."""
     first = values[0] if values else None
     return (
         isinstance(first, dict)
@@ -98,5 +98,5 @@ def is_native(values: Sequence[Any]) -> bool:
 
 
 def module_of(form: Format) -> str:
-    """Return the name of a format's module, for ``named_format``."""
+    """Return the module name of a format, for ``named_format``."""
     return cast("ModuleType", form).__name__.removeprefix("treering.formats.")

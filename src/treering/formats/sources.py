@@ -1,6 +1,6 @@
-"""Sources: other systems' files, opened to be read and for nothing else.
+"""Other systems' log files, opened read-only.
 
-What is packed is unpacked on the way, told by its first bytes; offsets are those of the content.
+Compressed files are recognized by their first bytes and decompressed; offsets refer to the content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SNIFFED_BYTES_MAX: Final = 1024 * 1024
 
 UNPACKED_BYTES_FREE: Final = 256 * 1024 * 1024
 UNPACKED_TIMES_MAX: Final = 200
-"""Behind so many bytes, what unpacks to more than so many times its size is no log."""
+"""Above UNPACKED_BYTES_FREE, a file that expands more than this many times is refused."""
 
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
@@ -40,50 +40,50 @@ _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _SQLITE: Final = b"SQLite format 3\x00"
 _JSON_BEGINS: Final = re.compile(r"\ufeff?(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
 _PACKED_BYTES: Final = 1_024
-"""Packed bytes taken at a time: even of the worst, they unpack to a few tens of megabytes."""
+"""Compressed bytes per read: even in the worst case they expand to a few tens of megabytes."""
 _SKIP_BYTES: Final = 1024 * 1024
 _READ_ONLY: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it is now. One that grows keeps its device and inode."""
+    """A file's current state. A growing file keeps its device and inode."""
 
     path: Path
     size: int
-    """On disk, packed or not."""
+    """The size on disk, compressed or not."""
     mtime_ns: int
     device: int
     inode: int
 
 
 def source_at(path: Path | str) -> Source:
-    """Return the file at ``path`` as it is now.
+    """Return the current state of the file at ``path``.
 
-    Raises NotFound if there is none, InvalidInput if it is not a file.
+    Raises NotFound if it does not exist, InvalidInput if it is not a regular file.
     """
     path = Path(path)
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise _refusal(path, error) from error
-    _check_file(path, found.st_mode)
+    _check_file(path, status.st_mode)
     return Source(
         path=path,
-        size=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        device=found.st_dev,
-        inode=found.st_ino,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        device=status.st_dev,
+        inode=status.st_ino,
     )
 
 
 def open_source(path: Path | str) -> BinaryIO:
-    """Open ``path`` to be read: the content, unpacked if it is zstd or gzip, as UTF-8.
+    """Open ``path`` for reading: zstd and gzip are decompressed, UTF-16 becomes UTF-8.
 
-    What is damaged is read as far as it goes; then reading raises OSError. Raises NotFound or
-    InvalidInput as ``source_at`` does, and if the file may not be read.
+    A damaged file is read up to the damage, where reading raises OSError. Raises NotFound or
+    InvalidInput as ``source_at`` does, or if the file may not be read.
     """
     path = Path(path)
-    source_at(path)  # Before it is opened: a device may act on that.
+    source_at(path)  # Check before opening, which may trigger a device.
     try:
         descriptor = os.open(path, _READ_ONLY)
     except OSError as error:
@@ -104,28 +104,29 @@ def open_source(path: Path | str) -> BinaryIO:
 
 
 def fingerprint(stream: BinaryIO, size: int) -> str:
-    """Return the SHA-256 of the first bytes of ``stream``, of no more than ``size``.
+    """Return the SHA-256 of the first bytes of ``stream``, at most ``size``.
 
-    A file that grew has the same; one that was replaced has not. The stream is left behind them.
+    It stays the same when a file grows and changes when a file is replaced. Leaves the stream after
+    these bytes.
     """
     return _digest(stream, 0, min(size, FINGERPRINT_BYTES_MAX))
 
 
 def tail_print(stream: BinaryIO, offset: int) -> str:
-    """Return the SHA-256 of the last bytes before ``offset``. The stream is left there."""
+    """Return the SHA-256 of the last bytes before ``offset``. Leaves the stream there."""
     start = max(0, offset - TAIL_BYTES_MAX)
     return _digest(stream, start, offset - start)
 
 
 def sniff(path: Path | str) -> list[Any]:
-    """Return the first values of a log: enough to tell whose it is.
+    """Return the first values of a log, to detect its format.
 
-    They are looked for near its beginning, but a first value is read whole.
+    Reads only the start of the file, but a first value completely.
     """
     values: list[Any] = []
     with open_source(path) as stream:
         for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
-            # What is empty says nothing, and there may be thousands of them.
+            # Empty values mean nothing, and there may be thousands of them.
             if record.fault is None and record.value not in ({}, [], "", None):
                 values.append(record.value)
             if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
@@ -134,7 +135,7 @@ def sniff(path: Path | str) -> list[Any]:
 
 
 def first_line(path: Path | str) -> str | None:
-    """Return the first line of a file that is not blank, or its beginning; None if all is blank."""
+    """Return the first line that is not blank, possibly cut; None if there is none."""
     with open_source(path) as stream:
         try:
             start = stream.read(FINGERPRINT_BYTES_MAX)
@@ -145,7 +146,7 @@ def first_line(path: Path | str) -> str | None:
 
 
 def is_torn(path: Path | str) -> bool:
-    """Whether a file begins as JSON, and no value in it is whole."""
+    """Return whether a file starts as JSON but contains no complete value."""
     if not _JSON_BEGINS.match(first_line(path) or ""):
         return False
     with open_source(path) as stream:
@@ -154,7 +155,7 @@ def is_torn(path: Path | str) -> bool:
 
 
 def is_sqlite(path: Path | str) -> bool:
-    """Whether ``path`` is an SQLite database."""
+    """Return whether ``path`` is an SQLite database."""
     with open_source(path) as stream:
         try:
             return stream.read(len(_SQLITE)) == _SQLITE
@@ -163,7 +164,7 @@ def is_sqlite(path: Path | str) -> bool:
 
 
 class _Unpacking(Protocol):
-    """What zlib and zstandard have in common."""
+    """The common interface of zlib and zstandard."""
 
     @property
     def eof(self) -> bool: ...
@@ -171,7 +172,7 @@ class _Unpacking(Protocol):
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a packed stream; several may be packed one behind the other."""
+    """The content of a compressed stream, which may consist of several members."""
 
     def __init__(self, packed: BinaryIO, begin: Callable[[], _Unpacking]) -> None:
         super().__init__()
@@ -193,9 +194,9 @@ class _Unpacked(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to ``offset``; all before it is unpacked again."""
+        """Move to ``offset``; everything before it may be decompressed again."""
         if whence != os.SEEK_SET:
-            raise io.UnsupportedOperation("a packed file is read from its beginning")
+            raise io.UnsupportedOperation("a compressed file can only seek from its beginning")
         if offset < self._position:
             self._packed.seek(0)
             self._restart()
@@ -204,7 +205,7 @@ class _Unpacked(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes, or as many as are at hand; raise OSError where it breaks."""
+        """Return up to ``size`` bytes, or as many as are ready. Raises OSError at damage."""
         if size < 0:
             return b"".join(iter(lambda: self.read(_SKIP_BYTES), b""))
         while len(self._ready) - self._taken == 0 and not self._ended:
@@ -233,7 +234,7 @@ class _Unpacked(io.RawIOBase):
         packed = self._rest or self._packed.read(_PACKED_BYTES)
         self._rest = b""
         if self._unpacking.eof:
-            packed = packed.lstrip(b"\x00")  # Archives are padded with them.
+            packed = packed.lstrip(b"\x00")  # Archives are padded with zeros.
             if packed:
                 self._unpacking, self._begun = self._begin(), False
         if not packed:
@@ -242,16 +243,18 @@ class _Unpacked(io.RawIOBase):
         self._packed_bytes += len(packed)
         try:
             unpacked = self._unpacking.decompress(packed)
-        except Exception as error:  # zlib and zstandard have errors of their own.
+        except Exception as error:  # zlib and zstandard raise errors of their own.
             self._ended = True
-            raise OSError(f"the packed file is damaged: {error}") from error
+            raise OSError(f"the compressed file is damaged: {error}") from error
         if self._unpacking.eof:
             self._rest = getattr(self._unpacking, "unused_data", b"")
             self._packed_bytes -= len(self._rest)
         self._unpacked_bytes += len(unpacked)
         if self._unpacked_bytes > max(UNPACKED_BYTES_FREE, UNPACKED_TIMES_MAX * self._packed_bytes):
             self._ended = True
-            raise OSError(f"the packed file holds more than {UNPACKED_TIMES_MAX} times its size")
+            raise OSError(
+                f"the compressed file expands to more than {UNPACKED_TIMES_MAX} times its size"
+            )
         return unpacked
 
     def _finish(self) -> bytes:
@@ -260,12 +263,12 @@ class _Unpacked(io.RawIOBase):
             return b""
         self._ended = True
         if self._begun and not self._unpacking.eof and self._begin is not _Recoding:
-            raise OSError("the packed file ends too early")
+            raise OSError("the compressed file ends too early")
         return b""
 
 
 class _Recoding:
-    """UTF-16 as UTF-8, in the manner of an unpacking; it has no end of its own."""
+    """Converts UTF-16 to UTF-8, as a decompressor that never ends."""
 
     eof = False
 
@@ -277,7 +280,7 @@ class _Recoding:
 
 
 class _Beginning(io.RawIOBase):
-    """No more than the first bytes of a stream."""
+    """The first bytes of a stream."""
 
     def __init__(self, stream: BinaryIO, left: int) -> None:
         super().__init__()
@@ -285,7 +288,7 @@ class _Beginning(io.RawIOBase):
         self._left = left
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes of what is left."""
+        """Return up to ``size`` of the remaining bytes."""
         part = self._stream.read(self._left if size < 0 else min(size, self._left))
         self._left -= len(part)
         return part
@@ -293,7 +296,7 @@ class _Beginning(io.RawIOBase):
 
 def _unpacking(start: bytes) -> Callable[[], _Unpacking] | None:
     if start.startswith(_ZSTD):
-        import zstandard  # noqa: PLC0415  # Only who reads packed files waits for it.
+        import zstandard  # noqa: PLC0415  # Imported only to read compressed files.
 
         return lambda: zstandard.ZstdDecompressor().decompressobj()
     if start.startswith(_GZIP):
@@ -322,7 +325,7 @@ def _check_file(path: Path, mode: int) -> None:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    what = kinds.get(stat.S_IFMT(mode), "no file")
+    what = kinds.get(stat.S_IFMT(mode), "not a file")
     raise InvalidInput(f"{path} is {what}", hint="name a file")
 
 

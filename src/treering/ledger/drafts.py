@@ -27,11 +27,11 @@ from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
 from treering.model.fields import (
     MILLISECONDS_MIN,
     TIME_MS_MAX,
+    bounded_clock,
     check_id,
     check_name,
     check_summary,
     check_time,
-    possible_clock,
 )
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES, VISIBILITIES, Kind, parse_kind
 from treering.model.scopes import parse_scope
@@ -74,7 +74,7 @@ class Drafter:
         """Scopes of which the store has said so."""
         self._found_guard: ContentGuard | None = None
         self._mode = mode
-        self._clock = possible_clock(clock)
+        self._clock = bounded_clock(clock)
         self._scopes: dict[str, Scope] = {}
         self._names: set[str] = set()
         """Ids that were checked before."""

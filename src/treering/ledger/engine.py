@@ -31,7 +31,7 @@ from treering.ledger.records import SealedMeanwhile
 from treering.ledger.session_settings import read_settings
 from treering.ledger.sink_history import PrivateSinkHistory, SinkHistory
 from treering.locks import Lock, LockSet
-from treering.model.fields import possible_clock
+from treering.model.fields import bounded_clock
 from treering.model.parts import RunStarted
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
@@ -82,7 +82,7 @@ class Engine:
     ) -> None:
         self.store = store
         self.drafter = drafter
-        self.now_ms = possible_clock(clock)
+        self.now_ms = bounded_clock(clock)
         self.summariser = summariser
         """What writes summaries and episodes where nobody names another."""
         self.dispatcher = Dispatcher(self)

@@ -30,6 +30,7 @@ from treering.ledger.verification import find_flaw, verify_part, with_coverage
 from treering.memory.records import INDEX_NAMES
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
+    bounded_clock,
     check_count,
     check_events,
     check_id,
@@ -37,7 +38,6 @@ from treering.model.fields import (
     check_name,
     check_text,
     check_time,
-    possible_clock,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.receipts import VectorsReceipt, Verification
@@ -96,7 +96,7 @@ class Ledger(ReadableLedger):
         embedder: Callable[[], Embedder | None] = lambda: None,
         summariser: Summariser | None = None,
     ) -> None:
-        clock = possible_clock(clock)
+        clock = bounded_clock(clock)
         self._engine = Engine(store, drafter, clock, summariser)
         memory_factory = MemoryFactory(self._engine, embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, memory_factory=memory_factory)

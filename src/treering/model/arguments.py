@@ -1,7 +1,7 @@
-"""Arguments of a wrong type: one clear error, instead of whatever breaks first.
+"""Turn failures caused by arguments of a wrong type into one clear error.
 
-Nothing is looked at while calls succeed. When one fails in a way that wrong types fail in, its
-arguments are compared with the annotations; if one does not fit, that is what is reported.
+Successful calls cost nothing. When a call fails in a way that wrong types cause, its arguments are
+compared with the annotations, and the first mismatch is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ECHO_CHARACTERS_MAX: Final = 60
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` with InvalidInput for arguments that its annotations do not allow.
+    """Return ``function`` with InvalidInput for arguments that violate its annotations.
 
     A wrong number of arguments stays a TypeError.
     """
@@ -46,7 +46,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def checks_arguments(kind: C) -> C:
-    """Have every public method of a class check its arguments, inherited ones as well."""
+    """Wrap every public method of a class, including inherited ones, in ``check_arguments``."""
     for name in dir(kind):
         method = inspect.getattr_static(kind, name)
         if not name.startswith("_") and inspect.isfunction(method):
@@ -57,7 +57,7 @@ def checks_arguments(kind: C) -> C:
 def _find_wrong(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> InvalidInput | None:
-    """Return an error for the first argument that does not fit; None if all do."""
+    """Return an error for the first argument that does not fit, or None."""
     signature = inspect.signature(function)
     try:
         given = signature.bind(*args, **kwargs).arguments
@@ -71,18 +71,16 @@ def _find_wrong(
             shown = f"a {type(value).__name__}"
             if type(value) in {str, int, float, bool, type(None)}:
                 shown = ascii(value)[:_ECHO_CHARACTERS_MAX]
-            return InvalidInput(
-                f"{name} is {shown}, which it cannot be", hint=f"give {name}: {annotation}"
-            )
+            return InvalidInput(f"{name} cannot be {shown}", hint=f"pass {name}: {annotation}")
     return None
 
 
 def _fits(value: Any, annotation: str, function: Callable[..., Any]) -> bool:
-    return any(_fits_one(value, one, function) for one in _alternatives(annotation))
+    return any(_fits_one(value, alternative, function) for alternative in _alternatives(annotation))
 
 
 def _alternatives(annotation: str) -> list[str]:
-    """Return the parts of a union; what is inside brackets is left together."""
+    """Return the members of a union; brackets are kept together."""
     parts, depth = [""], 0
     for character in annotation:
         depth += (character in "[(") - (character in "])")
@@ -103,42 +101,46 @@ def _fits_one(value: Any, annotation: str, function: Callable[..., Any]) -> bool
     if name == "IO" and inner == "bytes]":
         return not hasattr(value, "encoding")
     if name in {"Sequence", "Iterable", "list", "Collection"} and isinstance(value, list | tuple):
-        return all(_fits(one, inner[:-1], function) for one in value) if inner else True
+        return all(_fits(item, inner[:-1], function) for item in value) if inner else True
     return True
 
 
 def _fits_named(value: Any, name: str, function: Callable[..., Any]) -> bool:
-    """Whether ``value`` is of the type of a name, as far as that can be told."""
+    """Return whether ``value`` has the type of that name, if this can be decided."""
     kind = _find_type(name, function)
     origin = get_origin(kind)
     if origin is Literal:
-        return any(value is one or (type(value) is str and value == one) for one in get_args(kind))
+        return any(
+            value is choice or (type(value) is str and value == choice) for choice in get_args(kind)
+        )
     if isinstance(origin, type):
         return isinstance(value, origin)
     if isinstance(kind, type) and not getattr(kind, "_is_protocol", False):
         return isinstance(value, kind)
     if isinstance(kind, type):
         members = [*getattr(kind, "__annotations__", ()), *vars(kind)]
-        shared = {one for one in members if one == "__call__" or not one.startswith("_")}
-        return all(hasattr(value, one) for one in shared)
-    # A type of somebody else's: no plain value is an object of it.
+        shared = {
+            member for member in members if member == "__call__" or not member.startswith("_")
+        }
+        return all(hasattr(value, member) for member in shared)
+    # A type of another package: no plain value is an instance of it.
     return not isinstance(value, _PLAIN) and type(value) is not object
 
 
 def _find_type(name: str, function: Callable[..., Any]) -> Any:
-    """Return what a name of an annotation means; None if that is not known."""
+    """Return the object that a name in an annotation refers to, or None if unknown."""
     function = inspect.unwrap(function)
-    here = vars(sys.modules[function.__module__])
-    if name in here:
-        return here[name]
-    home = _homes(function.__module__).get(name, "")
-    is_ours = home.partition(".")[0] == __name__.partition(".")[0]
-    return getattr(import_module(home), name, None) if is_ours else None
+    module_names = vars(sys.modules[function.__module__])
+    if name in module_names:
+        return module_names[name]
+    origin = _import_origins(function.__module__).get(name, "")
+    is_ours = origin.partition(".")[0] == __name__.partition(".")[0]
+    return getattr(import_module(origin), name, None) if is_ours else None
 
 
 @cache
-def _homes(module: str) -> dict[str, str]:
-    """Return where a module imports names from, be it for type checkers only."""
+def _import_origins(module: str) -> dict[str, str]:
+    """Return the modules that a module imports names from, including for type checking."""
     try:
         source = inspect.getsource(sys.modules[module])
     except OSError:
@@ -164,7 +166,7 @@ def _is_whole(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, float):
-        return value == value  # noqa: PLR0124  (NaN is the one that does not equal itself)
+        return value == value  # noqa: PLR0124  (only NaN does not equal itself)
     return _is_whole(value)
 
 
@@ -196,4 +198,4 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "PathLike": lambda value: hasattr(value, "__fspath__"),
     "BaseException": lambda value: isinstance(value, BaseException),
 }
-"""What the names in annotations take."""
+"""The checks for names in annotations."""

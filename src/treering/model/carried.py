@@ -1,7 +1,7 @@
-"""Events on their way to sinks: a safe one and a private one, which are different types.
+"""Events on their way to sinks, as two types: safe and private.
 
-A sink that asked for safe events is handed a SafeEvent, and that has no place for a payload, nor
-for the summary and refs of an event that is private.
+A sink that asked for safe events receives a SafeEvent, which has no payload field, and no summary
+or refs if the event is private.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from treering.model.envelopes import (
     PrivateEnvelope,
     SafeEnvelope,
     private_envelope,
-    safe_envelope,
+)
+from treering.model.envelopes import (
+    safe_envelope as build_safe_envelope,
 )
 from treering.model.kinds import ENVELOPE_KINDS, envelope_kind
 from treering.model.parts import SafePart, ToolReturned
@@ -24,18 +26,18 @@ from treering.model.times import instant
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
-    """What every sink may know of an event."""
+    """The fields of an event that every sink may see."""
 
     event_id: str | None
-    """None for what is carried and not kept."""
+    """None for an event that is not stored."""
     scope: str
     session_id: str
     session_key: str | None
     run_id: str | None
     run_seq: int | None
-    """Order in the run, deltas counted."""
+    """Order in the run, including deltas."""
     seq: int | None
-    """Order in the session; None for what is carried and not kept."""
+    """Order in the session; None for an event that is not stored."""
     turn_id: str | None
     agent_id: str
     kind: str
@@ -48,19 +50,19 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def envelope_kind(self) -> str | None:
-        """Return the name that its envelope has; None for a kind that has none."""
+        """Return the name of its envelope, or None if its kind has none."""
         status = self.part.status if isinstance(self.part, ToolReturned) else None
         return envelope_kind(self.kind, status)
 
-    def envelope_of_facts(self) -> SafeEnvelope | None:
-        """Return the event in its stable envelope, without private content; None if it has none."""
+    def safe_envelope(self) -> SafeEnvelope | None:
+        """Return its envelope without private content, or None if it has none."""
         fields, name = self._envelope_fields(), self.envelope_kind
         if fields is None or name is None:
             return None
-        return safe_envelope(name, self.kind, self.part, fields)
+        return build_safe_envelope(name, self.kind, self.part, fields)
 
     def _envelope_fields(self) -> dict[str, Any] | None:
-        """Return the fields that every envelope has; None if the event has no envelope."""
+        """Return the fields common to all envelopes, or None if the event has no envelope."""
         if self.kind not in ENVELOPE_KINDS or self.run_id is None or self.run_seq is None:
             return None
         return {
@@ -77,7 +79,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SafeEvent(Carried, frozen=True, kw_only=True):
-    """An event as it may be shown to anybody."""
+    """An event that may be shown to anybody."""
 
     summary: str | None
     """None if the event is private."""
@@ -85,21 +87,21 @@ class SafeEvent(Carried, frozen=True, kw_only=True):
     """None if the event is private."""
 
     def envelope(self) -> SafeEnvelope | None:
-        """Return the event in its stable envelope; None for a kind, or a place, that has none."""
-        return self.envelope_of_facts()
+        """Return its envelope, or None if its kind has none or it is outside a run."""
+        return self.safe_envelope()
 
 
 class PrivateEvent(Carried, frozen=True, kw_only=True):
-    """An event with its private content, for those who asked for it."""
+    """An event with its private content, for sinks that asked for it."""
 
     summary: str
     refs: Any
     payload: Any
 
     def envelope(self) -> PrivateEnvelope | None:
-        """Return the event in its stable envelope, private content included.
+        """Return its envelope with private content, or None if it has none.
 
-        It says that it is private if it holds such content, also if the event is a safe one.
+        Its visibility is private if it holds private content, even if the event is safe.
         """
         fields, name = self._envelope_fields(), self.envelope_kind
         if fields is None or name is None:

@@ -1,7 +1,7 @@
-"""JSON as it is stored: one canonical spelling, bounded, never changed silently.
+"""Canonical JSON for storage: one spelling, bounded, never changed silently.
 
-Encoders are lenient in ways a ledger cannot be: NaN becomes null, bytes become base64, the last of
-two equal keys wins. So what is stored is decoded again and compared with what was given.
+Encoders are too lenient for a ledger: NaN becomes null, bytes become base64, the last of two equal
+keys wins. So stored JSON is decoded again and compared with the input.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from treering.errors import InvalidInput
 
 NESTING_MAX: Final = 64
 PLAIN_LEVELS: Final = 6
-"""Deeper values are compared with what comes back, instead of being looked through."""
+"""Deeper values are checked by decoding and comparing, rather than by walking them."""
 PAYLOAD_BYTES_MAX: Final = 8_192
-"""Inline cap of a payload's canonical JSON; more is spilled to a blob."""
+"""The limit of a payload's canonical JSON in the event itself; larger ones go to a blob."""
 REFS_BYTES_MAX: Final = 4_096
 SPILL_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The largest payload that can be recorded at all."""
+"""The largest payload that can be recorded."""
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 encode = msgspec.json.Encoder(order="sorted").encode
-"""Canonical JSON: UTF-8, keys sorted, no blanks."""
+"""Canonical JSON: UTF-8, keys sorted, no whitespace."""
 decode = msgspec.json.Decoder().decode
 
 
 def canonical(value: Any, name: str) -> bytes:
     """Return the canonical JSON of ``value``.
 
-    Raises InvalidInput, naming the place inside ``name``, for whatever would not come back equal.
+    Raises InvalidInput, with the path inside ``name``, if ``value`` would not decode to an equal
+    value.
     """
     try:
         encoded = encode(value)
@@ -51,9 +52,9 @@ def canonical(value: Any, name: str) -> bytes:
 def canonical_content(
     summary: str, refs: Any, payload: Any
 ) -> tuple[bytes, bytes | None, bytes | None]:
-    """Return ``[summary, refs, payload]`` as canonical JSON, and refs and payload by themselves.
+    """Return ``[summary, refs, payload]`` as canonical JSON, and refs and payload on their own.
 
-    Raises InvalidInput as ``canonical`` does; one look at the whole costs less than three.
+    Raises InvalidInput as ``canonical`` does; checking them together is cheaper than three checks.
     """
     try:
         encoded_refs = None if refs is None else encode(refs)
@@ -63,31 +64,34 @@ def canonical_content(
             b"null" if encoded_refs is None else encoded_refs,
             b"null" if encoded_payload is None else encoded_payload,
         )
-        # What is plain comes back as it was and is not deep: that settles most events.
-        sound = (is_plain(refs) and is_plain(payload)) or (
+        # Plain values decode to themselves and are not deep, which settles most events.
+        is_valid = (is_plain(refs) and is_plain(payload)) or (
             decode(content) == [summary, refs, payload]
             and not _too_deep(content, refs)
             and not _too_deep(content, payload)
         )
     except _UNENCODABLE:
-        sound = False
-    if not sound:
+        is_valid = False
+    if not is_valid:
         for name, value in (("summary", summary), ("refs", refs), ("payload", payload)):
             canonical(value, name)
-        raise InvalidInput("the content does not come back as it was given", hint=_PLAIN_HINT)
+        raise InvalidInput("the content does not survive JSON encoding", hint=_PLAIN_HINT)
     return content, encoded_refs, encoded_payload
 
 
 def content_of(summary: str, refs: bytes | None, payload: bytes | None) -> bytes:
-    """Return the JSON that an event's content digest is made over."""
+    """Return the JSON that an event's content digest covers."""
     return b"[%b,%b,%b]" % (encode(summary), refs or b"null", payload or b"null")
 
 
 def parse_json(text: str | bytes, name: str) -> Json:
-    """Return the value of JSON ``text``, refusing what a parser would change silently."""
+    """Return the value of JSON ``text``. Raises InvalidInput for anything lossy."""
     try:
         value: Json = json.loads(
-            text, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_exact
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_constant=_refuse_constant,
+            parse_float=_exact,
         )
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not UTF-8", hint="convert the file to UTF-8") from error
@@ -117,14 +121,14 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _SOUND: Final = ("", "")
 
 
-def sound_fields(struct: type[msgspec.Struct], stated: Any) -> dict[str, Any]:
-    """Return the fields of ``struct`` that ``stated`` holds and that are what they say."""
-    if not isinstance(stated, dict):
+def valid_fields(struct: type[msgspec.Struct], given: Any) -> dict[str, Any]:
+    """Return the fields of ``struct`` that ``given`` holds with values of the right type."""
+    if not isinstance(given, dict):
         return {}
     return {
-        name: stated[name]
+        name: given[name]
         for name in struct.__struct_fields__
-        if name in stated and _fits(struct, name, stated[name])
+        if name in given and _fits(struct, name, given[name])
     }
 
 
@@ -137,31 +141,31 @@ def _fits(struct: type[msgspec.Struct], name: str, value: Any) -> bool:
 
 
 class _Refused(Exception):
-    """Valid to a lenient parser, not to us."""
+    """Accepted by lenient parsers, but not here."""
 
 
 def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        # Not named: a key may itself be what must not be shown.
-        raise _Refused("a key stands twice in one object")
+        # Do not name the key: it may be secret itself.
+        raise _Refused("an object has the same key twice")
     return result
 
 
 def _exact(text: str) -> float:
     number = float(text)
     if not math.isfinite(number) or Decimal(text) != Decimal(repr(number)):
-        raise _Refused("a number has more digits than can be kept")
+        raise _Refused("a number has more digits than a double")
     return number
 
 
-def _no_constant(name: str) -> Json:
+def _refuse_constant(name: str) -> Json:
     raise _Refused(f"{name} is not a JSON number")
 
 
 def _unfaithful(value: Any, name: str) -> InvalidInput:
     path, reason = _find_fault(value, name, 0)
-    path, reason = (path, reason) if path else (name, "does not come back as it was given")
+    path, reason = (path, reason) if path else (name, "does not survive JSON encoding")
     return InvalidInput(f"{path} {reason}", hint=_PLAIN_HINT)
 
 
@@ -204,7 +208,7 @@ def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
 
 
 def is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
-    """Whether ``value`` is made of nothing but JSON's own types, a few levels deep."""
+    """Return whether ``value`` consists only of JSON's own types, a few levels deep."""
     kind = type(value)
     if kind in _PLAIN:
         return True
@@ -214,12 +218,12 @@ def is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
         return False
     inner = value.values() if kind is dict else value
     return _PLAIN.issuperset(map(type, inner)) or (
-        levels > 0 and all(is_plain(one, levels - 1) for one in inner)
+        levels > 0 and all(is_plain(item, levels - 1) for item in inner)
     )
 
 
 def _too_deep(encoded: bytes, value: Any) -> bool:
-    # Each level of nesting opens one bracket, so few brackets settle it without a walk.
+    # Each level opens one bracket, so a small count of brackets rules out deep nesting.
     brackets = encoded.count(b"[") + encoded.count(b"{")
     return brackets > NESTING_MAX and _depth(value) > NESTING_MAX
 

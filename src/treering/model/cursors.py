@@ -1,4 +1,4 @@
-"""Cursors: opaque text that says where to go on."""
+"""Cursors: opaque text that marks where a listing continues."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ def pack(parts: Any) -> str:
 
 
 def unpack(cursor: str, parts: type[Parts]) -> Parts:
-    """Return what ``pack`` was given. Raises InvalidCursor if that cannot be."""
+    """Return the parts that were packed. Raises InvalidCursor if the cursor is invalid."""
     try:
         body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(body, type=parts)
     except (binascii.Error, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise InvalidCursor(
-            "the cursor is damaged", hint="pass it exactly as it was given"
-        ) from error
+        raise InvalidCursor("the cursor is damaged", hint="pass the cursor unchanged") from error

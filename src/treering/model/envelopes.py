@@ -1,8 +1,8 @@
-"""Event envelopes: the stable form in which other systems read what a run does.
+"""Event envelopes: the stable format in which other systems read a run's events.
 
-There is one type for each kind of envelope. A safe one has a payload of facts and sizes; a private
-one has a payload of another type, which holds the content as well. JSON spells every field once,
-in camel case; ``docs/envelopes.schema.json`` is generated from these types.
+Each kind of envelope has a type of its own. A safe envelope has a payload of facts and sizes; a
+private one has a payload of another type, which includes the content. JSON names are in camel case;
+``docs/envelopes.schema.json`` is generated from these types.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ Phase = Literal["start", "end"]
 
 
 class _CamelCased(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A value with one JSON spelling for each field; what is None is left out."""
+    """A struct with camel-case JSON names that omits fields which are None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON spells it. Content that is not JSON is passed on as it is."""
-        found = {}
-        for name, spelling in _spellings(type(self)):
+        """Return its JSON object. Content that is not JSON is left unchanged."""
+        fields = {}
+        for name, json_name in _spellings(type(self)):
             value = getattr(self, name)
             if value is not None:
-                found[spelling] = value
-        return found
+                fields[json_name] = value
+        return fields
 
 
 class Truncated(_CamelCased, frozen=True, kw_only=True):
-    """A mark on a line of a trace that was too long, and lost its private content."""
+    """Marks a line of a trace that was too long, so that its private content was removed."""
 
     bytes: int
-    """The size that the line had."""
+    """The original size of the line."""
 
 
 class Payload(_CamelCased, frozen=True, kw_only=True):
-    """What an envelope says of its event."""
+    """The payload of an envelope."""
 
     truncated: Truncated | None = None
-    """Set in traces only."""
+    """Only set in traces."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON spells it. Content that is not JSON is passed on as it is."""
-        found = super().to_dict()
+        """Return its JSON object. Content that is not JSON is left unchanged."""
+        fields = super().to_dict()
         if self.truncated is not None:
-            found["truncated"] = self.truncated.to_dict()
-        return found
+            fields["truncated"] = self.truncated.to_dict()
+        return fields
 
 
-# Facts by kind. Each has two payloads that are different types: one without content, one with it.
+# The facts of each kind. Each has two payload types: one without content, one with it.
 
 
 class _Started(Payload, frozen=True, kw_only=True):
     entry_point: str | None = None
-    """What set the run off: cli, auto-reply, cron, planner, hook, …"""
+    """What triggered the run: cli, auto-reply, cron, planner, hook, …"""
     runtime: str | None = None
-    """What carries it out: pi, sdk, cli, …"""
+    """What executes it: pi, sdk, cli, …"""
     model: str | None = None
     provider: str | None = None
 
@@ -73,7 +73,7 @@ class _Ended(Payload, frozen=True, kw_only=True):
     duration_ms: int | None = None
     tool_calls: int | None = None
     reason: str | None = None
-    """Why it did not end well: failed, interrupted, crashed, closed, …"""
+    """Why it did not succeed: failed, interrupted, crashed, closed, …"""
     error_class: str | None = None
 
 
@@ -103,11 +103,11 @@ class _Returned(Payload, frozen=True, kw_only=True):
     reason: Reason | None = None
     """Why the result is synthetic."""
     late: bool | None = None
-    """It came after a synthetic outcome, which is the one that counts."""
+    """Whether it came after a synthetic outcome, which remains the valid one."""
     outcome: str | None = None
-    """Of a late one: the event id of the outcome that counts."""
+    """For a late result: the event id of the valid outcome."""
     run: str | None = None
-    """Of a late one: the run of its call, which takes no more events."""
+    """For a late result: the run of its call, which is closed."""
 
 
 class _Compacting(Payload, frozen=True, kw_only=True):
@@ -116,9 +116,9 @@ class _Compacting(Payload, frozen=True, kw_only=True):
     tokens_before: int | None = None
     tokens_after: int | None = None
     messages: int | None = None
-    """How many messages the summary stands for."""
+    """The number of messages that the summary replaces."""
     messages_before: int | None = None
-    """How many messages a model was shown before it, the summary before it counted."""
+    """The number of messages shown to the model before, including an earlier summary."""
     messages_after: int | None = None
 
 
@@ -128,22 +128,22 @@ class _Warned(Payload, frozen=True, kw_only=True):
 
 
 class StartedFacts(_Started, frozen=True, kw_only=True):
-    """What may be told of a run's start."""
+    """The public facts of a run's start."""
 
 
 class StartedContent(_Started, frozen=True, kw_only=True):
-    """A run's start, with what else was recorded of it."""
+    """A run's start with all its details."""
 
     details: dict[str, Any] | None = None
     """Everything recorded that has no field of its own."""
 
 
 class EndedFacts(_Ended, frozen=True, kw_only=True):
-    """What may be told of a run's end."""
+    """The public facts of a run's end."""
 
 
 class EndedContent(_Ended, frozen=True, kw_only=True):
-    """A run's end, with the error in words."""
+    """A run's end with the error message."""
 
     error: str | None = None
     details: dict[str, Any] | None = None
@@ -151,11 +151,11 @@ class EndedContent(_Ended, frozen=True, kw_only=True):
 
 
 class AnswerFacts(_Answered, frozen=True, kw_only=True):
-    """What may be told of an answer, or of a piece of one."""
+    """The public facts of an answer or a delta."""
 
 
 class AnswerContent(_Answered, frozen=True, kw_only=True):
-    """An answer, or a piece of one, with its text."""
+    """An answer or a delta with its text."""
 
     text: str | None = None
     details: dict[str, Any] | None = None
@@ -163,11 +163,11 @@ class AnswerContent(_Answered, frozen=True, kw_only=True):
 
 
 class CallFacts(_Called, frozen=True, kw_only=True):
-    """What may be told of a tool that is about to run."""
+    """The public facts of a tool call."""
 
 
 class CallContent(_Called, frozen=True, kw_only=True):
-    """A tool that is about to run, with its input."""
+    """A tool call with its input."""
 
     input: Any = None
     details: dict[str, Any] | None = None
@@ -175,11 +175,11 @@ class CallContent(_Called, frozen=True, kw_only=True):
 
 
 class ResultFacts(_Returned, frozen=True, kw_only=True):
-    """What may be told of the outcome of a tool call."""
+    """The public facts of a tool call's outcome."""
 
 
 class ResultContent(_Returned, frozen=True, kw_only=True):
-    """The outcome of a tool call, with its output and the error in words."""
+    """A tool call's outcome with its output and error message."""
 
     output: Any = None
     error: str | None = None
@@ -188,22 +188,22 @@ class ResultContent(_Returned, frozen=True, kw_only=True):
 
 
 class CompactionFacts(_Compacting, frozen=True, kw_only=True):
-    """What may be told of a compaction."""
+    """The public facts of a compaction."""
 
 
 class CompactionContent(_Compacting, frozen=True, kw_only=True):
-    """A compaction, with what else was recorded of it."""
+    """A compaction with all its details."""
 
     details: dict[str, Any] | None = None
     """Everything recorded that has no field of its own."""
 
 
 class WarningFacts(_Warned, frozen=True, kw_only=True):
-    """What may be told of a warning."""
+    """The public facts of a warning."""
 
 
 class WarningContent(_Warned, frozen=True, kw_only=True):
-    """A warning, in words."""
+    """A warning with its message."""
 
     message: str | None = None
     details: dict[str, Any] | None = None
@@ -220,7 +220,7 @@ WarningPayload = TypeVar("WarningPayload", WarningFacts, WarningContent)
 
 
 class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
-    """The fields that every envelope has. Use one of the types below, one for each kind."""
+    """The fields of every envelope. Use one of the types below, one for each kind."""
 
     version: Literal[1]
     run_id: str
@@ -231,7 +231,7 @@ class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
     agent_id: str
     session_id: str
     session_key: str | None = None
-    """The name that another system knows the session by."""
+    """The session's name in another system."""
     source: EnvelopeSource
     visibility: Visibility
     """private if the event is private, or if the payload holds private content."""
@@ -242,8 +242,8 @@ class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
         return _KINDS[type(self)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON spells it, ``kind`` and ``payload`` last."""
-        found: dict[str, Any] = {
+        """Return its JSON object, with ``kind`` and ``payload`` last."""
+        fields: dict[str, Any] = {
             "version": self.version,
             "runId": self.run_id,
             "seq": self.seq,
@@ -252,16 +252,16 @@ class Envelope(_CamelCased, frozen=True, kw_only=True, tag_field="kind"):
             "sessionId": self.session_id,
         }
         if self.session_key is not None:
-            found["sessionKey"] = self.session_key
-        found["source"] = self.source
-        found["visibility"] = self.visibility
-        found["kind"] = self.kind
-        found["payload"] = self._payload().to_dict()
-        return found
+            fields["sessionKey"] = self.session_key
+        fields["source"] = self.source
+        fields["visibility"] = self.visibility
+        fields["kind"] = self.kind
+        fields["payload"] = self._payload().to_dict()
+        return fields
 
     def _payload(self) -> Payload:
-        found: Payload = getattr(self, "payload")  # noqa: B009  (each kind has a type of its own)
-        return found
+        payload: Payload = getattr(self, "payload")  # noqa: B009  (each kind has its own type)
+        return payload
 
 
 class LifecycleStarted(
@@ -291,7 +291,7 @@ class LifecycleFailed(
 class AssistantDelta(
     Envelope, Generic[AnswerPayload], frozen=True, kw_only=True, tag="assistant.delta"
 ):
-    """A piece of an answer came."""
+    """A delta of an answer arrived."""
 
     payload: AnswerPayload
 
@@ -315,7 +315,7 @@ class ToolCallStarted(
 class ToolCallFinished(
     Envelope, Generic[ResultPayload], frozen=True, kw_only=True, tag="tool.call.finished"
 ):
-    """A tool gave its output."""
+    """A tool returned its output."""
 
     payload: ResultPayload
 
@@ -323,7 +323,7 @@ class ToolCallFinished(
 class ToolCallFailed(
     Envelope, Generic[ResultPayload], frozen=True, kw_only=True, tag="tool.call.failed"
 ):
-    """A tool failed, or gave nothing and a synthetic result took the place of its output."""
+    """A tool failed, or a synthetic result replaced its missing output."""
 
     payload: ResultPayload
 
@@ -337,7 +337,7 @@ class CompactionPhase(
 
 
 class WarningGiven(Envelope, Generic[WarningPayload], frozen=True, kw_only=True, tag="warning"):
-    """Something is worth a look, and did not stop the run."""
+    """Something needs attention but did not stop the run."""
 
     payload: WarningPayload
 
@@ -368,22 +368,22 @@ PrivateEnvelope = (
     | CompactionPhase[CompactionContent]
     | WarningGiven[WarningContent]
 )
-"""An envelope with private content, for those who asked for it."""
+"""An envelope with private content, for readers that asked for it."""
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of all envelopes; ``docs/envelopes.schema.json`` holds it."""
-    (safe, private), found = msgspec.json.schema_components(
+    """Return the JSON Schema of all envelopes, which ``docs/envelopes.schema.json`` contains."""
+    (safe, private), definitions = msgspec.json.schema_components(
         (SafeEnvelope, PrivateEnvelope), ref_template="#/$defs/{name}"
     )
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Event envelope, version 1",
         "anyOf": [{"$ref": "#/$defs/SafeEnvelope"}, {"$ref": "#/$defs/PrivateEnvelope"}],
-        "$defs": {"SafeEnvelope": safe, "PrivateEnvelope": private, **found},
+        "$defs": {"SafeEnvelope": safe, "PrivateEnvelope": private, **definitions},
     }
     text = msgspec.json.encode(schema).decode()
-    # A name such as ToolCallStarted_CallContent_ says which payload a generic type has.
+    # A generated name such as ToolCallStarted_CallContent_ includes the payload type.
     text = re.sub(r"\b(\w+)_\w+Facts_(?=\")", r"\1", text)
     text = re.sub(r"\b(\w+)_\w+Content_(?=\")", r"Private\1", text)
     named: dict[str, Any] = msgspec.json.decode(text)
@@ -402,56 +402,56 @@ _TYPES: Final[dict[str, tuple[Any, type[Payload], type[Payload]]]] = {
     "compaction.phase": (CompactionPhase, CompactionFacts, CompactionContent),
     "warning": (WarningGiven, WarningFacts, WarningContent),
 }
-"""The type of each kind of envelope, and of its payload without and with content."""
+"""The type of each kind of envelope, and its payload types without and with content."""
 
 _KINDS: Final[dict[type, str]] = {envelope: kind for kind, (envelope, _, _) in _TYPES.items()}
 _PHASES: Final[dict[str, Phase]] = {"compaction.started": "start", "compaction.ended": "end"}
 _FIELDS: Final = {"tool": "tool_name", "call_id": "tool_call_id", "characters": "chars"}
-"""Fields of payloads that have another name than the field of the part that they come from."""
+"""Payload fields whose names differ from those of the event's safe part."""
 _ALIASES: Final = {"tool": "name", "error_class": "class"}
-"""Other names under which payloads hold a fact that has a field of its own."""
+"""Other names of safe facts in payloads."""
 
 
 def safe_envelope(name: str, kind: str, part: SafePart, fields: dict[str, Any]) -> SafeEnvelope:
-    """Return the envelope ``name`` of an event of ``kind``, with what anybody may know of it."""
+    """Return the envelope ``name`` for an event of ``kind``, with its public facts only."""
     envelope, payload, _ = _TYPES[name]
-    found: SafeEnvelope = envelope(**fields, payload=payload(**_facts(kind, part)))
-    return found
+    result: SafeEnvelope = envelope(**fields, payload=payload(**_facts(kind, part)))
+    return result
 
 
 def private_envelope(
     name: str, kind: str, part: SafePart, content: Any, fields: dict[str, Any]
 ) -> PrivateEnvelope:
-    """Return the same with ``content``, the payload of the event; each fact stands in it once."""
+    """Return the envelope with ``content``, the event's payload; each fact appears once."""
     envelope, _, payload = _TYPES[name]
-    told = _told(content)
-    known = _facts(kind, part)
+    named = _by_name(content)
+    public = _facts(kind, part)
     names = _names(kind)
-    facts = known
-    if any(key in names and names[key] not in known for key in told):
-        facts = {**_facts(kind, _facts_in(kind, told)), **known}
-    rest = {key: value for key, value in told.items() if not _repeats(kind, facts, key, value)}
-    words = _words(payload, rest)
+    facts = public
+    if any(key in names and names[key] not in public for key in named):
+        facts = {**_facts(kind, _facts_in(kind, named)), **public}
+    rest = {key: value for key, value in named.items() if not _is_repeated(kind, facts, key, value)}
+    words = _take_content(payload, rest)
     if rest:
         words["details"] = rest
-    if words or facts != known:
+    if words or facts != public:
         fields = {**fields, "visibility": "private"}
-    found: PrivateEnvelope = envelope(**fields, payload=payload(**facts, **words))
-    return found
+    result: PrivateEnvelope = envelope(**fields, payload=payload(**facts, **words))
+    return result
 
 
 def _facts(kind: str, part: SafePart) -> dict[str, Any]:
-    """Return what is known of an event, by the names of a payload's fields."""
-    found: dict[str, Any] = {"phase": _PHASES[kind]} if kind in _PHASES else {}
+    """Return the facts of an event, by payload field."""
+    facts: dict[str, Any] = {"phase": _PHASES[kind]} if kind in _PHASES else {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if value is not None:
-            found[_FIELDS.get(name, name)] = value
-    return found
+            facts[_FIELDS.get(name, name)] = value
+    return facts
 
 
-def _told(content: Any) -> dict[str, Any]:
-    """Return the payload of an event by name. What is in ``error`` is told as its own words."""
+def _by_name(content: Any) -> dict[str, Any]:
+    """Return the payload of an event by name; the message and class of an error are inlined."""
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -459,59 +459,59 @@ def _told(content: Any) -> dict[str, Any]:
     error = content.get("error")
     if not isinstance(error, dict):
         return dict(content)
-    told = {name: value for name, value in content.items() if name != "error"}
-    left = dict(error)
-    if isinstance(left.get("message"), str):
-        told["error"] = left.pop("message")
-    if isinstance(left.get("class"), str):
-        told.setdefault("class", left.pop("class"))
-    return {**told, "error_details": left} if left else told
+    fields = {name: value for name, value in content.items() if name != "error"}
+    rest = dict(error)
+    if isinstance(rest.get("message"), str):
+        fields["error"] = rest.pop("message")
+    if isinstance(rest.get("class"), str):
+        fields.setdefault("class", rest.pop("class"))
+    return {**fields, "error_details": rest} if rest else fields
 
 
-def _facts_in(kind: str, told: dict[str, Any]) -> SafePart:
-    """Return the facts that only the payload tells, as those of earlier ledgers do."""
-    named = dict(told)
+def _facts_in(kind: str, fields: dict[str, Any]) -> SafePart:
+    """Return the facts that are only in the payload, as in earlier ledgers."""
+    named = dict(fields)
     for name, alias in _ALIASES.items():
-        if isinstance(told.get(alias), str):
-            named.setdefault(name, told[alias])
+        if isinstance(fields.get(alias), str):
+            named.setdefault(name, fields[alias])
     return part_of(kind, named)
 
 
-def _repeats(kind: str, facts: dict[str, Any], key: str, value: Any) -> bool:
-    """Whether a payload says under ``key`` what one of ``facts`` says already."""
+def _is_repeated(kind: str, facts: dict[str, Any], key: str, value: Any) -> bool:
+    """Return whether the value under ``key`` repeats one of ``facts``."""
     if kind in _PHASES and key == "phase":
         return bool(facts["phase"] == value)
     name = _names(kind).get(key)
     return name in facts and bool(facts[name] == value)
 
 
-def _words(payload: type[Payload], rest: dict[str, Any]) -> dict[str, Any]:
-    """Take out of ``rest`` what ``payload`` has a field for, and return it."""
+def _take_content(payload: type[Payload], rest: dict[str, Any]) -> dict[str, Any]:
+    """Remove from ``rest`` the values that ``payload`` has fields for, and return them."""
     fields = payload.__struct_fields__
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name in ("input", "output"):
         if name in fields and rest.get(name) is not None:
-            found[name] = rest.pop(name)
+            content[name] = rest.pop(name)
     for name in ("text", "message", "error"):
         if name in fields and isinstance(rest.get(name), str):
-            found[name] = rest.pop(name)
-    if "error" in fields and "error" not in found:
-        # What a run failed of is told by its payload itself, or, if it was stopped, as a reason.
+            content[name] = rest.pop(name)
+    if "error" in fields and "error" not in content:
+        # A failed run has its message in the payload itself, a stopped one has a reason.
         name = "message" if isinstance(rest.get("message"), str) else "reason"
         if isinstance(rest.get(name), str) and "output" not in fields:
-            found["error"] = rest.pop(name)
-    return found
+            content["error"] = rest.pop(name)
+    return content
 
 
 @cache
 def _names(kind: str) -> dict[str, str]:
-    """Return the field of a payload that each spelling of a fact belongs to."""
+    """Return the payload field for each name of a fact."""
     names = PARTS.get(kind, SafePart).__struct_fields__
-    found = {_ALIASES[name]: _FIELDS.get(name, name) for name in names if name in _ALIASES}
+    fields_by_name = {_ALIASES[name]: _FIELDS.get(name, name) for name in names if name in _ALIASES}
     for name in names:
         field = _FIELDS.get(name, name)
-        found |= dict.fromkeys((name, field, envelope_name(name)), field)
-    return found
+        fields_by_name |= dict.fromkeys((name, field, envelope_name(name)), field)
+    return fields_by_name
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Episodes: what a stretch of a session was about, as it is remembered."""
+"""Episodes: remembered summaries of parts of a session."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from treering.model.codec import sound_fields
+from treering.model.codec import valid_fields
 
 if TYPE_CHECKING:
     from treering.model.events import Event
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 EPISODE: Final = "episode.written"
 
 Mood = Literal["neutral", "positive", "negative", "mixed", "grateful", "frustrated"]
-"""How people sounded, as far as their words say so."""
+"""How people sounded, judging by their words."""
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """One sentence of a summary, and the ids of the events that say so.
+    """One sentence of a summary, and the ids of the events that support it.
 
-    None are named if a model wrote it and it could not be traced to what was said.
+    The ids are empty if a model wrote it and it could not be traced to any event.
     """
 
     text: str
@@ -28,17 +28,17 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class Episode(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in a session between one episode and the next."""
+    """The summary of a session's messages since the previous episode."""
 
     id: str
-    """That of its event."""
+    """The id of its event."""
     user: str | None
-    """Whom it is about; None in a group."""
+    """The person it is about; None in a group."""
     session_id: str
     started_ms: int
     """When the session began."""
     from_ms: int
-    """When the part of the session that it covers began."""
+    """When the covered part of the session began."""
     ended_ms: int
     summary: str
     topics: tuple[str, ...] = ()
@@ -49,15 +49,15 @@ class Episode(msgspec.Struct, frozen=True, kw_only=True):
     duration_minutes: float = 0.0
     message_count: int = 0
     evidence: tuple[str, ...] = ()
-    """The ids of the events that say so, each once."""
+    """The ids of the supporting events, without repeats."""
     sentences: tuple[Sentence, ...] = ()
     """The summary, sentence by sentence."""
     notes: tuple[str, ...] = ()
-    """What of a model's summary could not be traced to what was said, or was left out."""
+    """Parts of a model's summary that could not be traced to events or were left out."""
 
 
 class _EpisodePayload(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode's event may hold."""
+    """The payload of an episode's event."""
 
     user: str | None = None
     session_started_ms: int | None = None
@@ -75,35 +75,35 @@ class _EpisodePayload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def episode_of(event: Event) -> Episode | None:
-    """Return the episode that an event holds; None if it holds none, or no more.
+    """Return the episode in an event; None if it holds none or was erased.
 
-    What an older event does not say is left empty; the session began with its stretch then.
+    Fields that older events lack stay empty; the session then starts with the covered part.
     """
     payload = event.payload
     if event.kind != EPISODE or event.redacted or not isinstance(payload, dict):
         return None
-    told = msgspec.convert(sound_fields(_EpisodePayload, payload), _EpisodePayload)
-    if not told.summary.strip():
+    fields = msgspec.convert(valid_fields(_EpisodePayload, payload), _EpisodePayload)
+    if not fields.summary.strip():
         return None
-    from_ms = event.ts_ms if told.started_ms is None else told.started_ms
+    from_ms = event.ts_ms if fields.started_ms is None else fields.started_ms
     return Episode(
         id=event.event_id,
-        user=told.user,
+        user=fields.user,
         session_id=event.session_id,
-        started_ms=from_ms if told.session_started_ms is None else told.session_started_ms,
+        started_ms=from_ms if fields.session_started_ms is None else fields.session_started_ms,
         from_ms=from_ms,
-        ended_ms=event.ts_ms if told.ended_ms is None else told.ended_ms,
-        summary=told.summary,
-        topics=told.topics,
-        key_decisions=told.key_decisions,
-        action_items=told.action_items,
-        outcome=told.outcome,
-        tone=told.tone,
-        duration_minutes=told.duration_minutes,
-        message_count=told.message_count,
+        ended_ms=event.ts_ms if fields.ended_ms is None else fields.ended_ms,
+        summary=fields.summary,
+        topics=fields.topics,
+        key_decisions=fields.key_decisions,
+        action_items=fields.action_items,
+        outcome=fields.outcome,
+        tone=fields.tone,
+        duration_minutes=fields.duration_minutes,
+        message_count=fields.message_count,
         evidence=(cited := tuple(dict.fromkeys(_event_ids(payload.get("evidence"))))),
-        sentences=_sentences(payload.get("evidence")) or (Sentence(told.summary, cited),),
-        notes=told.notes,
+        sentences=_sentences(payload.get("evidence")) or (Sentence(fields.summary, cited),),
+        notes=fields.notes,
     )
 
 
@@ -121,4 +121,4 @@ def _sentences(evidence: Any) -> tuple[Sentence, ...]:
 def _event_ids(evidence: Any) -> list[str]:
     lines = evidence if isinstance(evidence, list) else []
     listed = [line.get("event_ids") for line in lines if isinstance(line, dict)]
-    return [one for ids in listed if isinstance(ids, list) for one in ids if isinstance(one, str)]
+    return [id_ for ids in listed if isinstance(ids, list) for id_ in ids if isinstance(id_, str)]

@@ -1,4 +1,4 @@
-"""Events: what is asked for (NewEvent), what is safe to show (Header), what is private (Event)."""
+"""Events: as submitted (NewEvent), the part safe to show (Header), with private content (Event)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SUMMARY_CHARACTERS_MAX: Final = 1_000
 NAME_CHARACTERS_MAX: Final = 200
 """Longest event, session, run, turn, agent or user id."""
 REDACTED: Final = "[REDACTED]"
-"""What stands in the place of erased text."""
+"""Replaces erased text."""
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event as its author states it; the ledger adds order, time and integrity."""
+    """An event as submitted by its author; the ledger adds order, time and integrity."""
 
     scope: str
     session_id: str
@@ -27,22 +27,22 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     refs: Any = None
     """Links that are safe to show: run ids, files, memory ids."""
     event_id: str | None = None
-    """Given, it makes the append idempotent; otherwise a UUIDv7 is made."""
+    """If given, it makes the append idempotent; by default a UUIDv7."""
     ts_ms: int | None = None
-    """When it happened; now, if not given."""
+    """When it happened; defaults to now."""
     run_id: str | None = None
     run_seq: int | None = None
     turn_id: str | None = None
     user_id: str | None = None
-    """The person this is about."""
+    """The person it is about."""
     source: str | None = None
     origin: str | None = None
-    """The component that reported it, in its own spelling."""
+    """The component that reported it, as that component names itself."""
     visibility: str | None = None
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """The part of a recorded event that is safe to show. It has no payload, by type."""
+    """The part of a recorded event that is safe to show. Its type has no payload."""
 
     position: int
     """Order in the whole ledger."""

@@ -1,4 +1,4 @@
-"""The fields of an event that an author gives: what each may hold."""
+"""Checks for the fields of an event that its author supplies."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 SECONDS_MIN: Final = 1_400_000_000
 MILLISECONDS_MIN: Final = 2_100_000_000
-"""Between them lie the seconds of 2014 to 2036; as milliseconds, a week of January 1970."""
+"""Values between them are seconds of 2014 to 2036; as milliseconds, a week of January 1970."""
 _STEM_CHARACTERS: Final = 150
-"""What is kept of a name that is too long."""
+"""The characters kept of a name that is too long."""
 COUNT_MAX: Final = 2**63 - 1
-"""The most that a database counts to."""
+"""The largest integer of a database."""
 _EVENTS: Final = frozenset({NewEvent})
 
 
 def check_name(text: str, field: str) -> str:
-    """Return ``text`` if it can name something. Raises InvalidInput otherwise."""
+    """Return ``text`` if it is a valid name. Raises InvalidInput otherwise."""
     if type(text) is not str:
-        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="pass plain text")
     if not text.strip():
-        raise InvalidInput(f"{field} is required", hint="give one")
+        raise InvalidInput(f"{field} is required", hint="pass one")
     if len(text) > NAME_CHARACTERS_MAX:
         raise TooLarge(
             f"{field} has {len(text)} characters, {NAME_CHARACTERS_MAX} are allowed",
@@ -42,16 +42,18 @@ def check_name(text: str, field: str) -> str:
 
 
 def fit_name(text: str, field: str) -> tuple[str, bool]:
-    """Return ``text`` as a name that can be recorded, and whether it had to be changed for that.
+    """Return ``text`` as a valid name, and whether it had to be changed.
 
-    What is too long, or cannot be printed, keeps its beginning and gets a hash: two of them stay
-    two. Raises InvalidInput if it is no text, or empty.
+    A name that is too long or not printable keeps its beginning and gets a hash, so that different
+    names stay different. Raises InvalidInput if it is not text, or empty.
     """
     if isinstance(text, str) and text.strip() and not _is_name(text):
-        mark = sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
-        start = "".join(one if one.isprintable() else " " for one in text[:_STEM_CHARACTERS])
-        return f"{start.strip()}~{mark}", True
-    # A member of an enum of texts is a name, too.
+        digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+        start = "".join(
+            character if character.isprintable() else " " for character in text[:_STEM_CHARACTERS]
+        )
+        return f"{start.strip()}~{digest}", True
+    # A member of a string enum is a name, too.
     return check_name(str.__str__(text) if isinstance(text, str) else text, field), False
 
 
@@ -60,14 +62,14 @@ def _is_name(text: str) -> bool:
 
 
 def check_id(text: str) -> str:
-    """Return ``text`` if it can be an event id. Raises InvalidInput otherwise."""
+    """Return ``text`` if it is a valid event id. Raises InvalidInput otherwise."""
     return check_name(text, "event_id")
 
 
 def check_time(ts_ms: int) -> int:
-    """Return ``ts_ms`` if it is a time after 1970, in milliseconds. Raises InvalidInput otherwise.
+    """Return ``ts_ms`` if it is a valid time in milliseconds. Raises InvalidInput otherwise.
 
-    Small numbers are times, too: tests and replays count 1, 2, 3.
+    Small numbers are valid: tests and replays count 1, 2, 3.
     """
     if type(ts_ms) is not int:
         raise InvalidInput(f"invalid ts_ms: {ts_ms!r}", hint="give whole milliseconds since 1970")
@@ -85,14 +87,14 @@ def check_time(ts_ms: int) -> int:
 
 
 def looks_like_seconds(ts_ms: int) -> bool:
-    """Whether a time must have been meant in seconds: as milliseconds it is in early 1970."""
+    """Return whether a time was probably meant in seconds: as milliseconds it is in early 1970."""
     return SECONDS_MIN <= ts_ms < MILLISECONDS_MIN
 
 
-def possible_clock(clock: Callable[[], int]) -> Callable[[], int]:
-    """Return ``clock`` held to times that can be recorded: the nearest one, if it goes wrong.
+def bounded_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """Return ``clock`` limited to the range of times that can be recorded.
 
-    What an agent does is recorded all the same.
+    A wrong clock must not keep an agent's actions from being recorded.
     """
 
     def bounded() -> int:
@@ -105,14 +107,14 @@ def possible_clock(clock: Callable[[], int]) -> Callable[[], int]:
 
 
 def check_count(value: int, field: str) -> int:
-    """Return ``value`` if it is a whole number, 0 or more. Raises InvalidInput otherwise."""
+    """Return ``value`` if it is an integer, 0 or more. Raises InvalidInput otherwise."""
     if type(value) is not int or not 0 <= value <= COUNT_MAX:
         raise InvalidInput(f"invalid {field}: {value!r}", hint="give a whole number, 0 or more")
     return value
 
 
 def check_text(text: str, field: str) -> str:
-    """Return ``text`` if it is one, of any length. Raises InvalidInput otherwise."""
+    """Return ``text`` if it is valid text of any length. Raises InvalidInput otherwise."""
     if not isinstance(text, str):
         raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
     if any("\ud800" <= character <= "\udfff" for character in text):
@@ -121,18 +123,18 @@ def check_text(text: str, field: str) -> str:
 
 
 def check_list(items: Iterable[Item], field: str) -> tuple[Item, ...]:
-    """Return ``items`` if there may be many of them. Raises InvalidInput if they are one text."""
+    """Return ``items`` as a tuple. Raises InvalidInput for a single text or a non-iterable."""
     if type(items) is list or type(items) is tuple:
         return tuple(items)
     if isinstance(items, str):
-        raise InvalidInput(f"{field} is one text", hint=f"give a list: {field}=[{items!r}]")
+        raise InvalidInput(f"{field} is a single text", hint=f"give a list: {field}=[{items!r}]")
     if isinstance(items, bytes | Mapping) or not isinstance(items, Iterable):
         raise InvalidInput(f"{field} is a {type(items).__name__}, not a list", hint="give a list")
     return tuple(items)
 
 
 def check_events(events: Iterable[NewEvent]) -> tuple[NewEvent, ...]:
-    """Return ``events`` if they are events to append. Raises InvalidInput otherwise."""
+    """Return ``events`` as a tuple. Raises InvalidInput if one is not an event to append."""
     if isinstance(events, NewEvent):
         raise InvalidInput("append takes a list of events", hint="write append([event])")
     listed = tuple(events) if type(events) is list else check_list(events, "events")
@@ -140,13 +142,14 @@ def check_events(events: Iterable[NewEvent]) -> tuple[NewEvent, ...]:
         for event in listed:
             if not isinstance(event, NewEvent):
                 raise InvalidInput(
-                    f"a {type(event).__name__} is no event", hint="make one with session.new_event"
+                    f"a {type(event).__name__} is not an event",
+                    hint="make one with session.new_event",
                 )
     return listed
 
 
 def check_summary(text: str) -> str:
-    """Return ``text`` if it can be a summary. Raises InvalidInput otherwise."""
+    """Return ``text`` if it is a valid summary. Raises InvalidInput otherwise."""
     if not text.strip():
         raise InvalidInput("summary is required", hint="say in a few words what happened")
     if len(text) > SUMMARY_CHARACTERS_MAX:

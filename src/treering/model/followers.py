@@ -1,4 +1,4 @@
-"""Followers: events in the order they are followed, and how far somebody has come."""
+"""Events in the order in which followers read them, and a follower's progress."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Generic, TypeVar
 import msgspec
 
 Mark = tuple[int, ...]
-"""A place in the order in which events are followed; the empty one is before them all."""
+"""A position in the order of followed events; the empty tuple precedes all."""
 
 Item = TypeVar("Item")
 
 
 class FollowStep(msgspec.Struct, frozen=True):
-    """How far one step of catching up came."""
+    """The progress of one step of catching up."""
 
     events: int
-    """Events that were looked at."""
+    """The number of events examined."""
     more: bool
-    """There is more to look at: take another."""
+    """Whether there are more events: take another step."""
 
 
 class FollowedEvents(msgspec.Struct, Generic[Item], frozen=True, gc=False):
-    """Events as they are followed, each with its mark."""
+    """A batch of followed events, each with its mark."""
 
     items: list[Item]
     marks: list[Mark]
     last: Mark
-    """The mark looked at last, whether or not an event of the scope stands there."""
+    """The last mark examined, whether or not its event is in the scope."""
     more: bool
-    """There may be more behind ``last`` already."""
+    """Whether there may be events after ``last``."""

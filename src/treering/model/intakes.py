@@ -1,4 +1,4 @@
-"""What taking in logs came to: every line accounted for, file by file and in all."""
+"""Receipts of log imports, which account for every line, per file and in total."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final, Literal
 import msgspec
 
 FAULTS_MAX: Final = 100
-"""Faults that a receipt names; all are counted."""
+"""The number of faults that a receipt lists; all are counted."""
 OTHERS_MAX: Final = 100
-"""Files that a receipt names because they are no logs; all are counted."""
+"""The number of files that a receipt lists because they are not logs; all are counted."""
 
 SourceState = Literal["read", "grown", "unchanged", "refused"]
-"""read: from its beginning; grown: from where it was left; refused: nothing of it was taken."""
+"""read: from the beginning; grown: from the last position; refused: not imported."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in a file that could not be taken in, and where."""
+    """A part of a file that could not be imported, and its position."""
 
     file: str
     line: int
@@ -26,10 +26,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one file: ``imported + duplicates + skipped + errors = lines``.
+    """The result for one file: ``imported + duplicates + skipped + errors = lines``.
 
-    A line is a record: two that are welded together count as two, and one that is spread over
-    several lines counts once.
+    A line is a record: two records on one line count as two, and one spread over several lines
+    counts as one.
     """
 
     file: str
@@ -38,17 +38,17 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Why it was refused."""
     bytes: int = 0
-    """How much of it was read."""
+    """The number of bytes read."""
     lines: int = 0
     imported: int = 0
-    """Lines that held something new."""
+    """Lines with new events."""
     duplicates: int = 0
-    """Lines that held nothing new."""
+    """Lines without anything new."""
     skipped: dict[str, int] = {}
-    """Lines that tell nothing of their own, by the reason why."""
+    """Lines without events of their own, by reason."""
     errors: int = 0
     mended: dict[str, int] = {}
-    """Lines that had to be put right before they could be read, by what was amiss."""
+    """Lines that were repaired to read them, by the kind of damage."""
     events: int = 0
     """Events that were recorded."""
     sessions: list[str] = []
@@ -57,10 +57,10 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of all files: ``imported + duplicates + skipped + errors = lines``."""
+    """The result for all files: ``imported + duplicates + skipped + errors = lines``."""
 
     dry_run: bool
-    """Nothing was written; the numbers are what would have been."""
+    """Whether nothing was written; the numbers are what an import would give."""
     files: int
     files_unchanged: int
     files_refused: int
@@ -73,20 +73,21 @@ class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
     mended: dict[str, int]
     events: int
     sessions: int
-    """Sessions in the files, without those of subagents."""
+    """Sessions in the files, without subagent sessions."""
     sessions_new: int
     subagents: int
     by_scope: dict[str, int]
-    """Events that were recorded, by scope."""
+    """Recorded events, by scope."""
     by_format: dict[str, int]
-    """Files by what they hold."""
+    """Files, by format."""
     faults: list[Fault]
-    """The first things that could not be imported."""
+    """The first records that could not be imported."""
     sources: list[SourceReceipt]
-    """File by file, those that held something or were refused."""
+    """The receipts of files with content, or that were refused."""
     others: dict[str, int] = {}
-    """Files in the folders that were not looked into, being no logs by their names: by ending."""
+    """Files in the folders that were skipped because their names are not those of logs, by
+    extension."""
     others_named: list[str] = []
-    """The first of them."""
+    """The first of these files."""
     unreadable: list[str] = []
-    """Files and folders of which nothing could be read: damaged, or not allowed."""
+    """Files and folders that could not be read: damaged, or without permission."""

@@ -1,4 +1,4 @@
-"""The catalogue of kinds: what each event is, how long it is kept, how each source spells it.
+"""The catalogue of event kinds, with their defaults and their names in other systems.
 
 Every spelling below is accepted on input; one name is stored.
 """
@@ -37,15 +37,15 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     """item: may reach a model; boundary: a mark in the session; audit: neither."""
     source: Source
-    """Who causes it when nobody says otherwise."""
+    """The default source."""
     visibility: Visibility
-    """What sinks may see of its summary without asking, when nobody says otherwise."""
+    """The default visibility of its summary to sinks."""
     durable: bool
-    """False for what is carried to sinks and never kept."""
+    """False for events that are passed to sinks but never stored."""
     retention_days: int | None
-    """Kept this long by default; None is forever."""
+    """The default retention; None is forever."""
     spellings: frozenset[str]
-    """Other names by which it arrives."""
+    """Other accepted names."""
 
 
 def _kind(
@@ -151,17 +151,17 @@ RUN_ENDS: Final[dict[str, RunState]] = {
     "run.failed": "failed",
     "run.interrupted": "interrupted",
 }
-"""Kinds that close a run, with the state they leave it in."""
+"""Kinds that close a run, with the resulting state."""
 
 ERASURE_KINDS: Final = frozenset({"ledger.redacted", "ledger.expired", "ledger.forgotten"})
-"""Kinds that only the ledger itself writes: they vouch for what was erased."""
+"""Kinds that only the ledger writes, as records of an erasure."""
 
 MEMORY_KINDS: Final = frozenset(
     name for name in KINDS if name.startswith(("memory.", "user.", "episode."))
 )
-"""What the memory records: whom it names is not who is talking."""
+"""Kinds that the memory records: the user they name is not necessarily the speaker."""
 IMPORTED: Final = "session.imported"
-"""The kind that marks a session as taken from elsewhere: such a one is kept by default."""
+"""Marks a session as imported; imported sessions are kept by default."""
 
 ENVELOPE_KINDS: Final = {
     "run.started": "lifecycle.started",
@@ -176,7 +176,7 @@ ENVELOPE_KINDS: Final = {
     "compaction.ended": "compaction.phase",
     "ops.warning": "warning",
 }
-"""The kinds that have an envelope, with its name. A tool that failed has ``TOOL_FAILED``."""
+"""The kinds that have an envelope, with its name. A failed tool call has ``TOOL_FAILED``."""
 TOOL_FAILED: Final = "tool.call.failed"
 
 _SPELLINGS: Final[dict[str, Kind]] = {
@@ -185,9 +185,9 @@ _SPELLINGS: Final[dict[str, Kind]] = {
 
 
 def parse_kind(text: str) -> Kind:
-    """Return the kind that ``text`` spells. Raises InvalidKind with the nearest names."""
+    """Return the kind for a name. Raises InvalidKind with the nearest names."""
     if not isinstance(text, str):
-        raise InvalidKind(f"a kind is a text, not a {type(text).__name__}", hint="give its name")
+        raise InvalidKind(f"a kind must be text, not a {type(text).__name__}", hint="pass its name")
     kind = _SPELLINGS.get(text) or _SPELLINGS.get(text.strip().lower())
     if kind is None:
         near = difflib.get_close_matches(text.strip().lower(), KINDS, n=3)
@@ -201,60 +201,60 @@ def parse_kind(text: str) -> Kind:
 
 
 def envelope_kind(kind: str, status: str | None = None) -> str | None:
-    """Return the name of the envelope of an event; None for a kind that has none.
+    """Return the name of an event's envelope, or None if its kind has none.
 
-    ``status`` is that of a tool's result.
+    ``status`` is the status of a tool's result.
     """
     return TOOL_FAILED if kind == "tool.result" and status != "ok" else ENVELOPE_KINDS.get(kind)
 
 
 class KindFilter(msgspec.Struct, frozen=True):
-    """Chooses events by names of kinds: stored ones, those of envelopes, and any other spelling."""
+    """Selects events by names of kinds: stored names, envelope names and other spellings."""
 
     chosen: frozenset[tuple[str, str | None]]
-    """Each by the name that it is stored under and by the name of its envelope."""
+    """Pairs of a stored name and an envelope name."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds that can be among the chosen, in the order of the catalogue."""
-        found = {kind for kind, _ in self.chosen}
-        return tuple(name for name in KINDS if name in found)
+        """Return the stored names of the selected kinds, in the order of the catalogue."""
+        names = {kind for kind, _ in self.chosen}
+        return tuple(name for name in KINDS if name in names)
 
     def matches(self, kind: str, envelope: str | None) -> bool:
-        """Whether an event of ``kind``, whose envelope has that name, is chosen."""
+        """Return whether an event with that kind and envelope name is selected."""
         return (kind, envelope) in self.chosen
 
 
 def parse_kinds(names: str | Iterable[str]) -> KindFilter:
-    """Return the filter that ``names`` describe; ``*`` stands for any characters.
+    """Return the filter for ``names``, in which ``*`` matches any characters.
 
-    Raises InvalidKind for a name that no event can have, and if there is no name at all.
+    Raises InvalidKind if a name matches no kind, or if there are no names.
     """
     listed = [names] if isinstance(names, str) else list(names)
     chosen: set[tuple[str, str | None]] = set()
     for name in listed:
-        found = _named(name)
-        if not found and "*" in name:
+        pairs = _named(name)
+        if not pairs and "*" in name:
             raise InvalidKind(f"no kind of event matches {name}", hint=_HINT)
-        chosen |= found or _named(parse_kind(name).name)
+        chosen |= pairs or _named(parse_kind(name).name)
     if not chosen:
         raise InvalidKind("no kind is named, so no event would match", hint=_HINT)
     return KindFilter(frozenset(chosen))
 
 
 def stored_kinds(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds that ``names`` choose, each once, in the order in which they are named.
+    """Return the stored kinds that ``names`` select, without repeats, in that order.
 
-    Both outcomes of a tool are stored as one kind, so that either name chooses both.
+    Both outcomes of a tool are stored as one kind, so either name selects both.
     """
     listed = [names] if isinstance(names, str) else names
     return tuple(dict.fromkeys(kind for name in listed for kind in parse_kinds(name).kinds))
 
 
 def _named(name: str) -> set[tuple[str, str | None]]:
-    """Return what one name of a filter chooses."""
+    """Return the pairs that one name of a filter selects."""
     if not isinstance(name, str):
-        raise InvalidKind(f"a kind is named by a text, not by {name!r}", hint=_HINT)
+        raise InvalidKind(f"a kind must be text, not {name!r}", hint=_HINT)
     text = name.strip().lower()
     pattern = re.compile(".*".join(map(re.escape, text.split("*"))))
     return {pair for pair in _PAIRS if any(name and pattern.fullmatch(name) for name in pair)}

@@ -1,4 +1,4 @@
-"""Pictures, files and sounds that go with a message, before any provider's spelling."""
+"""Images, files and audio of a message, independent of any provider."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ MediaSort = Literal["image", "file", "audio", "video"]
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that is seen or heard, not read: its bytes, or where they lie."""
+    """An attachment: its content, or a link to it."""
 
     sort: MediaSort
     mime: str = ""
-    """Such as image/png; empty if nobody says."""
+    """Such as image/png; empty if unknown."""
     data: str | None = None
-    """Its bytes in base64."""
+    """Its content in base64."""
     url: str | None = None
     name: str | None = None
-    """What the file is called."""
+    """The file's name."""
     tokens: int = 0
-    """What it costs with the provider that is asked."""
+    """Its cost with the requested provider."""
 
     @property
     def size(self) -> int:
-        """Return how many bytes it has; 0 if they lie elsewhere."""
+        """Return its size in bytes; 0 if it is only a link."""
         if self.data is None:
             return 0
         return len(self.data) // 4 * 3 - self.data.count("=", -2)
 
     def placeholder(self) -> str:
-        """Return what stands for it where it cannot be shown."""
-        told = [self.mime or self.sort]
+        """Return a text that replaces it where it cannot be shown."""
+        details = [self.mime or self.sort]
         if self.name:
-            told.append(self.name)
+            details.append(self.name)
         if self.url:
-            told.append(self.url[:_URL_CHARACTERS_MAX])
+            details.append(self.url[:_URL_CHARACTERS_MAX])
         elif self.data is not None:
-            told.append(f"{self.size:,} bytes")
-        return f"[{self.sort} not shown: {', '.join(told)}]"
+            details.append(f"{self.size:,} bytes")
+        return f"[{self.sort} not shown: {', '.join(details)}]"
 
 
 _URL_CHARACTERS_MAX: Final = 300

@@ -1,4 +1,4 @@
-"""Memories as values: facts with their evidence and times, and what is asked of them."""
+"""Memory values: facts with evidence and times, and receipts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Category = Literal[
 CATEGORIES: Final[tuple[str, ...]] = get_args(Category)
 
 FactState = Literal["current", "superseded", "archived", "forgotten", "quarantined", "refused"]
-"""quarantined: not believed until somebody accepts it; refused: not worth keeping."""
+"""quarantined: not believed until somebody accepts it; refused: not worth storing."""
 FACT_STATES: Final[tuple[str, ...]] = get_args(FactState)
 
 Origin = Literal["user", "agent", "tool", "host"]
-"""Who said it: the application itself is the host."""
+"""Who said it; the application itself is the host."""
 ORIGINS: Final[tuple[str, ...]] = get_args(Origin)
 
 Outcome = Literal["stored", "revised", "superseding", "known", "refused", "quarantined"]
-"""superseding: stored, and what it contradicts is no longer current; known: nothing was new."""
+"""superseding: stored, and a contradicted fact is no longer current; known: nothing was new."""
 
 TEXT_CHARACTERS_MAX: Final = 500
 EVIDENCE_MAX: Final = 50
-"""Events that one telling of a fact may cite."""
+"""The number of events that one version of a fact may cite."""
 IMPORTANCE_DEFAULT: Final = 5
 CONFIDENCE_DEFAULT: Final = 0.8
 RECALL_DEFAULT: Final = 10
@@ -33,11 +33,11 @@ EPISODES_DEFAULT: Final = 5
 
 
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact as it is to be learnt."""
+    """A fact to learn."""
 
     text: str
     user: str | None = None
-    """The person that it is about; None for what holds in the whole scope."""
+    """The person it is about; None if it applies to the whole scope."""
     category: Category | None = None
     """None derives it from the text."""
     importance: int = IMPORTANCE_DEFAULT
@@ -45,16 +45,16 @@ class NewFact(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = CONFIDENCE_DEFAULT
     """From 0 to 1."""
     evidence: tuple[str, ...] = ()
-    """The ids of events that say so."""
+    """The ids of supporting events."""
     session_id: str | None = None
-    """The session that it was learnt in. One of a group keeps it to itself."""
+    """The session it was learnt in. A fact of a group session stays in that session."""
     valid_from_ms: int | None = None
-    """Since when it has been so; None is when it is recorded."""
+    """When it became true; None is when it is recorded."""
     valid_to_ms: int | None = None
-    """Until when; None is not known."""
+    """When it stops being true; None if unknown."""
     origin: Origin = "host"
     fact_id: str | None = None
-    """An id of its own; the same again changes nothing."""
+    """An id of its own; learning the same id again changes nothing."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,22 +67,22 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     category: Category
     importance: int
     confidence: float
-    """As it was learnt."""
+    """The confidence when it was learnt."""
     faded: float
-    """What is left of it, for want of use."""
+    """The confidence now, reduced for lack of use."""
     state: FactState
     reason: str | None
     """Why it was refused, quarantined, archived or forgotten."""
     confirmed: bool
-    """Accepted by somebody, or supported by several events."""
+    """Whether somebody accepted it or several events support it."""
     source_session: str | None
     group: bool
-    """Whether it belongs to a group, and stays there."""
+    """Whether it belongs to a group session and stays there."""
     session_only: bool
-    """Whether it is recalled in ``source_session`` alone, for nobody is named there."""
+    """Whether it is only recalled in ``source_session``, because no person is named there."""
     evidence: tuple[str, ...]
     evidence_gone: tuple[str, ...]
-    """Those of them that have expired since."""
+    """Evidence that has expired since."""
     created_ms: int
     last_accessed_ms: int
     access_count: int
@@ -90,19 +90,19 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
     valid_to_ms: int | None
     recorded_ms: int
     superseded_ms: int | None
-    """When the ledger learnt that it no longer holds."""
+    """When the ledger learnt that it is no longer true."""
     superseded_by: str | None
     event_id: str
-    """The event that tells it as it stands here."""
+    """The event with this version of the fact."""
     revisions: int
 
 
 class LearnResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of something that was to be learnt."""
+    """The result of learning a fact."""
 
     outcome: Outcome
     fact_id: str
-    """Of the fact that holds it now; of the attempt, if it was not taken."""
+    """The id of the fact that now holds it, or of the rejected attempt."""
     text: str
     reason: str | None = None
     hint: str | None = None
@@ -112,78 +112,78 @@ class LearnResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def believed(self) -> bool:
-        """Whether it is believed from now on."""
+        """Return whether it is believed from now on."""
         return self.outcome not in {"refused", "quarantined"}
 
 
 class FactChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened to a fact."""
+    """One change of a fact."""
 
     event_id: str
     kind: str
     ts_ms: int
     recorded_ms: int
     text: str | None
-    """What it said from then on, if that changed."""
+    """The new text, if it changed."""
     state: FactState
     reason: str | None
     evidence: tuple[str, ...]
 
 
 class RecalledFact(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact that was found, and why."""
+    """A recalled fact and its score."""
 
     fact: Fact
     score: float
     similarity: float
     why: dict[str, float]
-    """What the score is made of: words, vector, importance, recency, …"""
+    """The components of the score: words, vector, importance, recency, …"""
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return the ids of events that say so."""
+        """Return the ids of supporting events."""
         return self.fact.evidence
 
 
 class RecalledEpisode(msgspec.Struct, frozen=True, kw_only=True):
-    """An episode that was found, and why."""
+    """A recalled episode and its score."""
 
     id: str
     session_id: str
     user: str | None
     started_ms: int
     summary: str
-    """Without what is known to hold no longer."""
+    """Without statements that are known to be outdated."""
     topics: tuple[str, ...]
     score: float
     why: dict[str, float]
     evidence: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What of a model's summary could not be traced to what was said, or was left out."""
+    """Parts of a model's summary that could not be traced to events or were left out."""
 
 
 class FadeReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What fading came to."""
+    """The result of archiving faded facts."""
 
     scope: str
     dry_run: bool
     now_ms: int
     looked_at: int
     archived: list[str]
-    """Ids of facts that nobody used for long."""
+    """Ids of facts that were not used for a long time."""
     below: float
     unused_days: int
 
 
 class MergeReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What merging two users came to."""
+    """The result of merging two users."""
 
     scope: str
     user: str
     merged: str
     undone: bool
     facts: int
-    """Facts that are shared from now on, or no longer."""
+    """The number of facts that are shared from now on, or no longer."""
     event_id: str
 
 
@@ -197,7 +197,7 @@ class UserHandle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExtractReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What reading conversations for facts came to."""
+    """The result of extracting facts from conversations."""
 
     scope: str
     sessions: int
@@ -211,27 +211,27 @@ class ExtractReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of a model."""
     spent_tokens: int = 0
     stopped: str | None = None
-    """Why it did not read all: budget, …"""
+    """Why it stopped early: budget, …"""
 
 
 class FactAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """How sound what is remembered is."""
+    """A report on the quality of the remembered facts."""
 
     scope: str
     facts: int
-    """Current ones."""
+    """The number of current facts."""
     by_state: dict[str, int]
     by_category: dict[str, int]
     refused_by_reason: dict[str, int]
     unconfirmed: int
     without_evidence: list[str]
     evidence_gone: list[str]
-    """Facts of which no evidence is left."""
+    """Facts with no evidence left."""
     near_duplicates: list[tuple[str, str]]
     never_used: int
     faded: int
-    """Below what fading archives, and not archived yet."""
+    """Facts below the archiving threshold that are not archived yet."""
     vectors_missing: int
-    """Facts without a vector of the embedder in use."""
+    """Facts without a vector of the current embedder."""
     score: float
-    """From 0 to 1: the share of current facts that nothing is to be said against."""
+    """From 0 to 1: the share of current facts without any finding."""

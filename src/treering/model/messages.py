@@ -1,6 +1,6 @@
-"""Messages as a model is shown them, before any provider's spelling.
+"""Messages for a model, independent of any provider.
 
-They are legal by their shape: a call cannot stand apart from its result.
+Their types keep them valid: a call cannot be separated from its result.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from treering.model.media import Media
 from treering.model.tools import Reason
 
 Mark = Literal["checkpoint", "interrupt", "overflow", "summary", "system", "developer"]
-"""What a message is that the user did not say: a boundary, the summary of what went before, or
-what the system or its developer said in the midst of it."""
+"""What a message is that the user did not write: a boundary, a summary of earlier messages, or an
+instruction of the system or developer."""
 INSTRUCTIONS: frozenset[Mark | None] = frozenset({"system", "developer"})
-"""Marks of messages that are to be followed."""
+"""Marks of messages that contain instructions."""
 
 Maker = Literal["anthropic", "gemini", "openai"]
-"""Whose models take a thought back."""
+"""The provider whose models accept a thought back."""
 
 
 class Thought(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a model thought, sealed by its provider, to be given back as it was."""
+    """A model's thought, signed or encrypted by its provider, to be returned unchanged."""
 
     maker: Maker
     model: str | None = None
-    """The one that thought it; None if nobody says."""
+    """The model that thought it; None if unknown."""
     block: dict[str, Any]
-    """As its provider takes it back."""
+    """The block in the provider's format."""
     event_id: str
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A tool that the model wants run."""
+    """A tool call by the model."""
 
     call_id: str
-    """Not empty, and the only one in its context."""
+    """Not empty, and unique in its context."""
     tool: str
     arguments: Any
     """A JSON value; an object, unless the model gave something else."""
     event_id: str
     thoughts: tuple[Thought, ...] = ()
-    """What was thought right before it."""
+    """The thoughts directly before it."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a tool gave, or what stands in for it."""
+    """A tool's result, or a synthetic one."""
 
     call_id: str
     tool: str
@@ -56,12 +56,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: Reason | None = None
     """Why it is synthetic, if it is."""
     event_id: str | None = None
-    """None if it was made up for this context alone."""
+    """None if it was created for this context only."""
     media: tuple[Media, ...] = ()
 
 
 class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user said, or a mark that reads as if the user said it."""
+    """A message of the user, or a mark in the role of the user."""
 
     text: str
     seq: int
@@ -71,7 +71,7 @@ class UserMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model answered: words, or calls with a result for each, in the same order."""
+    """An answer of the model: text, or calls with one result each, in the same order."""
 
     text: str
     seq: int
@@ -79,18 +79,18 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[Call, ...] = ()
     results: tuple[Result, ...] = ()
     thoughts: tuple[Thought, ...] = ()
-    """What was thought before its words or, without any, before its first call."""
+    """The thoughts before its text or, without a text, before its first call."""
 
 
 ModelMessage = UserMessage | AssistantMessage
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was mended or cut on the way from the events to the messages."""
+    """A repair or cut made while converting events to messages."""
 
     code: RepairCode
     event_id: str | None = None
-    """The event that it befell."""
+    """The affected event."""
     detail: str | None = None
 
 
@@ -118,4 +118,4 @@ RepairCode = Literal[
     "contributor_dropped",
     "budget_too_small",
 ]
-"""What a repair was; docs/context.md says what each means."""
+"""The kinds of repairs, which docs/context.md explains."""

@@ -1,7 +1,7 @@
-"""The safe part of each kind's content, as a type: facts and sizes, never a text.
+"""The safe part of each kind's content, as a type: facts and sizes, never text.
 
-It is kept in an event's refs and may be shown to whoever asks; the payload, which holds the texts,
-is private. ``safe_part`` takes from refs what the kind's type names, and nothing else.
+It is stored in an event's refs and may be shown to anybody; the payload, which holds the texts, is
+private. ``safe_part`` takes only the fields of the kind's type from refs.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any, Final
 
 import msgspec
 
-from treering.model.codec import sound_fields
+from treering.model.codec import valid_fields
 from treering.model.tools import Reason, Status
 
 
 class SafePart(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be told of an event of any kind: nothing but that it happened."""
+    """The public facts of an event; by default only that it happened."""
 
     def as_refs(self) -> dict[str, Any]:
-        """Return what is known, by name, as refs keep it."""
-        found = msgspec.structs.asdict(self)
-        return {name: value for name, value in found.items() if value is not None}
+        """Return the known facts by name, as stored in refs."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if value is not None}
 
     def as_payload(self) -> dict[str, Any]:
-        """Return the same, spelt as the event envelope spells it."""
+        """Return the known facts under their envelope names."""
         return {envelope_name(name): value for name, value in self.as_refs().items()}
 
 
@@ -32,25 +32,25 @@ class RunStarted(SafePart, frozen=True, kw_only=True):
     """A run began."""
 
     entry_point: str | None = None
-    """What set it off: cli, auto-reply, cron, planner, hook, …"""
+    """What triggered it: cli, auto-reply, cron, planner, hook, …"""
     runtime: str | None = None
-    """What carries it out: pi, sdk, cli, …"""
+    """What executes it: pi, sdk, cli, …"""
     model: str | None = None
     provider: str | None = None
 
 
 class RunEnded(SafePart, frozen=True, kw_only=True):
-    """A run is over: it ended well, failed or was interrupted."""
+    """A run succeeded, failed or was interrupted."""
 
     duration_ms: int | None = None
     tool_calls: int | None = None
     reason: str | None = None
-    """Why it did not end well: failed, interrupted, crashed, closed, …"""
+    """Why it did not succeed: failed, interrupted, crashed, closed, …"""
     error_class: str | None = None
 
 
 class Said(SafePart, frozen=True, kw_only=True):
-    """Somebody said something, or a piece of it came."""
+    """A message, or a delta of one."""
 
     characters: int | None = None
     model: str | None = None
@@ -68,7 +68,7 @@ class ToolCalled(SafePart, frozen=True, kw_only=True):
 
 
 class ToolReturned(SafePart, frozen=True, kw_only=True):
-    """A tool call has its outcome."""
+    """A tool call has an outcome."""
 
     call_id: str | None = None
     tool: str | None = None
@@ -79,11 +79,11 @@ class ToolReturned(SafePart, frozen=True, kw_only=True):
     is_synthetic: bool | None = None
     reason: Reason | None = None
     late: bool | None = None
-    """It came after a synthetic outcome, which is the one that counts."""
+    """Whether it came after a synthetic outcome, which remains the valid one."""
     outcome: str | None = None
-    """Of a late one: the event id of the outcome that counts."""
+    """For a late result: the event id of the valid outcome."""
     run: str | None = None
-    """Of a late one: the run of its call, which takes no more events."""
+    """For a late result: the run of its call, which is closed."""
 
 
 class CompactionReported(SafePart, frozen=True, kw_only=True):
@@ -93,21 +93,21 @@ class CompactionReported(SafePart, frozen=True, kw_only=True):
     tokens_before: int | None = None
     tokens_after: int | None = None
     messages: int | None = None
-    """How many messages the summary stands for."""
+    """The number of messages that the summary replaces."""
     messages_before: int | None = None
-    """How many messages a model was shown before it, the summary before it counted."""
+    """The number of messages shown to the model before, including an earlier summary."""
     messages_after: int | None = None
 
 
 class Noted(SafePart, frozen=True, kw_only=True):
-    """A warning, an error, an alert: something to look at."""
+    """A warning, an error or an alert."""
 
     code: str | None = None
     error_class: str | None = None
 
 
 class Blocked(SafePart, frozen=True, kw_only=True):
-    """Something was not allowed."""
+    """An action was not allowed."""
 
     tool: str | None = None
     call_id: str | None = None
@@ -116,25 +116,25 @@ class Blocked(SafePart, frozen=True, kw_only=True):
 
 
 class Delivered(SafePart, frozen=True, kw_only=True):
-    """A message was sent on to somebody."""
+    """A message was delivered to somebody."""
 
     deliverer: str | None = None
     characters: int | None = None
     chunk: int | None = None
-    """Which piece of a longer message, from 1."""
+    """The number of this part of a longer message, from 1."""
     media: int | None = None
-    """How many files went with it."""
+    """The number of files sent with it."""
 
 
 class Observed(SafePart, frozen=True, kw_only=True):
-    """Something outside was seen to happen."""
+    """An external event was observed."""
 
     hook: str | None = None
     """The hook that was triggered, as ``type:action``."""
 
 
 class UsageReported(SafePart, frozen=True, kw_only=True):
-    """A provider said what a call used."""
+    """A provider reported a call's usage."""
 
     model: str | None = None
     provider: str | None = None
@@ -145,30 +145,30 @@ class UsageReported(SafePart, frozen=True, kw_only=True):
 
 
 class ContextAssembled(SafePart, frozen=True, kw_only=True):
-    """A model was shown a part of the session."""
+    """A context was assembled for a model."""
 
     dialect: str | None = None
     model: str | None = None
     max_tokens: int | None = None
     tokens: int | None = None
-    """What it was expected to cost."""
+    """The expected cost."""
     estimated_tokens: int | None = None
-    """The same before any calibration."""
+    """The expected cost before calibration."""
     messages: int | None = None
     events: int | None = None
     repairs: int | None = None
-    """How often something was mended or cut."""
+    """The number of repairs and cuts."""
 
 
 class ContextCompacted(SafePart, frozen=True, kw_only=True):
-    """Older messages are told in a summary from now on."""
+    """A summary replaces older messages from now on."""
 
     through_seq: int | None = None
-    """Up to here."""
+    """The last seq that it replaces."""
     from_tokens: int | None = None
     to_tokens: int | None = None
     messages: int | None = None
-    """How many the summary stands for."""
+    """The number of messages that it replaces."""
     by: str | None = None
     """What wrote it: structure, or a model."""
 
@@ -181,14 +181,14 @@ class SessionUndone(SafePart, frozen=True, kw_only=True):
 
 
 class SessionRedone(SafePart, frozen=True, kw_only=True):
-    """What was undone is shown again."""
+    """Undone turns are shown again."""
 
     undone_seq: int | None = None
     turns: int | None = None
 
 
 class SessionForked(SafePart, frozen=True, kw_only=True):
-    """A session began with the past of another."""
+    """A session began with the events of another."""
 
     parent: str | None = None
     at_seq: int | None = None
@@ -207,10 +207,10 @@ class SessionOpened(SafePart, frozen=True, kw_only=True):
 
 
 class SessionImported(SafePart, frozen=True, kw_only=True):
-    """A session was taken from a log that its agent wrote."""
+    """A session was imported from an agent's log."""
 
     format: str | None = None
-    """How the log is written: claude-code, codex, …"""
+    """The format of the log: claude-code, codex, …"""
 
 
 class SessionClosed(SafePart, frozen=True, kw_only=True):
@@ -218,18 +218,18 @@ class SessionClosed(SafePart, frozen=True, kw_only=True):
 
     reason: str | None = None
     pruned: bool | None = None
-    """Whether a sweep closed it to expire what it holds."""
+    """Whether a sweep closed it to expire its content."""
 
 
 class InboxTaken(SafePart, frozen=True, kw_only=True):
-    """A message was taken from the inbox by the run that carries this event."""
+    """The run of this event took a message from the inbox."""
 
     message: str | None = None
     """The event id of the message."""
     attempt: int | None = None
-    """From 1: how often it has been taken."""
+    """How often it has been taken, from 1."""
     settled_seq: int | None = None
-    """Every message up to this seq is done with."""
+    """Every message up to this seq is done."""
 
 
 PARTS: Final[dict[str, type[SafePart]]] = {
@@ -266,39 +266,39 @@ PARTS: Final[dict[str, type[SafePart]]] = {
 
 
 def safe_part(kind: str, refs: Any) -> SafePart:
-    """Return what the type of ``kind`` names, as far as ``refs`` hold it and it is what it says."""
+    """Return the safe part for ``kind``, with the fields of ``refs`` that have the right type."""
     part = PARTS.get(kind, SafePart)
     try:
         return msgspec.convert(refs, part) if isinstance(refs, dict) else part()
     except msgspec.ValidationError:
-        return part(**sound_fields(part, refs))
+        return part(**valid_fields(part, refs))
 
 
 def part_of(kind: str, payload: Any) -> SafePart:
-    """Return what may be told of a ``payload`` that is about to be recorded.
+    """Return the safe part of a ``payload`` that is about to be recorded.
 
-    Names are accepted as refs spell them and as the envelope does.
+    Names are accepted as in refs and as in the envelope.
     """
     part = PARTS.get(kind, SafePart)
     if not isinstance(payload, dict):
         return part()
-    found = {
+    fields = {
         name: payload[spelling]
         for name in part.__struct_fields__
         for spelling in (name, envelope_name(name))
         if spelling in payload
     }
     if part is Said and isinstance(payload.get("text"), str):
-        found.setdefault("characters", len(payload["text"]))
-    return safe_part(kind, found)
+        fields.setdefault("characters", len(payload["text"]))
+    return safe_part(kind, fields)
 
 
 @cache
 def envelope_name(name: str) -> str:
-    """Return the envelope's spelling of a part's field."""
+    """Return the envelope's name of a part's field."""
     first, *rest = name.split("_")
     return _CAMEL.get(name) or first + "".join(word.capitalize() for word in rest)
 
 
 _CAMEL: Final[dict[str, str]] = {"tool": "toolName", "call_id": "toolCallId", "characters": "chars"}
-"""Names that the envelope spells otherwise."""
+"""Names that are different in the envelope."""

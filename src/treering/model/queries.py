@@ -1,4 +1,4 @@
-"""What can be asked of a ledger, and the pages that answer it."""
+"""Queries on a ledger's events, and pages of results."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from treering.model.cursors import pack, unpack
 from treering.model.scopes import Scope
 
 PAGE_ITEMS_MAX: Final = 1_000
-"""The largest page; ask again with its cursor for more."""
+"""The largest page; use its cursor to get more."""
 PAGE_ITEMS_DEFAULT: Final = 50
 
 Item = TypeVar("Item")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of one scope by time: ordered by ``(ts_ms, position)``."""
+    """A query for events of one scope, ordered by ``(ts_ms, position)``."""
 
     scope: Scope
     session_id: str | None = None
@@ -31,9 +31,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Inclusive."""
     limit: int = PAGE_ITEMS_DEFAULT
     backwards: bool = False
-    """Take the latest instead of the earliest; pages still read forwards."""
+    """Return the latest events instead of the earliest; pages are still in forward order."""
     after: TimelinePoint | None = None
-    """Go on from here, in the direction of the query."""
+    """Continue from here, in the direction of the query."""
 
 
 class TimelinePoint(msgspec.Struct, frozen=True, array_like=True):
@@ -44,7 +44,7 @@ class TimelinePoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
-    """Some of what a query finds, and how to go on."""
+    """A part of a query's results, with a cursor for the rest."""
 
     items: list[Item]
     has_more: bool
@@ -52,11 +52,11 @@ class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
 
 
 def check_query(query: Query) -> Query:
-    """Return ``query`` if it can be answered. Raises InvalidInput otherwise."""
+    """Return ``query`` if it is valid. Raises InvalidInput otherwise."""
     if not 1 <= query.limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
-            hint="read on with next_cursor",
+            hint="continue with next_cursor",
         )
     if (
         query.since_ms is not None
@@ -70,40 +70,40 @@ def check_query(query: Query) -> Query:
     return query
 
 
-def make_cursor(query: Query, place: TimelinePoint) -> str:
-    """Return an opaque cursor that continues ``query`` behind ``place``."""
-    return pack((_fingerprint(query), place))
+def make_cursor(query: Query, point: TimelinePoint) -> str:
+    """Return an opaque cursor that continues ``query`` after ``point``."""
+    return pack((_fingerprint(query), point))
 
 
 def read_cursor(query: Query, cursor: str) -> TimelinePoint:
-    """Return the place in ``cursor``. Raises InvalidCursor if another query made it."""
-    fingerprint, place = unpack(cursor, tuple[bytes, TimelinePoint])
+    """Return the point in ``cursor``. Raises InvalidCursor if it belongs to another query."""
+    fingerprint, point = unpack(cursor, tuple[bytes, TimelinePoint])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
             "the cursor belongs to another query",
-            hint="keep scope, session, kinds, times and direction as they were",
+            hint="keep scope, session, kinds, times and direction unchanged",
         )
-    return place
+    return point
 
 
 def make_seq_cursor(scope: Scope, session_id: str, seq: int) -> str:
-    """Return an opaque cursor that continues a session behind ``seq``."""
+    """Return an opaque cursor that continues a session after ``seq``."""
     return pack((scope, session_id, seq))
 
 
 def read_seq_cursor(scope: Scope, session_id: str, cursor: str) -> int:
-    """Return the seq in ``cursor``. Raises InvalidCursor if another session's reading made it."""
-    *whose, seq = unpack(cursor, tuple[str, str, int])
-    if whose != [scope, session_id]:
+    """Return the seq in ``cursor``. Raises InvalidCursor if it belongs to another session."""
+    *owner, seq = unpack(cursor, tuple[str, str, int])
+    if owner != [scope, session_id]:
         raise InvalidCursor(
-            "the cursor belongs to another session", hint="keep scope and session as they were"
+            "the cursor belongs to another session", hint="keep scope and session unchanged"
         )
     return seq
 
 
 def _fingerprint(query: Query) -> bytes:
-    """Return a digest of all that must stay the same between pages."""
-    same: tuple[object, ...] = (
+    """Return a digest of the fields that must not change between pages."""
+    fields: tuple[object, ...] = (
         query.scope,
         query.session_id,
         query.kinds,
@@ -111,6 +111,6 @@ def _fingerprint(query: Query) -> bytes:
         query.until_ms,
         query.backwards,
     )
-    if query.turn_id is not None:  # Left out otherwise: cursors given earlier stay good.
-        same = (*same, query.turn_id)
-    return hashlib.blake2b(msgspec.json.encode(same), digest_size=6).digest()
+    if query.turn_id is not None:  # Otherwise left out, so that older cursors stay valid.
+        fields = (*fields, query.turn_id)
+    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=6).digest()

@@ -1,4 +1,4 @@
-"""Receipts: the stable account of what a command did. Aggregates only, never content."""
+"""Receipts: stable reports of what a command did. Counts only, never content."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Fault = Literal[
     "incomplete",
 ]
 Part = Literal["events", "lookups", "sessions", "scopes", "database", "derived", "anchor"]
-"""A part of what ``verify`` can check; docs/integrity.md says what each of them proves."""
+"""A part that ``verify`` can check; docs/integrity.md explains what each one proves."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a redaction was aimed at."""
+    """The target of a redaction."""
 
     event_id: str | None
     session_id: str | None
@@ -33,23 +33,23 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedactReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``redact`` did."""
+    """The result of ``redact``."""
 
     target: Target
     replacement: str
     redacted_count: int
     blobs_erased: int
     blobs_shared: int
-    """Blobs kept because other events of the scope hold the same content."""
+    """Blobs kept because other events of the scope have the same content."""
     physical: Physical
     retellings_redacted: int = 0
-    """Summaries and episodes that repeated what was redacted; they were erased with it."""
+    """Summaries and episodes that repeated the redacted content and were erased with it."""
     memories_redacted: int = 0
-    """Tellings of facts that were learnt from it, and went with it."""
+    """Fact versions that were learnt from it and were erased with it."""
 
 
 class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``expire`` did, or would do."""
+    """The result of ``expire``, or of its dry run."""
 
     scope: str
     now_ts_ms: int
@@ -59,27 +59,28 @@ class ExpireReceipt(msgspec.Struct, frozen=True, kw_only=True):
     policy_days: dict[str, int | None]
     sessions_touched: int
     sessions_kept_open: int
-    """Sessions left alone because a run in them has not ended."""
+    """Sessions left alone because they have an open run."""
     blobs_erased: int
     blobs_shared: int
     physical: Physical
     sessions_kept_imported: int = 0
-    """Imported sessions with events past a default retention: only a chosen one reaches them."""
+    """Imported sessions with events past a default retention: only an explicit one applies to
+    them."""
 
 
 class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``forget`` did, or would do."""
+    """The result of ``forget``, or of its dry run."""
 
     scope: str
     users: list[str]
-    """Whom it was about: the person, and all that they are known as in the scope."""
+    """The person, under all their names in the scope."""
     dry_run: bool
     events_erased: int
     events_by_kind: dict[str, int]
     sessions_erased: int
-    """Sessions that were theirs alone, and lost their names, too."""
+    """Sessions that were only theirs, and whose names were erased, too."""
     names_erased: int
-    """What sessions and users were called."""
+    """Names of sessions and users."""
     retellings_erased: int
     """Summaries and episodes of others' sessions that repeated it."""
     facts_erased: int
@@ -87,63 +88,63 @@ class ForgetReceipt(msgspec.Struct, frozen=True, kw_only=True):
     handles_erased: int
     blobs_erased: int
     blobs_shared: int
-    """Blobs kept because other events of the scope hold the same content."""
+    """Blobs kept because other events of the scope have the same content."""
     projections: dict[str, int]
-    """How many entries were taken out of each table and index."""
+    """The number of entries removed from each table and index."""
     physical: Physical
 
 
 class SweepReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sweep did, or would do."""
+    """The result of a sweep, or of its dry run."""
 
     scope: str
     dry_run: bool
     closed: list[str]
-    """Sessions that were idle."""
+    """Sessions closed because they were idle."""
     pruned: list[str]
-    """Sessions that were old."""
+    """Sessions pruned because they were old."""
     kept: dict[str, str]
-    """Those that were left alone, and why: running, written, unread, forked, imported."""
+    """Sessions left alone, with the reason: running, written, unread, forked, imported."""
     events_expired: int = 0
     physical: Physical = "done"
     sessions_kept_imported: int = 0
-    """Idle and old sessions that were left alone because they were imported."""
+    """Idle and old sessions left alone because they were imported."""
 
     @property
     def count(self) -> int:
-        """Return how many sessions were pruned."""
+        """Return the number of pruned sessions."""
         return len(self.pruned)
 
 
 class KeyReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``encrypt`` or ``rotate_key`` did."""
+    """The result of ``encrypt`` or ``rotate_key``."""
 
     scope: str
     generation: int
-    """The generation of the key that new payloads are sealed under."""
+    """The generation of the key that encrypts new payloads."""
     created: bool
-    """False if the scope was encrypted already and nothing had to be done."""
+    """False if the scope was encrypted already."""
 
 
 KeyState = Literal["in use", "kept", "destroyed", "missing"]
-"""kept: for what is sealed under it. missing: not in the folder of keys."""
+"""kept: for payloads encrypted with it. missing: not in the key folder."""
 
 
 class KeyGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation of a scope's key, as ``list_keys`` gives it."""
+    """One generation of a scope's key, as listed by ``list_keys``."""
 
     scope: str
     generation: int
-    """0 for the key of a scope of which nothing is known here."""
+    """0 for the key of a scope that this ledger does not know."""
     state: KeyState
     created_ms: int | None
     destroyed_ms: int | None
     payloads: int
-    """Payloads in the ledger that are sealed under it."""
+    """Payloads in the ledger that are encrypted with it."""
 
 
 class DestroyReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``destroy_key`` did."""
+    """The result of ``destroy_key``."""
 
     scope: str
     generations: list[int]
@@ -154,7 +155,7 @@ class DestroyReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """The first thing that does not hold."""
+    """The first check that failed."""
 
     scope: str
     session_id: str
@@ -165,7 +166,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``verify`` found."""
+    """The result of ``verify``."""
 
     intact: bool
     sessions: int
@@ -173,21 +174,21 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     redacted: int
     expired: int
     sealed: int
-    """Payloads that could not be looked at: their keys were destroyed, or are not here."""
+    """Payloads that could not be checked: their keys are destroyed or missing."""
     broken_sessions: int
     first_broken: Broken | None
     anchored_sessions: int | None = None
     """Sessions compared with the anchor, if one was given."""
     derived_rows: dict[str, int] | None = None
-    """Derived rows compared with the events, by what they are derived for, if asked for."""
+    """Derived rows compared with the events, by table, if requested."""
     checked: list[Part] = []
-    """What this proof covers."""
+    """The parts that were checked."""
     unchecked: dict[Part, str] = {}
-    """What it does not cover, each with what does."""
+    """The parts that were not checked, each with the check that covers it."""
 
 
 class AnchorReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``anchor`` wrote."""
+    """The result of ``anchor``."""
 
     root: str
     sessions: int
@@ -196,28 +197,28 @@ class AnchorReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebuildReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``rebuild`` rebuilt."""
+    """The result of ``rebuild``."""
 
     events: int
     """Events in time order."""
     runs: int
     tool_calls: int
     documents: int = 0
-    """What events, facts and episodes are found by."""
+    """Search documents of events, facts and episodes."""
 
 
 class VectorsReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``rebuild_vectors`` rebuilt."""
+    """The result of ``rebuild_vectors``."""
 
     scopes: int
     documents: int
     """Events, facts and episodes that can be found by meaning."""
     embedder: str | None
-    """The space of their vectors; None if there are none."""
+    """The vector space; None if there are no vectors."""
 
 
 class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``export`` wrote."""
+    """The result of ``export``."""
 
     scope: str
     sessions: int
@@ -226,7 +227,7 @@ class ExportReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineError(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that could not be taken, with its place in the file."""
+    """A line that could not be imported, and its position in the file."""
 
     line: int
     offset: int
@@ -234,50 +235,50 @@ class LineError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``import`` took in: ``imported + duplicates + other + errors = lines``."""
+    """The result of ``import``: ``imported + duplicates + other + errors = lines``."""
 
     lines: int
     imported: int
     duplicates: int
     other: int
-    """Lines that frame the events: the opening, the sessions, the end, blanks."""
+    """Lines other than events: headers, sessions, ends and blank lines."""
     errors: int
     sessions: int
     complete: bool
-    """Every export in the file had its end, the counts agree, and what came in proves itself."""
+    """Whether every export in the file is complete, its counts agree and its hashes are valid."""
     errors_sample: list[LineError]
 
 
 class SessionRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was not copied whole, or that does not prove itself, and where."""
+    """A session that was not copied completely or whose hashes are invalid."""
 
     scope: str
     session_id: str
     seq: int
-    """The first event that is amiss; 0 for the session as such."""
+    """The first affected event; 0 for the session itself."""
     reason: str
 
 
 class CopyReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``copy_to`` did."""
+    """The result of ``copy_to``."""
 
     scopes: int
     sessions: int
-    """Sessions of the source, the refused ones among them."""
+    """Sessions of the source, including refused ones."""
     copied: int
     present: int
     """Events that the target had already."""
     refused: int
-    """Sessions that the target does not have as the source has them."""
+    """Sessions that differ between the target and the source."""
     complete: bool
-    """The target has all that the source had when the copy began."""
+    """Whether the target has everything the source had when the copy began."""
     intact: bool
-    """Every session that something came in for proves itself in the target."""
+    """Whether every session that received events has valid hashes in the target."""
     refused_sample: list[SessionRefusal]
 
 
 class InitReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What laying out a ledger on a server did."""
+    """The result of creating or upgrading a ledger on a server."""
 
     schema: str
     schema_version_before: int
@@ -285,18 +286,18 @@ class InitReceipt(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int
     partitions: int
     roles: list[str]
-    """Empty if the user may not make roles."""
+    """Empty if the user may not create roles."""
 
 
 class ScrubReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tables were rewritten to remove erased bytes, and which wait."""
+    """The tables that were rewritten to remove erased bytes, and those still pending."""
 
     done: list[str]
     pending: list[str]
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """One part of the events."""
+    """One partition of the events."""
 
     name: str
     bytes: int
@@ -304,7 +305,7 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocker(msgspec.Struct, frozen=True, kw_only=True):
-    """The oldest transaction that has written and not ended: followers wait for it."""
+    """The oldest unfinished transaction that has written: followers wait for it."""
 
     pid: int | None
     user: str | None
@@ -316,7 +317,7 @@ class Blocker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that copies this one."""
+    """A server that replicates this one."""
 
     name: str
     state: str
@@ -324,14 +325,14 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to know of a ledger on a server."""
+    """The status of a ledger on a server."""
 
     server: str
     is_replica: bool
     schema: str
     schema_version: int
     schema_version_known: int
-    """The newest that this program knows."""
+    """The newest version that this program knows."""
     bytes: int
     partitions: list[Partition]
     epoch: int
@@ -342,8 +343,8 @@ class DatabaseStatus(msgspec.Struct, frozen=True, kw_only=True):
     erasure_pending: list[str]
     """Tables whose files still hold erased bytes."""
     roles: dict[str, list[str] | None]
-    """Who may use the ledger, and the scopes that each is held to; None states its own."""
+    """The roles of the ledger with the scopes each is limited to; None sets its own scopes."""
     extensions: dict[str, str | None]
     """Version, ``available``, or None."""
     differences: list[str] = []
-    """How walls, triggers, functions and tables differ from what this program makes."""
+    """Differences of policies, triggers, functions and tables from what this program creates."""

@@ -1,4 +1,4 @@
-"""Retention: how many days each kind is kept."""
+"""Retention: the number of days that each kind is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAYS_MAX: Final = 36_500
 """A hundred years; more is forever."""
 
 Retention: TypeAlias = Mapping[str, int | None]
-"""Days by kind; None is forever, and so is a kind that is not there."""
+"""Days by kind; None and missing kinds mean forever."""
 
 DEFAULT_RETENTION: Final[Retention] = {
     kind.name: kind.retention_days for kind in KINDS.values() if kind.retention_days is not None
@@ -24,7 +24,7 @@ _FOREVER_WORDS: Final = frozenset({"forever", "inf", "infinite", "none"})
 
 
 def check_retention(policy: Retention) -> dict[str, int | None]:
-    """Return ``policy`` under stored kind names. Raises InvalidInput for a negative age."""
+    """Return ``policy`` under stored kind names. Raises InvalidInput for an invalid age."""
     checked: dict[str, int | None] = {}
     for name, days in policy.items():
         kind = parse_kind(name).name
@@ -64,8 +64,8 @@ def parse_retention_entry(entry: str) -> tuple[str, int | None]:
 
 
 def cutoffs(policy: Retention, now_ms: int) -> dict[str, int]:
-    """Return, for each kind that ends, the time before which its events expire.
+    """Return the time before which events expire, for each kind with a limit.
 
-    An event that is exactly as old as its retention stays.
+    An event exactly as old as its retention is kept.
     """
     return {kind: now_ms - days * DAY_MS for kind, days in policy.items() if days is not None}

@@ -1,4 +1,4 @@
-"""Runs that are under way, and what is said of one that was cut short."""
+"""Open runs and calls, and the texts for interrupted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treering.model.scopes import Scope
 RunState = Literal["open", "ended", "failed", "interrupted"]
 
 COMPACTION: Final = "compaction"
-"""The entry point, and the reason of the end, of a run that only compacts its session."""
+"""The entry point and end reason of a run that only compacts its session."""
 
 INTERRUPT_TITLE: Final = "turn interrupted"
 INTERRUPT_CONTENT: Final = (
@@ -21,38 +21,38 @@ INTERRUPT_CONTENT: Final = (
 
 
 def start_id(run_id: str, owner: str) -> str:
-    """Return the event id of a run's start: it names the owner, and outlives a redaction."""
+    """Return the event id of a run's start, which contains the owner and survives a redaction."""
     return f"{run_id}@{owner}"
 
 
 def owner_in(event_id: str | None) -> str | None:
-    """Return the owner that the id of a run's start names, if it names one."""
+    """Return the owner in the id of a run's start, or None."""
     return (event_id or "").partition("@")[2] or None
 
 
 def taken_number(number: int, run_id: str, last: int) -> InvalidInput:
-    """Return the error for a number in a run that is not above those that the run has."""
+    """Return the error for a run_seq that is not above the run's last one."""
     return InvalidInput(
-        f"run_seq {number} of run {run_id} is taken: it has come to {last}",
-        hint="leave run_seq out to have it given",
+        f"run_seq {number} of run {run_id} is taken: its last is {last}",
+        hint="omit run_seq to have it assigned",
     )
 
 
 class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has begun and not ended."""
+    """A run that has started but not ended."""
 
     scope: Scope
     session_id: str
     run_id: str
     first_seq: int
     owner: str | None
-    """The process that carries it out, if it said so."""
+    """The process that executes it, if known."""
     seen_ms: int
-    """When the session last heard from anybody."""
+    """The time of the session's last event."""
 
 
 class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool call that has no outcome."""
+    """A tool call without an outcome."""
 
     call_id: str
     tool: str
@@ -61,12 +61,12 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of an inbox, taken to be dealt with."""
+    """A message taken from an inbox."""
 
     event_id: str
     text: str
     content: dict[str, Any]
-    """What came with the text."""
+    """The other fields of the message."""
     attempt: int
-    """From 1: how often it has been taken."""
+    """How often it has been taken, from 1."""
     ts_ms: int

@@ -1,4 +1,4 @@
-"""Scopes: the walls around sets of sessions. Every read names one."""
+"""Scopes: isolated sets of sessions. Every read names one."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ SCOPE_CHARACTERS_MAX: Final = 200
 PUNCTUATION: Final = "._:/-"
 
 Scope = NewType("Scope", str)
-"""A scope name in its one stored spelling."""
+"""A scope name in its stored spelling."""
 
 GLOBAL: Final = Scope("global")
-"""A scope of its own that must be named; never a fallback."""
+"""An ordinary scope that must be named; never a fallback."""
 
-_RULE: Final = "use letters, digits and . _ : / - inside the name"
+_RULE: Final = "use letters, digits and . _ : / - in the name"
 
 
 @lru_cache(maxsize=4_096)
 def parse_scope(text: str) -> Scope:
-    """Return the stored spelling of ``text``: NFKC, trimmed, lower-case, inner blanks as ``-``.
+    """Return the stored spelling of ``text``: NFKC, trimmed, lower-case, spaces as ``-``.
 
-    Raises InvalidScope for anything else that would need changing: two different names never
-    become one scope.
+    Raises InvalidScope if more would have to change: two different names never become one scope.
     """
     if not isinstance(text, str):
-        raise InvalidScope(f"a scope is a text, not {text!r}", hint="name one, such as acme/app")
-    # Twice: lower-casing can take apart what NFKC has put together.
+        raise InvalidScope(f"a scope must be text, not {text!r}", hint="name one, such as acme/app")
+    # Twice: lower-casing can split what NFKC has combined.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     name = "-".join(folded.split())
     if not name:
@@ -51,5 +50,5 @@ def parse_scope(text: str) -> Scope:
 
 
 def _is_letter_or_digit(character: str) -> bool:
-    # Marks (M) carry the vowels of many scripts: without them Hindi or Thai names would be refused.
+    # Marks (M) are the vowels of many scripts: Hindi or Thai names need them.
     return unicodedata.category(character)[0] in "LMN"

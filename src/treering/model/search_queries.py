@@ -1,8 +1,8 @@
-"""What is looked for: words, beginnings, phrases, and operators that narrow them.
+"""Search queries: words, prefixes, phrases, and operators that narrow them.
 
     storage deploy*  "no such table"  -draft  kind:tool.call  agent:lyria  after:3d
 
-All words have to be there. ``-`` leaves out. Quotes make a phrase, or a word of what looks like an
+All words must occur. ``-`` excludes. Quotes make a phrase, or a plain word of what looks like an
 operator.
 """
 
@@ -22,7 +22,7 @@ from treering.model.search_words import inner_spelling, is_unspaced, words_in
 QUERY_CHARACTERS_MAX: Final = 1_000
 TERMS_MAX: Final = 32
 VALUES_MAX: Final = 50
-"""What one operator may list."""
+"""The number of values that one operator may list."""
 
 Operator = Literal["kind", "agent", "session", "tool", "file"]
 _MARKED: Final[tuple[str, ...]] = get_args(Operator)
@@ -31,22 +31,22 @@ OPERATORS: Final = (*_MARKED, *_TIMES)
 
 _PIECE: Final = re.compile(r'-?(?:[A-Za-z]+:)?"[^"]*"?\*?|\S+')
 _OPERATION: Final = re.compile(r"([A-Za-z_]{2,}):(.*)", re.DOTALL)
-_QUOTED: Final = "put it in quotes to look for it as text"
+_QUOTED: Final = "put it in quotes to search for the text"
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that has to be there: a word, a phrase, a beginning."""
+    """A word, a phrase or a prefix that must occur."""
 
     words: tuple[str, ...]
-    """In order; several stand side by side."""
+    """In order; several words must be adjacent."""
     is_prefix: bool = False
-    """The last word may go on."""
+    """Whether the last word is a prefix."""
     inside: str | None = None
-    """How it is spelt inside of names in code, if it is looked for there."""
+    """Its spelling inside names in code, if it is searched for there."""
 
 
 class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator says: one of ``values``, or none of them."""
+    """An operator: one of ``values`` must match, or none of them."""
 
     operator: Operator
     values: tuple[str, ...]
@@ -54,7 +54,7 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for in one scope."""
+    """A search in one scope."""
 
     scope: Scope
     terms: tuple[Term, ...] = ()
@@ -67,13 +67,13 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
-    """Return the query that ``text`` spells. Raises InvalidInput if it spells none."""
+    """Return the query for ``text``. Raises InvalidInput if it is not valid."""
     if not isinstance(text, str):
-        raise InvalidInput(f"a query is text, not {type(text).__name__}", hint="give some words")
+        raise InvalidInput(f"a query is text, not {type(text).__name__}", hint="pass some words")
     if len(text) > QUERY_CHARACTERS_MAX:
         raise InvalidInput(
             f"a query has up to {QUERY_CHARACTERS_MAX} characters, not {len(text)}",
-            hint="look for fewer words",
+            hint="use fewer words",
         )
     terms: list[Term] = []
     without: list[Term] = []
@@ -81,15 +81,15 @@ def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
     times: dict[str, int] = {}
     for piece in _PIECE.findall(text):
         is_negative = piece.startswith("-") and len(piece) > 1
-        said = piece[1:] if is_negative else piece
-        name, value = _operation(said)
+        body = piece[1:] if is_negative else piece
+        name, value = _operation(body)
         if name in _TIMES:
             if is_negative:
                 raise InvalidInput(f"-{name}: makes no sense", hint="use before: or after:")
             times[name] = parse_time(value, name=name, now_ms=now_ms)
         elif name is not None:
             narrowings.append(_narrowing(name, value, is_negative=is_negative))
-        elif (term := _term(said)) is not None:
+        elif (term := _term(body)) is not None:
             (without if is_negative else terms).append(term)
     return _checked(
         SearchQuery(
@@ -106,13 +106,9 @@ def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
 def _checked(query: SearchQuery) -> SearchQuery:
     count = len(query.terms) + len(query.without) + len(query.narrowings)
     if not count and query.since_ms is None and query.before_ms is None:
-        raise InvalidInput(
-            "there is no word in the query", hint="give letters or digits to look for"
-        )
+        raise InvalidInput("the query has no words", hint="search for letters or digits")
     if count > TERMS_MAX:
-        raise InvalidInput(
-            f"a query has up to {TERMS_MAX} words, not {count}", hint="look for fewer"
-        )
+        raise InvalidInput(f"a query has up to {TERMS_MAX} words, not {count}", hint="use fewer")
     since, before = query.since_ms, query.before_ms
     if since is not None and before is not None and since >= before:
         raise InvalidInput(
@@ -121,47 +117,45 @@ def _checked(query: SearchQuery) -> SearchQuery:
     return query
 
 
-def _operation(said: str) -> tuple[str | None, str]:
-    """Return the operator that a piece names, and its value; None for plain words."""
-    found = _OPERATION.fullmatch(said)
-    if found is None or said.startswith('"'):
-        return None, said
-    name, value = found[1].lower(), found[2]
+def _operation(text: str) -> tuple[str | None, str]:
+    """Return the operator and value of a piece; None and the piece for plain words."""
+    match = _OPERATION.fullmatch(text)
+    if match is None or text.startswith('"'):
+        return None, text
+    name, value = match[1].lower(), match[2]
     if name in OPERATORS:
         value = value.strip('"').strip()
         if not value:
-            raise InvalidInput(f"{name}: says nothing", hint=f"write {name}:… without a space")
+            raise InvalidInput(f"{name}: has no value", hint=f"write {name}:… without a space")
         return name, value
-    # What has two colons, a slash or nothing behind it is a name, an address or a sentence.
-    if not value or value[0] in ':/\\"' or not found[1].isalpha():
-        return None, said
+    # With two colons, a slash or nothing after it, it is a name, a URL or a sentence.
+    if not value or value[0] in ':/\\"' or not match[1].isalpha():
+        return None, text
     raise InvalidInput(
-        f"{name}: is no operator",
-        hint=f"there are {', '.join(f'{one}:' for one in OPERATORS)}; or {_QUOTED}",
+        f"{name}: is not an operator",
+        hint=f"use {', '.join(f'{operator}:' for operator in OPERATORS)}; or {_QUOTED}",
     )
 
 
 def _narrowing(name: str, value: str, *, is_negative: bool) -> Narrowing:
-    values = [one.strip() for one in value.split(",") if one.strip()]
+    values = [item.strip() for item in value.split(",") if item.strip()]
     if name == "kind":
         values = list(stored_kinds(values))
     if not 1 <= len(values) <= VALUES_MAX:
-        raise InvalidInput(
-            f"{name}: lists {len(values)} values", hint=f"give 1 to {VALUES_MAX} of them"
-        )
+        raise InvalidInput(f"{name}: lists {len(values)} values", hint=f"list 1 to {VALUES_MAX}")
     return Narrowing(
         operator=msgspec.convert(name, Operator), values=tuple(values), is_negative=is_negative
     )
 
 
-def _term(said: str) -> Term | None:
-    is_prefix = said.endswith("*")
-    bare = said.rstrip("*")
+def _term(text: str) -> Term | None:
+    is_prefix = text.endswith("*")
+    bare = text.rstrip("*")
     is_phrase = bare.startswith('"')
-    words = [found.word for found in words_in(bare)]
+    words = [word.word for word in words_in(bare)]
     if not words:
         return None
-    # The last character of a run stands alone, for whoever looks for it; a query ends before it.
+    # The index has the last character of a run on its own, too; a query must not require it.
     if is_unspaced(words[-1]):
         if len(words) > 1 and len(words[-1]) == 1 and words[-2].endswith(words[-1]):
             words = words[:-1]

@@ -1,4 +1,4 @@
-"""Times as they are written in queries: a date, a date and time, or an age."""
+"""Times in search queries: a date, a date and time, or an age."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ _DATE: Final = re.compile(
 )
 _MONTH_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _EPOCH_DAYS: Final = 719_162
-"""From the first day of the year 1 to 1970."""
+"""Days from the first day of the year 1 to 1970."""
 
 
 def parse_time(text: str, *, name: str, now_ms: int) -> int:
     """Return milliseconds since 1970; a time without a zone is UTC. Raises InvalidInput.
 
-    ``name`` is the operator that the time was given to.
+    ``name`` is the operator of the time, for the error.
     """
     age = _AGE.fullmatch(text.lower())
-    found = _instant(text) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
-    if found is None:
+    ts_ms = _instant(text) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
+    if ts_ms is None:
         raise InvalidInput(
-            f"{name}:{text[:40]} is no time",
-            hint="give a date as 2026-03-05, a time as 2026-03-05T14:00, or an age as 3d",
+            f"{name}:{text[:40]} is not a time",
+            hint="write a date as 2026-03-05, a time as 2026-03-05T14:00, or an age as 3d",
         )
-    return min(max(found, 1), TIME_MS_MAX)
+    return min(max(ts_ms, 1), TIME_MS_MAX)
 
 
 def _instant(text: str) -> int | None:
-    told = _DATE.fullmatch(text)
-    if told is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hours, minutes, seconds = (int(part or 0) for part in told.groups()[:6])
+    year, month, day, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:6])
     days = _days_before(year, month, day)
     if days is None or hours > 23 or minutes > 59 or seconds > 59:
         return None
-    milliseconds = int((told[7] or "0").ljust(3, "0"))
+    milliseconds = int((match[7] or "0").ljust(3, "0"))
     in_day = ((hours * 60 + minutes) * 60 + seconds) * 1_000 + milliseconds
-    return days * 86_400_000 + in_day - _offset_ms(told[8])
+    return days * 86_400_000 + in_day - _offset_ms(match[8])
 
 
 def _days_before(year: int, month: int, day: int) -> int | None:
-    """Return the days from 1970 to a date; None if there is no such date."""
+    """Return the days from 1970 to a date; None if the date does not exist."""
     if not (year and 1 <= month <= 12):
         return None
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

@@ -1,7 +1,7 @@
-"""Words as they are looked for: one spelling each, wherever they stand.
+"""Words in their normalized form, for indexing and searching.
 
-Case, accents and widths of letters do not count. Names in code come apart at their joints.
-Scripts that are written without spaces are taken two characters at a time.
+Case, accents and character widths are ignored. Names in code are split at their joints. Scripts
+without spaces are split into pairs of characters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WORD_CHARACTERS_MAX: Final = 64
-"""What is longer is looked for, and found, by its beginning."""
+"""Longer words are indexed and searched by this prefix."""
 IDENTIFIER_CHARACTERS_MAX: Final = 200
 GRAM_CHARACTERS: Final = 3
 
@@ -23,7 +23,7 @@ _MARKS: Final = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0fff"
     "\u1000-\u109f\u1780-\u17d3\u200c\u200d\u3099\u309a\ufe00-\ufe0f"
 )
-"""Characters inside a word that are no letters: accents and vowels of many scripts."""
+"""Characters inside a word that are not letters: accents and vowels of many scripts."""
 _PICTURES: Final = "\U0001f000-\U0001faff\u2600-\u27bf"
 _CHUNK: Final = lazy_pattern(rf"[\w{_MARKS}{_PICTURES}]+")
 _UNSPACED: Final = lazy_pattern(
@@ -34,7 +34,7 @@ _UNSPACED: Final = lazy_pattern(
 _TYPOGRAPHY: Final = lazy_pattern(
     "[\u00a0\u00ab\u00b7\u00bb\u2010-\u2027\u2030-\u205e\u2190-\u23ff\u2500-\u25ff]+"
 )
-"""Characters between words that are no ASCII."""
+"""Characters between words that are not ASCII."""
 _ACCENTS: Final = lazy_pattern("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
 _NEVER_IN_WORDS: Final = lazy_pattern(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
 _IDENTIFIER: Final = lazy_pattern(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
@@ -49,7 +49,7 @@ _BETWEEN: Final = lazy_pattern(r"[^a-z0-9]")
 
 
 class Word(NamedTuple):
-    """One word of a text, and where it stands there."""
+    """A normalized word and its position in the text."""
 
     word: str
     start: int
@@ -57,12 +57,12 @@ class Word(NamedTuple):
 
 
 def words_in(text: str) -> Iterator[Word]:
-    """Return the words of a text, in order."""
-    for found in _CHUNK.finditer(text):
-        chunk, start = found[0], found.start()
+    """Yield the words of a text, in order."""
+    for match in _CHUNK.finditer(text):
+        chunk, start = match[0], match.start()
         if chunk.isascii():
             if "_" not in chunk:
-                yield Word(chunk[:WORD_CHARACTERS_MAX].lower(), start, found.end())
+                yield Word(chunk[:WORD_CHARACTERS_MAX].lower(), start, match.end())
                 continue
             at = start
             for piece in chunk.split("_"):
@@ -74,16 +74,16 @@ def words_in(text: str) -> Iterator[Word]:
 
 
 def spelt(text: str) -> str:
-    """Return the words of a text with blanks between them."""
-    # Most texts are plain, but for dashes, quotes and lines of tables. This is how all of a ledger
-    # is read: one look at each.
+    """Return the words of a text, separated by spaces."""
+    # Most texts are plain except for dashes, quotes and table borders. The whole ledger is indexed
+    # through this function, so the plain case takes a single pass.
     plain = text if text.isascii() else _TYPOGRAPHY.sub(" ", text)
     if plain.isascii():
         return " ".join([word[:WORD_CHARACTERS_MAX] for word in _PLAIN.findall(plain.lower())])
     words: list[str] = []
     for chunk in _CHUNK.findall(plain):
         if not chunk.isascii():
-            words += [found.word for found in _foreign(chunk, 0)]
+            words += [word.word for word in _foreign(chunk, 0)]
         elif "_" in chunk:
             words += [piece[:WORD_CHARACTERS_MAX].lower() for piece in chunk.split("_") if piece]
         else:
@@ -92,7 +92,7 @@ def spelt(text: str) -> str:
 
 
 def pieces_in(text: str) -> list[str]:
-    """Return the parts of names that are joined by capitals, as in ``joinedByCapitals``."""
+    """Return the parts of names in camel case, as in ``joinedByCapitals``."""
     return [
         piece[:WORD_CHARACTERS_MAX].lower()
         for name in _JOINED.findall(text)
@@ -101,7 +101,7 @@ def pieces_in(text: str) -> list[str]:
 
 
 def grams_in(text: str) -> set[str]:
-    """Return all that is three characters long in the names of code that a text holds."""
+    """Return all three-character substrings of the code identifiers in a text."""
     grams: set[str] = set()
     names = {name.lower() for name in set(_IDENTIFIER.findall(text)) if _is_code(name)}
     for name in names:
@@ -111,7 +111,7 @@ def grams_in(text: str) -> set[str]:
 
 
 def inner_spelling(text: str) -> str | None:
-    """Return how a word is spelt inside of names in code; None if it is not looked for there."""
+    """Return the form of a word inside names in code; None if it is not searched for there."""
     lowered = text.lower()
     if len(lowered) < GRAM_CHARACTERS or not lowered.isascii() or " " in lowered:
         return None
@@ -119,22 +119,22 @@ def inner_spelling(text: str) -> str | None:
     return joined if joined.strip("_") else None
 
 
-def grams_of(inside: str) -> list[str]:
-    """Return the grams that whatever holds ``inside`` must have."""
-    return list(dict.fromkeys(_grams(inside)))
+def grams_of(spelling: str) -> list[str]:
+    """Return the grams that every name containing ``spelling`` has."""
+    return list(dict.fromkeys(_grams(spelling)))
 
 
-def holds_inside(text: str, inside: str) -> tuple[int, int] | None:
-    """Return where a text has ``inside`` within a name; None if it does not."""
-    at = _BETWEEN.sub("_", text.lower()).find(inside) if text.isascii() else -1
+def holds_inside(text: str, spelling: str) -> tuple[int, int] | None:
+    """Return where a text has ``spelling`` within a name, or None."""
+    at = _BETWEEN.sub("_", text.lower()).find(spelling) if text.isascii() else -1
     if at < 0 and not text.isascii():
-        # Character by character, for to lower some of them changes their number.
-        at = "".join(_inner(character) for character in text).find(inside)
-    return None if at < 0 else (at, at + len(inside))
+        # Character by character: lower-casing may change the length of some.
+        at = "".join(_inner(character) for character in text).find(spelling)
+    return None if at < 0 else (at, at + len(spelling))
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text is of a script that is taken two characters at a time."""
+    """Return whether a text is in a script that is split into pairs."""
     return bool(_UNSPACED.fullmatch(text))
 
 
@@ -155,10 +155,10 @@ def _is_code(name: str) -> bool:
 
 def _foreign(chunk: str, start: int) -> Iterator[Word]:
     at = 0
-    for found in _UNSPACED.finditer(chunk):
-        yield from _spaced(chunk[at : found.start()], start + at)
-        yield from _pairs(found[0], start + found.start())
-        at = found.end()
+    for match in _UNSPACED.finditer(chunk):
+        yield from _spaced(chunk[at : match.start()], start + at)
+        yield from _pairs(match[0], start + match.start())
+        at = match.end()
     yield from _spaced(chunk[at:], start + at)
 
 
@@ -176,14 +176,12 @@ def _pairs(run: str, start: int) -> Iterator[Word]:
     exact = len(plain) == len(run)
     for at, character in enumerate(plain):
         following = plain[at + 1 : at + 2]
-        place = (
-            (start + at, start + at + 1 + len(following)) if exact else (start, start + len(run))
-        )
-        yield Word(character + following, *place)
+        span = (start + at, start + at + 1 + len(following)) if exact else (start, start + len(run))
+        yield Word(character + following, *span)
 
 
 def fold(text: str) -> str:
-    """Return a word in the one spelling by which it is found."""
+    """Return a word in its normalized form."""
     if text.isascii():
         return text[:WORD_CHARACTERS_MAX].lower()
     plain = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())

@@ -1,4 +1,4 @@
-"""What a search finds: hits with their scores and why, by session."""
+"""Results of a search: hits with scores and explanations, by session."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 SNIPPET_CHARACTERS_MAX: Final = 200
 HITS_DEFAULT: Final = 10
 HITS_MAX: Final = 200
-"""The most that one search shows."""
+"""The most hits that one search returns."""
 
 SearchMode = Literal["words", "hybrid", "semantic"]
-"""words: all of them are there; semantic: it means about that; hybrid: both, and what is around."""
+"""words: all words occur; semantic: similar meaning; hybrid: both, and neighbouring events."""
 SEARCH_MODES: Final[tuple[str, ...]] = get_args(SearchMode)
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that was found."""
+    """One matching event."""
 
     event_id: str
     session_id: str
@@ -28,57 +28,57 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None
     run_id: str | None
     score: float
-    """From 0 to 1: comparable within one result."""
+    """From 0 to 1; comparable within one result."""
     snippet: str
-    """What it says around the first match, on one line, secrets masked."""
+    """The text around the first match, on one line, with secrets masked."""
     spans: list[tuple[int, int]]
-    """Where matches are in the snippet: from, up to."""
+    """The matches in the snippet: start and end."""
     why: dict[str, float]
-    """What the score is made of: words, nearness, kind, recency; or words, vector, neighbours,
+    """The components of the score: words, nearness, kind, recency; or words, vector, neighbours,
     passage, session, recency."""
 
 
 class SessionHits(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in one session."""
+    """The hits in one session."""
 
     session_id: str
     title: str | None
     agent_id: str
     count: int
-    """Matches in the session, among those that were looked at."""
+    """Matches in the session, among those examined."""
     best: float
     hits: list[SearchHit]
-    """The best first."""
+    """Best first."""
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found, the best session first."""
+    """The result of a search, best session first."""
 
     scope: str
     query: str
     mode: SearchMode
     sessions: list[SessionHits]
     total: int
-    """How many events match."""
+    """The number of matching events."""
     at_least: bool
-    """There are more: only the newest matches were counted and ranked."""
+    """Whether there are more: only the newest matches were counted and ranked."""
     lag: int
-    """Events that are recorded and not searchable yet."""
+    """Recorded events that are not searchable yet."""
     took_ms: float
     widened: list[str] = []
-    """Words that were taken for beginnings, as in ``deploy*``: as they stand, nothing has them."""
+    """Words that were used as prefixes, as in ``deploy*``, because they have no exact match."""
     vectors_missing: int = 0
-    """Events that are found by words only: the embedder in use made no vector of them."""
+    """Events found by words only: they have no vector of the current embedder."""
 
     @property
     def hits(self) -> list[SearchHit]:
-        """Return all hits, the best first."""
-        every = [hit for session in self.sessions for hit in session.hits]
-        return sorted(every, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
+        """Return all hits, best first."""
+        hits = [hit for session in self.sessions for hit in session.hits]
+        return sorted(hits, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
 
 
 class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
-    """One event that matches, before it is read."""
+    """A matching event, before it is read."""
 
     session_id: str
     seq: int
@@ -87,12 +87,12 @@ class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
     words: float
     """How well the words match, from 0 to 1."""
     is_inside: bool = False
-    """Something was found as part of a name only, and has to be looked at again."""
+    """Whether a match is only part of a name, and must be checked again."""
 
 
 class SearchCandidates(msgspec.Struct, frozen=True):
-    """The newest events that match."""
+    """The newest matching events."""
 
     items: list[SearchCandidate]
     more: bool
-    """There are older ones that were not looked at."""
+    """Whether there are older ones that were not examined."""

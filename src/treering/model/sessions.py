@@ -1,4 +1,4 @@
-"""What a session is allowed, by the mode it was opened in."""
+"""The modes and permissions of sessions."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.codec import sound_fields
+from treering.model.codec import valid_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Mode = Literal["main", "group", "queue"]
-"""main: one person; group: many, with few tools; queue: messages one at a time, in order."""
+"""main: one person; group: several people, few tools; queue: messages one at a time, in order."""
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 
 SessionState = Literal["running", "open", "idle", "closed", "pruned"]
-"""running: a turn is under way; idle: nobody wrote lately; pruned: closed, and its past gone."""
+"""running: a turn is active; idle: no recent events; pruned: closed, and its events expired."""
 SESSION_STATES: Final[tuple[str, ...]] = get_args(SessionState)
 
 
 class SessionOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """A session at a glance."""
+    """A short description of a session."""
 
     session_id: str
     scope: str
     title: str | None
-    """As it was named; else the beginning of what the user said first."""
+    """Its title, or else the start of the user's first message."""
     state: SessionState
     mode: Mode
     agent: str
     user: str | None
     model: str | None
-    """The one that was named last."""
+    """The last model named."""
     created_ms: int
     updated_ms: int
     event_count: int
-    """Its own, without those that it shares with the session it was forked from."""
+    """Its own events, without those shared with the session it was forked from."""
     parent: str | None = None
     """The session that it was forked from."""
     forked_seq: int | None = None
-    """Up to here their past is one."""
+    """The last seq of the shared events."""
     spawned_by: str | None = None
-    """The session whose agent began it, as its subagent's."""
+    """The session that started it as a subagent."""
     imported_from: str | None = None
-    """The format of the log that it was taken from."""
+    """The format of the log that it was imported from."""
 
 
 GROUP_TOOLS: Final = (
@@ -56,34 +56,34 @@ GROUP_TOOLS: Final = (
     "weather",
     "calculator",
 )
-"""What a group may use when nobody says otherwise."""
+"""The default tools of a group."""
 
 PATIENCE_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0}
-"""How long a second run waits for the first when nobody says otherwise; 0 refuses it at once."""
+"""How long a second run waits for the first by default; 0 refuses it at once."""
 
 
 IDLE_MINUTES: Final = 30
-"""A session is idle that nobody has written to for so long."""
+"""A session without events for this long is idle."""
 
 BrowserAccess = Literal["full", "read_only", "none"]
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent of a group keeps away from, unless the group was opened otherwise."""
+    """The restrictions on the agent of a group session; these are the defaults."""
 
     sandbox: bool = True
-    """Code runs in a sandbox."""
+    """Whether code runs in a sandbox."""
     file_access: bool = False
-    """Personal files may be read."""
+    """Whether personal files may be read."""
     browser_access: BrowserAccess = "read_only"
     cross_user_memory: bool = False
-    """What is remembered of one person may reach another."""
+    """Whether memories of one person may be shown to another."""
 
     def __post_init__(self) -> None:
-        """Raise InvalidInput for what could not be read again."""
+        """Raise InvalidInput for values that could not be read again."""
         for name in ("sandbox", "file_access", "cross_user_memory"):
             if not isinstance(value := getattr(self, name), bool):
-                raise InvalidInput(f"{name} is {value!r}", hint="give True or False")
+                raise InvalidInput(f"{name} is {value!r}", hint="use True or False")
         if self.browser_access not in get_args(BrowserAccess):
             raise InvalidInput(
                 f"browser_access is {self.browser_access!r}",
@@ -92,36 +92,36 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session was opened as."""
+    """The settings that a session was opened with."""
 
     mode: Mode = "main"
     channel: str | None = None
     participants: tuple[str, ...] = ()
     key: str | None = None
-    """The name that another system knows the session by."""
+    """The session's name in another system."""
     tools: tuple[str, ...] | None = None
-    """The tools that may run; None is all of them, or a group's default."""
+    """The tools that may run; None allows all, or a group's default."""
     isolation: Isolation | None = None
-    """None is none, or a group's default."""
+    """None means no isolation, or a group's default."""
     title: str | None = None
     spawned_by: str | None = None
-    """The session whose agent began this one, as its subagent's."""
+    """The session that started this one as a subagent."""
     spawned_call: str | None = None
-    """The tool call there that began it."""
+    """The parent's tool call that started it."""
 
     @property
     def walls(self) -> Isolation | None:
-        """Return what the session is isolated from; None if it is not."""
+        """Return the session's isolation, or None."""
         return self.isolation or (Isolation() if self.mode == "group" else None)
 
     @property
     def sole_participant(self) -> str | None:
-        """Return the one person that the agent talks to; None if they are several, or unknown."""
+        """Return the only person the agent talks to; None if there are several or it is unknown."""
         is_alone = self.mode != "group" and len(self.participants) == 1
         return self.participants[0] if is_alone else None
 
     def permits(self, tool: str) -> bool:
-        """Whether ``tool`` may run in the session."""
+        """Return whether ``tool`` may run in the session."""
         allowed = self.tools
         if allowed is None:
             allowed = GROUP_TOOLS if self.mode == "group" else None
@@ -129,15 +129,16 @@ class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LOGS: Final = "treering:logs"
-"""Behind this wall stands what logs tell without naming a user: it is whoever's logs they are."""
+"""The wall around statements of imported logs that name no user: they belong to the logs' owner."""
 
 
 class Attribution(msgspec.Struct, frozen=True, gc=False):
-    """Whose is what a session tells without naming a user."""
+    """The owner of statements in a session that name no user."""
 
     user: str | None = None
     wall: str | None = None
-    """The session that keeps it to itself, or LOGS; None, and no user: it is the scope's."""
+    """The session that they stay in, or LOGS; with neither wall nor user, they belong to the
+    scope."""
 
 
 COMMON: Final = Attribution()
@@ -146,9 +147,9 @@ COMMON: Final = Attribution()
 def attribution_of(
     session_id: str, settings: SessionSettings, *, user: str | None, is_imported: bool
 ) -> Attribution:
-    """Return whose is what a session tells without naming a user, by how it was opened.
+    """Return the owner of statements that name no user, by how the session was opened.
 
-    ``user`` is whom its opening names: then whoever names nobody means the scope.
+    ``user`` is the user named at its opening: then statements without a user belong to the scope.
     """
     if settings.walls is not None:
         return COMMON if settings.walls.cross_user_memory else Attribution(wall=session_id)
@@ -160,14 +161,14 @@ def attribution_of(
 
 
 ERASED_SESSION: Final = SessionSettings(tools=GROUP_TOOLS, isolation=Isolation())
-"""What a session is taken for whose opening was erased: with the fewest tools, behind walls."""
+"""The settings of a session whose opening was erased: fewest tools, isolated."""
 ERASED_GROUP: Final = SessionSettings(mode="group", tools=GROUP_TOOLS, isolation=Isolation())
-"""The same for one whose id says that it is a group's."""
+"""The same for a session whose id is that of a group."""
 GROUP_PREFIX: Final = "group:"
 
 
 def mentions(text: str, names: Iterable[str]) -> bool:
-    """Whether ``text`` calls one of ``names``: as a word of its own, with or without an @."""
+    """Return whether ``text`` mentions one of ``names`` as a word, with or without an @."""
     folded = text.casefold()
     return any(
         re.search(rf"(?<![\w@])@?{re.escape(name.casefold().lstrip('@'))}(?!\w)", folded)
@@ -177,5 +178,5 @@ def mentions(text: str, names: Iterable[str]) -> bool:
 
 
 def settings_of(payload: Any) -> SessionSettings:
-    """Return the settings that a session.opened event holds; defaults where it cannot be read."""
-    return msgspec.convert(sound_fields(SessionSettings, payload), SessionSettings)
+    """Return the settings in a session.opened event; invalid fields are ignored."""
+    return msgspec.convert(valid_fields(SessionSettings, payload), SessionSettings)

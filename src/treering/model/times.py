@@ -1,4 +1,4 @@
-"""Times as text, by arithmetic alone: the core knows no clock and no calendar of the machine's."""
+"""Times as text, by arithmetic alone: the core uses no clock and no calendar of the machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 _DAY_MS: Final = 86_400_000
 _ERA_DAYS: Final = 146_097
-"""400 years, after which the calendar repeats itself."""
+"""400 years, after which the calendar repeats."""
 _EPOCH_DAYS: Final = 719_468
 """From 1 March of the year 0 to 1970: years that begin in March end with the leap day."""
 

@@ -1,4 +1,4 @@
-"""Tool records: one for each call, safe to show, and what can be asked of them."""
+"""Tool records, one for each call and safe to show, and queries on them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from treering.model.scopes import Scope
 from treering.model.tools import STATUSES, Reason, Status
 
 Order = Literal["time", "slowest"]
-"""time: by the start of the call. slowest: the longest first, of those whose time is known."""
+"""time: by the start of the call. slowest: longest first, of calls with a known duration."""
 ORDERS: Final[tuple[str, ...]] = ("time", "slowest")
 
 FAILING: Final[tuple[Status, ...]] = ("failed", "synthetic")
-"""What ``failing`` stands for."""
+"""The statuses that ``failing`` selects."""
 TOOLS_MAX: Final = 1_000
-"""So many tools are told apart in statistics: those that were called most."""
+"""The number of tools in statistics: those called most."""
 
 
 class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call, from its intent to its outcome. It has no input and no output, by type.
+    """One tool call, from its start to its outcome. Its type has no input and no output.
 
     Those are in the payloads of its events: ``ledger.event(scope, record.call_event_id)``.
     """
 
     position: int
-    """Order in the whole ledger of the first that was recorded of it."""
+    """The ledger position of its first event."""
     scope: str
     session_id: str
     run_id: str | None
@@ -43,7 +43,7 @@ class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
     tool: str | None
     status: Status
     is_synthetic: bool
-    """Whether the outcome was put in the place of one that never came."""
+    """Whether the outcome replaces one that never came."""
     reason: Reason | None
     """Why it is synthetic."""
     error_class: str | None
@@ -57,22 +57,22 @@ class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
     call_event_id: str | None
     result_event_id: str | None
     late_status: Status | None
-    """How it ended in truth, if that became known after a synthetic outcome."""
+    """The real outcome, if it became known after a synthetic one."""
     late_event_id: str | None
     run_state: RunState | None
-    """What became of its run; None if it has none."""
+    """The state of its run; None if it has none."""
 
     @property
     def at_ms(self) -> int:
-        """Return its place in the order of time: its start, else its end."""
+        """Return its place in the time order: its start, else its end."""
         return self.started_ms or self.ended_ms or 0
 
 
 class ToolStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the calls of one tool.
+    """Statistics on the calls of one tool.
 
-    Times are of calls that the tool itself ended, ok or failed: a synthetic outcome says nothing
-    about how long the tool took.
+    Durations only include calls that the tool itself ended, ok or failed: a synthetic outcome says
+    nothing about the tool's duration.
     """
 
     tool: str | None
@@ -88,19 +88,19 @@ class ToolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: int
     output_bytes: int
     last_ms: int
-    """When it was last called."""
+    """The time of its last call."""
 
 
 class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Tool records of one scope."""
+    """A query for tool records of one scope."""
 
     scope: Scope
     session_id: str | None = None
     call_id: str | None = None
-    """Within a session: call ids of different sessions have nothing to do with each other."""
+    """Only within a session: call ids of different sessions are unrelated."""
     tool: str | None = None
     statuses: tuple[Status, ...] = ()
-    """Any, if none is named."""
+    """Empty for any status."""
     reason: Reason | None = None
     run_id: str | None = None
     since_ms: int | None = None
@@ -110,9 +110,9 @@ class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = "time"
     limit: int = PAGE_ITEMS_DEFAULT
     backwards: bool = False
-    """Take the latest instead of the earliest; pages still read forwards."""
+    """Return the latest records instead of the earliest; pages are still in forward order."""
     after: ToolPlace | None = None
-    """Go on from here, in the direction of the query."""
+    """Continue from here, in the direction of the query."""
 
 
 class ToolPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -123,7 +123,7 @@ class ToolPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 def check_tool_query(query: ToolQuery) -> ToolQuery:
-    """Return ``query`` if it can be answered. Raises InvalidInput otherwise."""
+    """Return ``query`` if it is valid. Raises InvalidInput otherwise."""
     if query.session_id is not None:
         check_name(query.session_id, "session_id")
     for field in ("call_id", "tool", "run_id"):
@@ -131,56 +131,56 @@ def check_tool_query(query: ToolQuery) -> ToolQuery:
     if type(query.limit) is not int or not 1 <= query.limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
-            hint="read on with next_cursor",
+            hint="continue with next_cursor",
         )
     _check_times(query.since_ms, query.until_ms)
     if query.call_id is not None and query.session_id is None:
-        raise InvalidInput("a call is known within its session", hint="name the session, too")
+        raise InvalidInput(
+            "a call id is only unique within its session", hint="name the session, too"
+        )
     if query.order not in ORDERS:
         raise InvalidInput(f"invalid order: {query.order}", hint=f"use {' or '.join(ORDERS)}")
     if query.order == "slowest" and query.backwards:
-        raise InvalidInput(
-            "the slowest come first, there are no last ones", hint="ask for the first so many"
-        )
+        raise InvalidInput("the order slowest has no last records", hint="ask for the first ones")
     return query
 
 
 def parse_statuses(given: str | Iterable[str] | None) -> tuple[Status, ...]:
-    """Return the statuses that are named: none, one, several, or ``failing``, each once."""
+    """Return the named statuses without repeats; ``failing`` selects several."""
     if given is None:
         return ()
-    found: list[Status] = []
+    statuses: list[Status] = []
     for name in (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given:
         if name == "failing":
-            found.extend(FAILING)
+            statuses.extend(FAILING)
         elif name in STATUSES:
-            found.append(name)  # type: ignore[arg-type]
+            statuses.append(name)  # type: ignore[arg-type]
         else:
             raise InvalidInput(
                 f"invalid status: {name}", hint=f"use {', '.join(STATUSES)} or failing"
             )
-    return tuple(sorted(set(found), key=STATUSES.index))
+    return tuple(sorted(set(statuses), key=STATUSES.index))
 
 
 def place_of(query: ToolQuery, record: ToolRecord) -> ToolPlace:
-    """Return where ``record`` stands in the order of ``query``."""
+    """Return the position of ``record`` in the order of ``query``."""
     rank = record.at_ms if query.order == "time" else record.duration_ms or 0
     return ToolPlace(rank, record.position)
 
 
 def make_tool_cursor(query: ToolQuery, record: ToolRecord) -> str:
-    """Return an opaque cursor that continues ``query`` behind ``record``."""
+    """Return an opaque cursor that continues ``query`` after ``record``."""
     return pack((_fingerprint(query), place_of(query, record)))
 
 
 def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPlace:
-    """Return the place in ``cursor``. Raises InvalidCursor if another query made it."""
+    """Return the position in ``cursor``. Raises InvalidCursor if it belongs to another query."""
     _check_text(cursor, "after")
     fingerprint, place = unpack(cursor, tuple[bytes, ToolPlace])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
             "the cursor belongs to another query",
-            hint="keep scope, filters, times, order and direction as they were",
+            hint="keep scope, filters, times, order and direction unchanged",
         )
     return place
 
@@ -196,19 +196,19 @@ def _check_times(since: int | None, until: int | None) -> None:
 
 
 def _check_text(text: str | None, field: str) -> None:
-    """Raise InvalidInput if ``text`` can stand in no event. It may be an odd one: imports are."""
+    """Raise InvalidInput if no event can contain ``text``. Imported ids may be unusual."""
     if text is None:
         return
     if type(text) is not str:
-        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="pass plain text")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidInput(f"{field} {text!r} holds a lone surrogate", hint="remove it")
 
 
 def _fingerprint(query: ToolQuery) -> bytes:
-    """Return a digest of all that must stay the same between pages."""
+    """Return a digest of the fields that must not change between pages."""
     same = msgspec.structs.replace(query, limit=PAGE_ITEMS_DEFAULT, after=None)
-    # Named, so that no cursor of another sort of query is taken for one of these.
+    # Personalized, so that cursors of other kinds of queries do not match.
     return hashlib.blake2b(
         msgspec.json.encode(same), digest_size=6, person=b"tool records"
     ).digest()

@@ -1,4 +1,4 @@
-"""Tool calls: how they can end, and what stands in when no result came."""
+"""Tool calls: their statuses, and the texts of synthetic results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from treering.model.codec import Json
 
 Status = Literal["open", "ok", "failed", "synthetic"]
-"""open: no outcome yet; synthetic: the tool gave none, and one was put in its place."""
+"""open: no outcome yet; synthetic: the tool gave none, so one was substituted."""
 STATUSES: Final[tuple[str, ...]] = get_args(Status)
 
 Reason = Literal["missing_result", "interrupted", "crashed", "timeout", "denied", "aborted"]
@@ -23,7 +23,7 @@ Reason = Literal["missing_result", "interrupted", "crashed", "timeout", "denied"
 REASONS: Final[tuple[str, ...]] = get_args(Reason)
 
 SHAPE_DEPTH_MAX: Final = 8
-"""How deep an input's shape is told; what lies deeper is just something."""
+"""The depth of an input's shape; deeper values are ignored."""
 
 _TEXTS: Final[dict[str, str]] = {
     "missing_result": "[treering] {tool} gave no result; none was recorded before the run ended.",
@@ -36,10 +36,10 @@ _TEXTS: Final[dict[str, str]] = {
 
 
 class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said in the place of a result that never came."""
+    """The texts of synthetic results."""
 
     texts: Mapping[str, str] = {}
-    """Texts by reason, over the defaults; ``{tool}`` and ``{reason}`` are filled in."""
+    """Texts by reason, which override the defaults; ``{tool}`` and ``{reason}`` are filled in."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.texts, Mapping):
@@ -47,26 +47,26 @@ class SyntheticPolicy(msgspec.Struct, frozen=True, kw_only=True):
         for reason, text in self.texts.items():
             check_reason(reason)
             if not isinstance(text, str) or not text.strip():
-                raise InvalidInput(f"the text for {reason} is no text", hint="say it in words")
+                raise InvalidInput(f"the text for {reason} is not text", hint="write a sentence")
             canonical(text, f"the text for {reason}")
 
     def text(self, tool: str, reason: Reason) -> str:
         """Return the text that replaces the result of ``tool``."""
-        told = self.texts.get(reason) or _TEXTS[reason]
-        return told.replace("{tool}", tool).replace("{reason}", reason)
+        template = self.texts.get(reason) or _TEXTS[reason]
+        return template.replace("{tool}", tool).replace("{reason}", reason)
 
 
 def check_reason(reason: str) -> Reason:
-    """Return ``reason`` if a result can be synthetic for it. Raises InvalidInput otherwise."""
+    """Return ``reason`` if it is a reason for a synthetic result. Raises InvalidInput otherwise."""
     if reason not in REASONS:
         raise InvalidInput(f"invalid reason: {reason}", hint=f"use one of {', '.join(REASONS)}")
     return reason  # type: ignore[return-value]
 
 
 def shape_hash(value: Json) -> str:
-    """Return a hash of the names and sorts of values in ``value``, and of no value itself.
+    """Return a hash of the names and types in ``value``, without its values.
 
-    Calls of one shape share it, whatever they were called with.
+    Calls of the same shape share it.
     """
     return sha256(canonical(_shape(value, SHAPE_DEPTH_MAX), "shape")).hexdigest()[:16]
 
@@ -75,6 +75,6 @@ def _shape(value: Json, depth: int) -> Json:
     if isinstance(value, dict):
         return {key: _shape(part, depth - 1) for key, part in value.items()} if depth else {}
     if isinstance(value, list | tuple):
-        sorts = {canonical(_shape(part, depth - 1), "shape") for part in value} if depth else set()
-        return [sort.decode() for sort in sorted(sorts)]
+        shapes = {canonical(_shape(part, depth - 1), "shape") for part in value} if depth else set()
+        return [shape.decode() for shape in sorted(shapes)]
     return "number" if type(value) in {int, float} else type(value).__name__

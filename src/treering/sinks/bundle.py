@@ -297,5 +297,5 @@ class PrivateBundle(Bundle):
 
 def _facts(event: Carried) -> dict[str, Any]:
     """Return the envelope of ``event`` with no more in it than anybody may know."""
-    found = event.envelope_of_facts()
+    found = event.safe_envelope()
     return {} if found is None else found.to_dict()

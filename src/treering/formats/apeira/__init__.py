@@ -1,4 +1,4 @@
-"""Apeira: the append-only session history of episodes, read and written as Apeira does.
+"""Read and write Apeira's append-only session logs, byte for byte.
 
 episodic = Episodic(jsonl)
 to_session(episodic, ledger.session("s1", scope="acme/app", agent="lyria"))

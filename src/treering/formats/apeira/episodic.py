@@ -1,4 +1,4 @@
-"""Episodic: the append-only log of one session, as Apeira keeps it."""
+"""Episodic: the append-only log of one Apeira session."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class Episodic:
     """A log of episodes: plain dicts, numbered from 1, never changed.
 
-    What is given and what is handed out are copies.
+    Both the episodes passed in and those returned are copies.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # It grows.
+    __hash__ = None  # type: ignore[assignment]  # It is mutable.
 
     def __init__(self, jsonl: str | Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Begin with nothing, with JSONL, or with episodes whose ids stay as they are.
+        """Create an empty log, or one from JSONL or from episodes, whose ids are kept.
 
-        Lines that are no episodes are left out, and one episode behind the rest tells of them.
+        Lines that are not episodes are left out; a last episode reports them.
         """
         self._episodes = load_lines(jsonl) if isinstance(jsonl, str) else load_episodes(jsonl or ())
         self._next_id = next_after(max((episode["id"] for episode in self._episodes), default=0))
@@ -46,13 +46,13 @@ class Episodic:
         return len(self._episodes)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both write the same bytes."""
+        """Return whether both serialize to the same bytes."""
         return isinstance(other, Episodic) and self.to_jsonl() == other.to_jsonl()
 
     # Writing.
 
     def append(self, episode: Mapping[str, Any]) -> Episode:
-        """Add an episode and return it with its id. Its source is runtime unless it says."""
+        """Add an episode and return it with its id; its source defaults to ``runtime``."""
         check_episode(episode)
         added = new_episode(episode, self._next_id)
         self._next_id = next_after(self._next_id)
@@ -63,11 +63,10 @@ class Episodic:
         self, items: Sequence[Any], *, source: str | None = None, turn_id: str | None = None
     ) -> list[Episode]:
         """Add an episode for each of ``items``: messages, calls and outputs."""
-        stated = {} if source is None else {"source": source}
-        stated |= {} if turn_id is None else {"turnId": turn_id}
+        meta = {} if source is None else {"source": source}
+        meta |= {} if turn_id is None else {"turnId": turn_id}
         return [
-            self.append({"meta": stated, "payload": {"item": item}, "type": "item"})
-            for item in items
+            self.append({"meta": meta, "payload": {"item": item}, "type": "item"}) for item in items
         ]
 
     # Reading.
@@ -80,20 +79,22 @@ class Episodic:
         turn_id: str | None = None,
         limit: float | None = None,
     ) -> list[Episode]:
-        """Return the episodes that are asked for, oldest first; the last 100 if nothing is.
+        """Return the matching episodes, oldest first; the last 100 if no filter is given.
 
-        ``from_id`` is exclusive, so 0 gives the whole log. ``limit`` counts from the end, after
-        all else; what is not a positive number gives nothing.
+        ``from_id`` is exclusive, so 0 returns the whole log. ``limit`` is applied last and counts
+        from the end; a limit that is not a positive number returns nothing.
         """
-        found = select(self._episodes, from_id=from_id, of_types=type, turn_id=turn_id, limit=limit)
-        return [_copy_of(episode) for episode in found]
+        episodes = select(
+            self._episodes, from_id=from_id, of_types=type, turn_id=turn_id, limit=limit
+        )
+        return [_copy_of(episode) for episode in episodes]
 
     def to_jsonl(self) -> str:
-        """Return the log, a line for each episode, without a newline at its end."""
+        """Return the log as one line per episode, without a final newline."""
         return "\n".join(map(stringify, self._episodes))
 
     def fork(self) -> Episodic:
-        """Return another log that begins with the same episodes."""
+        """Return a new log that starts with the same episodes."""
         return Episodic(self._episodes)
 
     def slice(
@@ -106,11 +107,11 @@ class Episodic:
         normalize: Normalize | None = None,
         extensions: Sequence[Any] = (),
     ) -> Slice:
-        """Return the items for one model call; ``extensions`` stand behind them, kept nowhere.
+        """Return the items for one model call, followed by ``extensions``, which are not stored.
 
-        ``start`` is ``{"type": "beginning"}`` or ``{"type": "last-boundary", "reason": …}``. If
-        the last turn used more than the budget, the log starts again at its last checkpoint or
-        interrupt, else at the turn, else nowhere.
+        ``start`` is ``{"type": "beginning"}`` or ``{"type": "last-boundary", "reason": …}``. If the
+        last turn used more than the budget, the slice starts at the last checkpoint or interrupt,
+        else at the given turn, else it is empty.
         """
         return make_slice(
             self.read(from_id=0),

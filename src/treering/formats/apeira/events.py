@@ -1,8 +1,8 @@
-"""An episode as an event of the ledger, and an event as an episode.
+"""Convert an episode to an event of the ledger, and an event to an episode.
 
-The event says in the ledger's own terms what happened. What these terms leave out is kept in its
-payload under ``apeira``: the number of the episode if all else can be told from the event, or its
-line, so that every episode comes back to the byte.
+The event uses the ledger's own fields. The payload keeps what they do not cover under ``apeira``:
+the episode's number if the event determines everything else, otherwise its whole line, so that
+every episode can be written back byte for byte.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 OWN_FIELD: Final = "apeira"
-"""The field of a payload that says what the ledger's own fields do not."""
+"""The payload field for what the ledger's own fields do not cover."""
 CONTEXT: Final = "context"
-"""What an event holds that tells the context of a stored state, and is no episode."""
+"""Marks an event that holds the context of a stored state and is not an episode."""
 
 _LEDGER_SOURCES: Final = {
     "user": "user", "agent": "agent", "model": "agent", "tool": "tool", "runtime": "system",
 }  # fmt: skip
 _SOURCES: Final = {"user": "user", "agent": "model", "tool": "tool", "system": "runtime"}
-"""Who an episode is said to come from when the ledger was told first."""
+"""The episode's source for an event that the ledger recorded first."""
 _BOUNDARIES: Final = {
     "checkpoint": "boundary.checkpoint",
     "interrupt": "boundary.interrupt",
@@ -53,7 +53,7 @@ _USAGE: Final = {
 
 
 class EpisodeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode says, as an event of whichever session it is brought into."""
+    """The content of an episode's event, for any session."""
 
     kind: str
     summary: str
@@ -64,15 +64,15 @@ class EpisodeEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_of(episode: Episode, tools: Mapping[str, str]) -> EpisodeEvent:
-    """Return ``episode`` as it is recorded; ``tools`` are the names of calls before it, by id."""
-    told = episode["meta"] if isinstance(episode["meta"], dict) else {}
-    origin = name_in(told, "source")
+    """Return the event to record for ``episode``; ``tools`` maps earlier call ids to tool names."""
+    meta = episode["meta"] if isinstance(episode["meta"], dict) else {}
+    origin = name_in(meta, "source")
     kind, summary, payload = _content(episode, tools)
     own = {"id": episode["id"]}
-    # The stored form is compared: canonical JSON sorts keys, and with them an input's.
+    # Compare the stored form: canonical JSON sorts keys, including those of a tool's input.
     stored = decode(encode({**payload, OWN_FIELD: own}))
     line = stringify(episode)
-    if line != _line(kind, summary, stored, origin, name_in(told, "turnId")):
+    if line != _line(kind, summary, stored, origin, name_in(meta, "turnId")):
         own = {"line": line}
     return EpisodeEvent(
         kind=kind,
@@ -85,9 +85,9 @@ def entry_of(episode: Episode, tools: Mapping[str, str]) -> EpisodeEvent:
 
 
 def episode_of(event: Event) -> Episode | None:
-    """Return ``event`` as an episode; without an id if it was not one before.
+    """Return ``event`` as an episode, without an id if it was not imported as one.
 
-    None if it says nothing that a log of episodes tells.
+    Return None if a log of episodes has no equivalent.
     """
     payload = event.payload if isinstance(event.payload, dict) else {}
     own = payload.get(OWN_FIELD)
@@ -98,41 +98,41 @@ def episode_of(event: Event) -> Episode | None:
         if isinstance(own.get("line"), str):
             return parse_episode(own["line"])
     except JsonParseError:
-        pass  # It was masked, and the mask broke it: the event still says what happened.
-    known = type(own.get("id")) is int
-    source = event.origin if known else _SOURCES[event.source]
+        pass  # Masking broke the line; the event itself still has the content.
+    has_id = type(own.get("id")) is int
+    source = event.origin if has_id else _SOURCES[event.source]
     rebuilt = _rebuild(event.kind, event.summary, payload, source, event.turn_id)
-    return rebuilt | {"id": own["id"]} if rebuilt is not None and known else rebuilt
+    return rebuilt | {"id": own["id"]} if rebuilt is not None and has_id else rebuilt
 
 
 def context_of(event: Event) -> dict[str, Any] | None:
-    """Return the context of a stored state, if ``event`` tells one."""
+    """Return the context of a stored state, or None if ``event`` does not hold one."""
     payload = event.payload if isinstance(event.payload, dict) else {}
     own, context = payload.get(OWN_FIELD), payload.get(CONTEXT)
-    told = isinstance(own, dict) and own.get(CONTEXT) and isinstance(context, dict)
-    return context if told else None
+    is_context = isinstance(own, dict) and own.get(CONTEXT) and isinstance(context, dict)
+    return context if is_context else None
 
 
 def name_in(value: Mapping[str, Any], field: str) -> str | None:
-    """Return a field that the ledger can use as a name, None if it cannot."""
+    """Return a field that the ledger accepts as a name, or None."""
     try:
-        return check_name(value.get(field), field)  # type: ignore[arg-type]  # It looks.
+        return check_name(value.get(field), field)  # type: ignore[arg-type]  # Any type is checked.
     except InvalidInput:
         return None
 
 
 def item_in(episode: Episode) -> dict[str, Any]:
-    """Return the item of an episode, empty if it has none."""
+    """Return the item of an episode, or an empty dict."""
     payload = episode["payload"]
     item = payload.get("item") if isinstance(payload, dict) else None
     return item if episode["type"] == "item" and isinstance(item, dict) else {}
 
 
-# From an episode.
+# From episode to event.
 
 
 def _content(episode: Episode, tools: Mapping[str, str]) -> tuple[str, str, dict[str, Any]]:
-    """Return the kind, the summary and the payload of the event that ``episode`` is."""
+    """Return the kind, the summary and the payload of the event for ``episode``."""
     payload = episode["payload"] if isinstance(episode["payload"], dict) else {}
     if episode["type"] == "item":
         return _item_content(item_in(episode), tools)
@@ -141,8 +141,8 @@ def _content(episode: Episode, tools: Mapping[str, str]) -> tuple[str, str, dict
         if isinstance(reason, str) and reason in _BOUNDARIES:
             words = plain(title) if isinstance(title, str) else reason
             content = payload.get("content")
-            told = {"content": plain(content)} if isinstance(content, str) else {}
-            return _BOUNDARIES[reason], _line_of(words), {"title": words, **told}
+            rest = {"content": plain(content)} if isinstance(content, str) else {}
+            return _BOUNDARIES[reason], _line_of(words), {"title": words, **rest}
         return "ops.observation", "boundary of another kind", {}
     event, stated = payload.get("event"), payload.get("data")
     if event == USAGE_EVENT and isinstance(stated, dict):
@@ -153,32 +153,32 @@ def _content(episode: Episode, tools: Mapping[str, str]) -> tuple[str, str, dict
         }
         return "usage.reported", "usage reported", counts
     name = plain(event) if isinstance(event, str) else "unnamed"
-    told = {"data": stated} if stated is not None and _storable(stated) else {}
-    return "ops.observation", _line_of(name), {"event": name, **told}
+    rest = {"data": stated} if stated is not None and _storable(stated) else {}
+    return "ops.observation", _line_of(name), {"event": name, **rest}
 
 
 def _item_content(
     item: dict[str, Any], tools: Mapping[str, str]
 ) -> tuple[str, str, dict[str, Any]]:
-    sort, role = item.get("type"), item.get("role")
+    type_, role = item.get("type"), item.get("role")
     call_id, tool = name_in(item, "call_id"), name_in(item, "name")
-    if sort in ("message", None) and isinstance(role, str) and role in _SAYINGS:
+    if type_ in ("message", None) and isinstance(role, str) and role in _SAYINGS:
         text = plain(_words(item.get("content")))
         return _SAYINGS[role], _line_of(text), {"text": text}
-    if sort == "function_call" and call_id and tool:
-        told = {"call_id": call_id, "name": tool, "input": _input(item.get("arguments"))}
-        return "tool.call", f"{tool} called", told
-    if sort == "function_call_output" and call_id:
+    if type_ == "function_call" and call_id and tool:
+        call = {"call_id": call_id, "name": tool, "input": _input(item.get("arguments"))}
+        return "tool.call", f"{tool} called", call
+    if type_ == "function_call_output" and call_id:
         name, output = tools.get(call_id), item.get("output")
         kept = output if _storable(output) else plain(stringify(output))
-        told = {"call_id": call_id, "name": name, "status": "ok", "output": kept}
-        return "tool.result", f"{name or 'a tool'} returned", told
-    named = plain(sort) if isinstance(sort, str) else "unnamed"
+        result = {"call_id": call_id, "name": name, "status": "ok", "output": kept}
+        return "tool.result", f"{name or 'a tool'} returned", result
+    named = plain(type_) if isinstance(type_, str) else "unnamed"
     return "ops.observation", _line_of(f"item: {named}"), {"item": named}
 
 
 def _words(content: Any) -> str:
-    """Return the text of a message; of parts, that of those which have one."""
+    """Return the text of a message; the texts of its parts, joined by newlines."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -187,18 +187,18 @@ def _words(content: Any) -> str:
 
 
 def _input(arguments: Any) -> Any:
-    """Return the input of a call: arguments are JSON in a text, or whatever somebody wrote."""
+    """Return the input of a call: its arguments parsed as JSON, or as text if they are not JSON."""
     if not isinstance(arguments, str):
         return arguments if _storable(arguments) else None
     try:
-        found = parse(arguments)
+        parsed = parse(arguments)
     except JsonParseError:
         return plain(arguments)
-    return found if isinstance(found, dict | list) and _storable(found) else plain(arguments)
+    return parsed if isinstance(parsed, dict | list) and _storable(parsed) else plain(arguments)
 
 
 def _refs(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what may be shown of ``payload``."""
+    """Return the parts of ``payload`` that may be shown."""
     named = {**payload, "tool": payload.get("name")} if kind.startswith("tool.") else payload
     return part_of(kind, named).as_refs() or None
 
@@ -215,13 +215,13 @@ def _storable(value: Any) -> bool:
     return True
 
 
-# From an event.
+# From event to episode.
 
 
 def _line(
     kind: str, summary: str, payload: dict[str, Any], source: str | None, turn_id: str | None
 ) -> str | None:
-    """Return the line of the episode that would be made of such an event."""
+    """Return the line of the episode that this event would become."""
     rebuilt = _rebuild(kind, summary, payload, source, turn_id)
     own = {"id": payload[OWN_FIELD]["id"]}
     return None if rebuilt is None else stringify(copy(rebuilt | own))
@@ -230,15 +230,17 @@ def _line(
 def _rebuild(
     kind: str, summary: str, payload: dict[str, Any], source: str | None, turn_id: str | None
 ) -> Episode | None:
-    sort, content = _telling(kind, summary, payload)
-    if sort is None:
+    type_, content = _type_and_payload(kind, summary, payload)
+    if type_ is None:
         return None
-    told = {"source": source} | ({} if turn_id is None else {"turnId": turn_id})
-    return {"meta": told, "payload": content, "type": sort}
+    meta = {"source": source} | ({} if turn_id is None else {"turnId": turn_id})
+    return {"meta": meta, "payload": content, "type": type_}
 
 
-def _telling(kind: str, summary: str, payload: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return the type and the payload of the episode that such an event is."""
+def _type_and_payload(
+    kind: str, summary: str, payload: dict[str, Any]
+) -> tuple[str | None, dict[str, Any]]:
+    """Return the type and the payload of the episode for this event."""
     if kind in _ROLES:
         text = payload.get("text")
         content = text if isinstance(text, str) else summary
@@ -251,9 +253,9 @@ def _telling(kind: str, summary: str, payload: dict[str, Any]) -> tuple[str | No
         item = {"call_id": payload.get("call_id"), "output": _output(payload)}
         return "item", {"item": {**item, "type": "function_call_output"}}
     if kind in _REASONS:
-        told = {"content": payload["content"]} if "content" in payload else {}
+        rest = {"content": payload["content"]} if "content" in payload else {}
         title = payload.get("title", summary)
-        return "boundary", {**told, "reason": _REASONS[kind], "title": title}
+        return "boundary", {**rest, "reason": _REASONS[kind], "title": title}
     if kind == "usage.reported":
         counts = part_of(kind, payload).as_payload()
         return "meta", {"data": counts, "event": USAGE_EVENT}
@@ -261,13 +263,13 @@ def _telling(kind: str, summary: str, payload: dict[str, Any]) -> tuple[str | No
         return None, {}
     stated = {key: value for key, value in payload.items() if key != OWN_FIELD}
     if kind == "ops.observation" and "event" in stated:
-        told = {"data": stated["data"]} if "data" in stated else {}
-        return "meta", {**told, "event": stated["event"]}
+        rest = {"data": stated["data"]} if "data" in stated else {}
+        return "meta", {**rest, "event": stated["event"]}
     return "meta", {"data": {"summary": summary, **stated}, "event": kind}
 
 
 _BOOKKEEPING: Final = frozenset({"run", "session", "inbox", "ledger", "context"})
-"""Kinds, by their first word, that tell of how a ledger is kept and not of what happened."""
+"""First words of kinds that record how the ledger is kept, not what happened."""
 
 
 def _arguments(given: Any) -> str:
@@ -281,15 +283,15 @@ def _output(payload: dict[str, Any]) -> Any:
     if "output" not in payload and isinstance(payload.get("error"), dict):
         output = payload["error"].get("message")
     parts = output if isinstance(output, list) else [None]
-    # A list goes as it is only if it is one of parts, as models take them.
+    # Only a list of parts, as models accept them, is returned as a list.
     if all(isinstance(one, dict) and "type" in one for one in parts):
         return output
     text = output if isinstance(output, str) else stringify(copy(output))
     if payload.get("status") not in _FAILURES or text.lstrip()[:5].lower() == "error":
         return text
-    # Apeira has no field for a failure, so the text says it, as contexts for OpenAI's models do.
+    # Apeira has no field for a failure, so mark it in the text, as OpenAI contexts do.
     return f"Error: {text}"
 
 
 _FAILURES: Final = frozenset({"failed", "synthetic", "error"})
-"""Statuses of calls that gave no result."""
+"""Statuses of calls that returned no result."""

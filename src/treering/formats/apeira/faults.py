@@ -1,7 +1,7 @@
-"""Where a text stops being JSON, told as V8's ``JSON.parse`` tells it.
+"""Error messages for invalid JSON, in the words of V8's ``JSON.parse``.
 
-A log keeps these words when a line of it cannot be read, so they are part of the format. They are
-those of V8 as it stood in Node 20.
+A log stores these messages for lines it cannot read, so they are part of the format. They match V8
+in Node 20.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from typing import Final
 
 _CONTEXT: Final = 10
-"""Units that are shown on either side of what was not expected."""
+"""UTF-16 units shown on either side of the unexpected character."""
 _SPECIAL: Final = frozenset({"NaN", "Infinity", "undefined", "[object Object]"})
-"""Values that somebody forgot to stringify; V8 says so."""
+"""Values that were written without ``JSON.stringify``; V8 has a message of its own for them."""
 _LITERALS: Final = {"t": "true", "f": "false", "n": "null"}
 _ESCAPES: Final = frozenset('"\\/bfnrt')
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
@@ -22,8 +22,8 @@ _END: Final = "Unexpected end of JSON input"
 
 
 def describe_fault(text: str) -> str | None:
-    """Return why ``text`` is not JSON; None if it is."""
-    # One character for each UTF-16 unit, since positions are counted in these.
+    """Return why ``text`` is not JSON, or None if it is."""
+    # One character for each UTF-16 unit: V8 counts positions in units.
     units = text if text.isascii() else _split(text.encode("utf-16-le", "surrogatepass"))
     try:
         _Scanner(units).scan()
@@ -33,29 +33,29 @@ def describe_fault(text: str) -> str | None:
 
 
 class _Fault(Exception):
-    """What is wrong, in words."""
+    """The message of the error."""
 
 
 class _Scanner:
-    """Reads a text once, without keeping what it says."""
+    """Checks a text in one pass, without building a value."""
 
     def __init__(self, units: str) -> None:
         self._units = units
         self._at = 0
 
     def scan(self) -> None:
-        """Read all of it. Raises _Fault where it is no JSON."""
-        # Open brackets are kept in a list: a text may be nested as deep as it is long.
+        """Scan the whole text. Raises _Fault where it is not JSON."""
+        # Open brackets are kept in a list, not on the stack: nesting has no limit here.
         opened: list[str] = []
         self._begin(opened)
         while opened:
-            if self._goes_on(opened):
+            if self._continues(opened):
                 self._begin(opened)
         if self._peek():
             raise self._fault("Unexpected non-whitespace character after JSON")
 
     def _begin(self, opened: list[str]) -> None:
-        """Read a value, or go into it until there is one that can be read."""
+        """Scan a value up to its first scalar or empty container."""
         while True:
             sign = self._peek()
             if sign not in {"{", "["}:
@@ -72,8 +72,8 @@ class _Scanner:
                     raise self._fault("Expected ':' after property name")
                 self._at += 1
 
-    def _goes_on(self, opened: list[str]) -> bool:
-        """Read what is behind a value; say whether another has to follow."""
+    def _continues(self, opened: list[str]) -> bool:
+        """Scan what follows a value; return whether another value must follow."""
         sign, is_object = self._peek(), opened[-1] == "{"
         if sign == ("}" if is_object else "]"):
             self._at += 1
@@ -88,7 +88,7 @@ class _Scanner:
         self._at += 1
         if is_object:
             self._name("Expected double-quoted property name")
-            # Behind the first name of an object V8 says what it expects; behind others it does not.
+            # V8 names the expected ':' only after the first property of an object.
             if self._peek() != ":":
                 raise self._unexpected()
             self._at += 1
@@ -166,7 +166,7 @@ class _Scanner:
         return "0" <= self._unit() <= "9"
 
     def _peek(self) -> str:
-        """Return the next unit that is no blank; nothing at the end."""
+        """Return the next unit that is not whitespace, or "" at the end."""
         self._at = _end(_BLANKS, self._units, self._at)
         return self._unit()
 
@@ -199,8 +199,8 @@ class _Scanner:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 def _split(encoded: bytes) -> str:
@@ -209,5 +209,5 @@ def _split(encoded: bytes) -> str:
 
 
 def _joined(units: str) -> str:
-    """Return units as text again, pairs of surrogates as one character."""
+    """Return units as text, with surrogate pairs joined into characters."""
     return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

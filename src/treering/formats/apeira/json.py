@@ -1,7 +1,7 @@
-"""JSON as JavaScript reads and writes it, to the byte.
+"""JSON as JavaScript reads and writes it, byte for byte.
 
-A number is a double, an object puts keys that are array indexes first, and a text is a row of
-UTF-16 units. What is read here and written again has the bytes that ``JSON.stringify`` gives.
+Numbers are doubles, an object lists keys that are array indexes first, and strings are UTF-16
+units. A value that is parsed and stringified here has the bytes that ``JSON.stringify`` writes.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from treering.errors import InvalidInput
 from treering.formats.apeira.faults import describe_fault
 
 NESTING_MAX: Final = 200
-"""Deeper values are refused; JavaScript goes on for some thousand levels."""
+"""Deeper values are refused; JavaScript allows some thousand levels."""
 INTEGER_MAX: Final = 2**53
-"""Whole numbers beyond this are not all doubles."""
+"""Above this, not every integer is a double."""
 BLANKS: Final = (
     "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-"""What ``trim`` takes away: not the set that Python strips."""
+"""What JavaScript's ``trim`` removes; Python's ``strip`` differs."""
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _INDEX_MAX: Final = 2**32 - 2
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _EXPONENT_MIN: Final = -6
 _EXPONENT_MAX: Final = 21
-"""Between these a number is written without an exponent."""
+"""Between these, a number is written without an exponent."""
 
 
 class JsonParseError(Exception):
@@ -38,12 +38,12 @@ class JsonParseError(Exception):
 
 
 def parse(text: str) -> Any:
-    """Return the value of ``text``. Raises JsonParseError, in the words of ``JSON.parse``."""
+    """Return the value of ``text``. Raises JsonParseError with the message of ``JSON.parse``."""
     try:
-        found = json.loads(
+        value = json.loads(
             text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_refuse
         )
-        return copy(found)
+        return copy(value)
     except (ValueError, RecursionError) as error:
         raise JsonParseError(
             describe_fault(text) or f"nested deeper than {NESTING_MAX} levels"
@@ -74,7 +74,7 @@ def copy(value: Any, *, depth: int = 0) -> Any:
 
 
 def stringify(value: Any) -> str:
-    """Return ``value`` as ``JSON.stringify`` writes it; what is not finite becomes null."""
+    """Return ``value`` as ``JSON.stringify`` writes it; NaN and infinities become null."""
     match value:
         case str():
             return _quote(value)
@@ -92,7 +92,7 @@ def stringify(value: Any) -> str:
 
 
 def number_text(number: float) -> str:
-    """Return ``number`` as JavaScript spells it."""
+    """Return ``number`` as JavaScript writes it."""
     if isinstance(number, int) and abs(number) <= INTEGER_MAX:
         return str(number)
     if not math.isfinite(number):
@@ -101,13 +101,13 @@ def number_text(number: float) -> str:
         return "0"
     sign, digits, exponent = Decimal(repr(float(number))).normalize().as_tuple()
     text = "".join(map(str, digits))
-    # Where the point stands, counted from the first digit.
+    # The position of the decimal point, counted from the first digit.
     point = len(text) + int(exponent)
     return ("-" if sign else "") + _place_point(text, point)
 
 
 def text_of(value: Any) -> str:
-    """Return ``value`` as it stands in a template string."""
+    """Return ``value`` as JavaScript inserts it into a template string."""
     match value:
         case str():
             return value
@@ -124,17 +124,17 @@ def text_of(value: Any) -> str:
 
 
 def join_surrogates(text: str) -> str:
-    """Return ``text`` with each pair of surrogates as the character that they are."""
+    """Return ``text`` with each surrogate pair joined into one character."""
     return units_text(units(text)) if _SURROGATE.search(text) else text
 
 
 def units(text: str) -> bytes:
-    """Return the UTF-16 units of ``text``, two bytes each: what JavaScript counts and cuts."""
+    """Return the UTF-16 units of ``text``, two bytes each: JavaScript's unit of length."""
     return text.encode("utf-16-le", "surrogatepass")
 
 
 def units_text(cut: bytes) -> str:
-    """Return the text of UTF-16 units; half a pair stays half a pair."""
+    """Return the text of UTF-16 units; an unpaired surrogate is kept."""
     return cut.decode("utf-16-le", "surrogatepass")
 
 
@@ -151,7 +151,7 @@ def _place_point(digits: str, point: int) -> str:
 
 def _quote(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def _copy_object(value: dict[Any, Any], depth: int) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _parse_number(text: str) -> float:
 
 
 def _as_double(number: float) -> float:
-    """Return what a double holds of ``number``: whole ones as int, as far as all are doubles."""
+    """Return ``number`` as a double; an integer stays an int while doubles can represent it."""
     if isinstance(number, int):
         return number if abs(number) <= INTEGER_MAX else _double(number)
     return int(number) if number.is_integer() and abs(number) <= INTEGER_MAX else number

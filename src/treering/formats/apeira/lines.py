@@ -1,7 +1,7 @@
-"""Apeira's logs read line by line: what ``to_session`` records, of whichever session it is.
+"""The reader of Apeira's logs, which yields the events that ``to_session`` records.
 
-Each line is kept whole beside what it says, so that ``from_session`` gives the log back. A stored
-state, which is one JSON value with the log in it, gives the same events as the log by itself.
+Each event keeps its whole line, so that ``from_session`` can write the log back. A stored state,
+one JSON value that contains a log, yields the same events as that log.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ NAME: Final = "apeira"
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is episodes, or stored states with some."""
-    found = [fields_of(value) for value in values]
-    return share(_is_episode(value) or _is_state(value) for value in found)
+    """Return the share of values that are episodes or stored states."""
+    objects = [fields_of(value) for value in values]
+    return share(_is_episode(value) or _is_state(value) for value in objects)
 
 
 class ApeiraReader:
-    """Reads one log of episodes. They have no times: all are of the same.
+    """Reads one log of episodes. They have no times, so all get the same one.
 
-    A key stands for an episode and all before it, so a log is the same under whatever name, and one
-    that was copied and goes on shares what was copied.
+    An event's key is a hash of its episode and all earlier ones: renaming a file changes no key,
+    and a copy that was continued shares the keys of the copied part.
     """
 
     keys_are_global = True
@@ -47,12 +47,12 @@ class ApeiraReader:
         self._name = stem(path) or NAME
         self.sessions: dict[str, SessionHeader] = {}
         self._states = 0
-        """How many stored states were read; each is a session of its own."""
+        """The number of stored states read so far; each is a session of its own."""
         self._tools: dict[str, str] = {}
         self._begin(self._name)
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; records are never held back."""
         value = record.value
         if isinstance(value, dict) and _is_state(value):
             events = self._read_state(value)
@@ -62,25 +62,25 @@ class ApeiraReader:
             episode = parse_episode(stringify(copy(value)))
         except (InvalidInput, JsonParseError):
             return [ParsedRecord(record=record, events=[self._other(value)])]
-        return [ParsedRecord(record=record, events=[self._told(episode)])]
+        return [ParsedRecord(record=record, events=[self._event(episode)])]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return nothing: nothing is held back."""
+        """Return an empty list: records are never held back."""
         return []
 
     def state(self) -> Any:
-        """Return the numbers, and the tools by their calls; None if these are too many.
+        """Return the next id, the last key and the tools by call id; None if that is too large.
 
-        A stored state is replaced as a whole, so there is nothing to go on from.
+        A stored state is always replaced whole, so it has no position to resume from.
         """
         if self._states:
             return None
         return bounded({"upcoming": self._upcoming, "key": self._key, "tools": self._tools})
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("upcoming")) is not int:
-            raise ValueError("no state of this format")
+            raise ValueError("not a state of this format")
         self._upcoming, self._key = state["upcoming"], str(state.get("key"))
         self._tools.update(fields_of(state.get("tools")))
 
@@ -93,7 +93,7 @@ class ApeiraReader:
         self._tools = {}
 
     def _read_state(self, state: dict[str, Any]) -> list[ParsedEvent]:
-        """Return what a stored state tells: its log, line by line, and its context behind it."""
+        """Return the events of a stored state: those of its log, then its context."""
         self._states += 1
         if self._states > 1:
             self._begin(f"{self._name}-{self._states}")
@@ -103,12 +103,13 @@ class ApeiraReader:
             if not text:
                 continue
             try:
-                events.append(self._told(parse_episode(text)))
+                events.append(self._event(parse_episode(text)))
             except JsonParseError as error:
-                # It is not in the chain of keys: the log by itself has it as a fault, if at all.
+                # Not part of the key chain: the log by itself reports this line as a fault or not
+                # at all.
                 key = of_words(f"{NAME}:{digest([self._key, number, text])}")
-                told = {"line": number, "text": text, "fault": str(error)}
-                events.append(self._observation(key, "line", told))
+                fault = {"line": number, "text": text, "fault": str(error)}
+                events.append(self._observation(key, "line", fault))
         context = state["context"]
         if context:
             first = events[0].key if events else self._session
@@ -117,8 +118,8 @@ class ApeiraReader:
             events.append(self._observation(key, CONTEXT, {CONTEXT: context, **own}))
         return events
 
-    def _told(self, episode: Episode) -> ParsedEvent:
-        # As Apeira reads them: ids only ever rise.
+    def _event(self, episode: Episode) -> ParsedEvent:
+        # Apeira assigns increasing ids.
         episode["id"] = max(episode["id"], self._upcoming)
         self._upcoming = next_after(episode["id"])
         entry = entry_of(episode, self._tools)
@@ -132,7 +133,7 @@ class ApeiraReader:
             kind=entry.kind,
             summary=entry.summary,
             ts_ms=1,
-            # The ledger's own fields do not hold its source and its turn here.
+            # The ledger's own fields do not hold the source and the turn here.
             payload={**entry.payload, OWN_FIELD: {"line": stringify(episode)}},
             refs=entry.refs,
             source=entry.source,
@@ -146,15 +147,15 @@ class ApeiraReader:
         return self._observation(self._next_key(value), "line", {"value": value})
 
     def _observation(self, key: str, observed: str, record: dict[str, Any]) -> ParsedEvent:
-        saying = observation(observed, record)
+        content = observation(observed, record)
         return ParsedEvent(
             session=self._session,
             key=key,
-            kind=saying.kind,
-            summary=saying.summary,
+            kind=content.kind,
+            summary=content.summary,
             ts_ms=1,
-            payload=saying.payload,
-            refs=saying.refs,
+            payload=content.payload,
+            refs=content.refs,
         )
 
 
@@ -171,7 +172,7 @@ def _is_episode(value: dict[str, Any]) -> bool:
 
 
 def _is_state(value: dict[str, Any]) -> bool:
-    """Whether this is a state as Apeira stores it: a context, and a log that begins as one."""
+    """Return whether ``value`` is a stored state: a context, and a text that starts like a log."""
     log = value.get("episodic")
     if not isinstance(value.get("context"), dict) or not isinstance(log, str):
         return False
@@ -179,4 +180,4 @@ def _is_state(value: dict[str, Any]) -> bool:
     try:
         return first is None or isinstance(parse(first), dict)
     except JsonParseError:
-        return first is not None and first.startswith("{")  # A torn line.
+        return first is not None and first.startswith("{")  # A truncated line.

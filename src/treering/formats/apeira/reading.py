@@ -1,6 +1,6 @@
-"""Reading a log of episodes: its lines, what is asked of it, and what new episodes look like.
+"""Parse, check and select episodes.
 
-Pure functions over plain dicts. They do what Apeira's own code does, its oddities included.
+Pure functions over plain dicts. They reproduce Apeira's own behaviour, including its oddities.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Episode: TypeAlias = dict[str, Any]
 TYPES: Final = ("item", "boundary", "meta")
 DEFAULT_SOURCE: Final = "runtime"
 READ_DEFAULT: Final = 100
-"""How many episodes an unqualified read gives."""
+"""The number of episodes that a read without filters returns."""
 ERROR_SAMPLES_MAX: Final = 5
-"""How many parse errors are kept in words; all are counted."""
+"""The number of parse errors kept as text; all are counted."""
 PARSE_ERROR: Final = "error.parse"
 _INVALID: Final = "Invalid episode."
 
 
 def load_lines(jsonl: str) -> list[Episode]:
-    """Return the episodes of a log, and behind them one that tells of lines that are none."""
+    """Return the episodes of a log, and a last one that reports the invalid lines, if any."""
     episodes: list[Episode] = []
     errors: list[str] = []
     count, upcoming = 0, 1
@@ -44,35 +44,35 @@ def load_lines(jsonl: str) -> list[Episode]:
             if count <= ERROR_SAMPLES_MAX:
                 errors.append(str(error))
             continue
-        # Ids only ever rise: one that is taken or too low becomes the next.
+        # Ids always increase: one that is taken or too low becomes the next free id.
         episode["id"] = max(episode["id"], upcoming)
         upcoming = next_after(episode["id"])
         episodes.append(episode)
     if count:
-        told = {"count": count, "errors": errors}
-        event = {"payload": {"data": told, "event": PARSE_ERROR}, "type": "meta"}
+        report = {"count": count, "errors": errors}
+        event = {"payload": {"data": report, "event": PARSE_ERROR}, "type": "meta"}
         episodes.append(new_episode({"meta": {}} | event, upcoming))
     return episodes
 
 
 def parse_episode(line: str) -> Episode:
-    """Return the episode that ``line`` holds. Raises JsonParseError if it holds none."""
-    found = parse(line)
+    """Return the episode in ``line``. Raises JsonParseError if it is not an episode."""
+    episode = parse(line)
     if not (
-        isinstance(found, dict)
-        and type(found.get("id")) is int
-        and abs(found["id"]) < INTEGER_MAX
-        and found.get("type") in TYPES
-        # A list is an object to JavaScript, and passes.
-        and isinstance(found.get("payload"), dict | list)
-        and isinstance(found.get("meta"), dict | list)
+        isinstance(episode, dict)
+        and type(episode.get("id")) is int
+        and abs(episode["id"]) < INTEGER_MAX
+        and episode.get("type") in TYPES
+        # JavaScript counts a list as an object, so it passes.
+        and isinstance(episode.get("payload"), dict | list)
+        and isinstance(episode.get("meta"), dict | list)
     ):
         raise JsonParseError(_INVALID)
-    return found
+    return episode
 
 
 def load_episodes(episodes: Sequence[Mapping[str, Any]]) -> list[Episode]:
-    """Return copies of ``episodes``, ids as they are. Raises InvalidInput if one has none."""
+    """Return copies of ``episodes`` with their ids. Raises InvalidInput if one is invalid."""
     copied: list[Episode] = []
     for at, given in enumerate(episodes):
         if not isinstance(given, Mapping):
@@ -84,7 +84,7 @@ def load_episodes(episodes: Sequence[Mapping[str, Any]]) -> list[Episode]:
         check_episode(episode)
         if type(episode.get("id")) is not int or not isinstance(episode.get("meta"), dict | list):
             raise InvalidInput(
-                f"episode {at} has no whole id or no meta", hint="append it to have both given"
+                f"episode {at} lacks an integer id or meta", hint="append it, which sets both"
             )
     return copied
 
@@ -106,22 +106,22 @@ def check_episode(event: Mapping[str, Any]) -> None:
 
 
 def new_episode(event: Mapping[str, Any], episode_id: int) -> Episode:
-    """Return ``event`` as the episode of that id; its keys keep their order.
+    """Return ``event`` as the episode with that id; its keys keep their order.
 
-    Of meta only source and turnId are taken over, as in the original.
+    Only source and turnId of meta are kept, as in the original.
     """
     copied: Episode = copy(dict(event))
-    given = copied.get("meta")
-    stated = given if isinstance(given, dict) else {}
-    source = stated.get("source")
+    meta = copied.get("meta")
+    given = meta if isinstance(meta, dict) else {}
+    source = given.get("source")
     kept = {"source": DEFAULT_SOURCE if source is None else source}
-    if "turnId" in stated:
-        kept["turnId"] = stated["turnId"]
+    if "turnId" in given:
+        kept["turnId"] = given["turnId"]
     return copied | {"id": episode_id, "meta": kept}
 
 
 def next_after(episode_id: int) -> int:
-    """Return the id behind ``episode_id``; as doubles go, it stays the same beyond 2^53."""
+    """Return the id after ``episode_id``; above 2^53, doubles make it the same id."""
     return int(float(episode_id) + 1)
 
 
@@ -133,25 +133,25 @@ def select(
     turn_id: str | None = None,
     limit: float | None = None,
 ) -> list[Episode]:
-    """Return the episodes behind ``from_id``, of these types and that turn; the last ``limit``."""
-    found = list(episodes)
+    """Return the episodes after ``from_id`` that match the filters; the last ``limit`` of them."""
+    selected = list(episodes)
     if from_id is not None:
-        found = [episode for episode in found if episode["id"] > from_id]
+        selected = [episode for episode in selected if episode["id"] > from_id]
     if of_types is not None:
         wanted = {of_types} if isinstance(of_types, str) else set(of_types)
-        found = [episode for episode in found if episode["type"] in wanted]
+        selected = [episode for episode in selected if episode["type"] in wanted]
     if turn_id is not None:
-        found = [episode for episode in found if turn_of(episode) == turn_id]
+        selected = [episode for episode in selected if turn_of(episode) == turn_id]
     if limit is not None:
         count = math.trunc(limit) if math.isfinite(limit) else 0
-        return found[-count:] if count > 0 else []
+        return selected[-count:] if count > 0 else []
     if from_id is None and of_types is None and turn_id is None:
-        return found[-READ_DEFAULT:]
-    return found
+        return selected[-READ_DEFAULT:]
+    return selected
 
 
 def turn_of(episode: Episode) -> str | None:
-    """Return the turn of ``episode``, if it names one."""
-    told = episode["meta"]
-    turn = told.get("turnId") if isinstance(told, dict) else None
+    """Return the turn of ``episode``, or None."""
+    meta = episode["meta"]
+    turn = meta.get("turnId") if isinstance(meta, dict) else None
     return turn if isinstance(turn, str) else None

@@ -1,4 +1,4 @@
-"""A log of episodes brought into a session of the ledger, and a session told as such a log."""
+"""Record a log of episodes in a session of the ledger, and write a session as such a log."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
 
 BATCH: Final = 500
-"""Episodes that are recorded at once."""
+"""Episodes per append."""
 _DIGEST_DIGITS: Final = 24
 
 
 def to_session(episodic: Episodic, session: Session) -> list[Header]:
-    """Record each episode in ``session``, in order; those that are there already stay as they are.
+    """Record each episode in ``session``, in order; already recorded ones are left unchanged.
 
-    Raises DuplicateEvent at an episode that was recorded before and reads otherwise now: a log that
-    was cleared or edited belongs into a session of its own. What stood before it stays recorded.
+    Raises DuplicateEvent at an episode that was recorded before with other content: a log that was
+    cleared or edited belongs in a session of its own. Earlier episodes stay recorded.
     """
-    stated: list[tuple[Episode, NewEvent]] = []
+    pairs: list[tuple[Episode, NewEvent]] = []
     tools: dict[str, str] = {}
-    taken: dict[int, int] = {}
+    occurrences: dict[int, int] = {}
     for episode in episodic.read(from_id=float("-inf")):
         number = episode["id"]
-        taken[number] = taken.get(number, 0) + 1
-        event_id = event_id_of(session.session_id, number, taken[number])
+        occurrences[number] = occurrences.get(number, 0) + 1
+        event_id = event_id_of(session.session_id, number, occurrences[number])
         entry = entry_of(episode, tools)
-        stated.append((episode, _event(session, episode, entry, event_id)))
+        pairs.append((episode, _event(session, episode, entry, event_id)))
         item = item_in(episode)
         call_id, tool = name_in(item, "call_id"), name_in(item, "name")
         if item.get("type") == "function_call" and call_id and tool:
             tools.setdefault(call_id, tool)
     headers: list[Header] = []
-    for start in range(0, len(stated), BATCH):
-        headers += _record(session, stated[start : start + BATCH])
+    for start in range(0, len(pairs), BATCH):
+        headers += _record(session, pairs[start : start + BATCH])
     return headers
 
 
 def from_session(session: Session) -> Episodic:
-    """Return what happened in ``session`` as a log: imported episodes to the byte, all else told.
+    """Return ``session`` as a log; imported episodes are unchanged, byte for byte.
 
-    Runs that did not end well are left out, as Apeira discards a failed turn; so are turns that
-    were undone, what was erased, and what tells of runs and sessions themselves.
+    Failed runs are left out, as Apeira discards a failed turn; so are undone turns, erased events,
+    and events about runs and sessions.
     """
     episodes: list[Episode] = []
     upcoming, mixed = 1, False
@@ -68,7 +68,7 @@ def from_session(session: Session) -> Episodic:
         episode = None if event.redacted or event.expired else episode_of(event)
         if episode is None:
             continue
-        # An episode keeps the id it came with, unless others have been numbered in between.
+        # An imported episode keeps its id, unless episodes numbered here precede it.
         mixed = mixed or "id" not in episode
         if mixed:
             episode["id"] = max(episode.get("id", upcoming), upcoming)
@@ -78,43 +78,43 @@ def from_session(session: Session) -> Episodic:
 
 
 def state_from_session(session: Session) -> SessionState:
-    """Return ``session`` as Apeira stores it: its log, and the context it was imported with."""
+    """Return ``session`` as Apeira stores it: its log and the context it was imported with."""
     contexts = [context_of(event) for event in session.events(kinds=["ops.observation"])]
-    latest = next((one for one in reversed(contexts) if one is not None), None)
+    latest = next((context for context in reversed(contexts) if context is not None), None)
     return SessionState(context=latest or {}, episodic=from_session(session))
 
 
 def _event(session: Session, episode: Episode, entry: EpisodeEvent, event_id: str) -> NewEvent:
-    told: Any = episode["meta"]
+    meta: Any = episode["meta"]
     return session.new_event(
         entry.kind,
         entry.summary,
         payload=entry.payload,
         refs=entry.refs,
         event_id=event_id,
-        turn_id=name_in(told, "turnId") if isinstance(told, dict) else None,
+        turn_id=name_in(meta, "turnId") if isinstance(meta, dict) else None,
         source=entry.source,
         origin=entry.origin,
     )
 
 
-def _record(session: Session, stated: Sequence[tuple[Episode, NewEvent]]) -> list[Header]:
+def _record(session: Session, pairs: Sequence[tuple[Episode, NewEvent]]) -> list[Header]:
     try:
-        return session.append([event for _, event in stated])
+        return session.append([event for _, event in pairs])
     except DuplicateEvent as error:
-        if len(stated) > 1:
-            # One by one, to say which it is, and to keep what stands before it.
-            return [header for one in stated for header in _record(session, [one])]
-        episode, _ = stated[0]
+        if len(pairs) > 1:
+            # Retry one by one, to name the duplicate and to record the episodes before it.
+            return [header for pair in pairs for header in _record(session, [pair])]
+        episode, _ = pairs[0]
         raise DuplicateEvent(
             f"episode {episode['id']} is in session {session.session_id} already, "
-            "and reads otherwise there",
-            hint="bring the changed log into a session of its own",
+            "with other content",
+            hint="import the changed log into a session of its own",
         ) from error
 
 
 def event_id_of(session_id: str, number: int, occurrence: int) -> str:
-    """Return the id of an episode's event: the same whenever it is brought in."""
-    place = sha256(session_id.encode()).hexdigest()[:_DIGEST_DIGITS]
-    again = "" if occurrence == 1 else f":{occurrence}"
-    return f"apeira:{place}:{number}{again}"
+    """Return the id of an episode's event, the same for every import."""
+    session_digest = sha256(session_id.encode()).hexdigest()[:_DIGEST_DIGITS]
+    suffix = "" if occurrence == 1 else f":{occurrence}"
+    return f"apeira:{session_digest}:{number}{suffix}"

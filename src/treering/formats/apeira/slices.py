@@ -1,7 +1,7 @@
-"""Slices: the items of a log that one model call is given.
+"""Slices: the items of a log for one model call.
 
-Pure functions over plain dicts. They do what Apeira's own code does, its oddities included: for a
-context that is always legal and fits, ask a session of the ledger.
+Pure functions over plain dicts. They reproduce Apeira's own behaviour, including its oddities; a
+context that is always valid and fits its budget comes from a session of the ledger.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
     from treering.formats.apeira.reading import Episode
 
     Normalize = Callable[[list[Any]], list[Any]]
-    """Makes a list of items fit for a model."""
+    """Prepares a list of items for a model."""
 
 OUTPUT_UNITS_MAX: Final = 8_000
-"""Longer outputs of tools are cut; counted in UTF-16 units."""
+"""Longer tool outputs are cut; in UTF-16 units."""
 KEPT_UNITS: Final = 4_000
-"""What is left of them at either end."""
+"""The units kept at either end of a cut output."""
 USAGE_EVENT: Final = "turn.usage"
 RESTART_REASONS: Final = frozenset({"checkpoint", "interrupt"})
-"""Boundaries from which a log that is over its budget starts again."""
+"""Boundaries at which an over-budget log restarts."""
 HIDDEN_REASONS: Final = frozenset({"intent", "segment"})
-"""Boundaries that no model sees."""
+"""Boundaries that are never shown to a model."""
 BEGINNING: Final = {"type": "beginning"}
 _STARTS: Final = frozenset({"beginning", "last-boundary"})
 _USAGE: Final = ("inputTokens", "outputTokens", "totalTokens")
-# A tuple: what an item calls its type may be anything.
+# A tuple, because an item's type may be unhashable.
 _TOOL_ITEMS: Final = ("function_call", "function_call_output")
 _UNSAID: Final = "undefined"
 
 
 class SliceExtent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of a slice."""
+    """The size of a slice."""
 
     item_count: int
     truncated: bool
-    """Whether the budget cut something off; what ``start`` left out does not count."""
+    """Whether the budget removed episodes; those before ``start`` do not count."""
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,30 +73,30 @@ def make_slice(
 
 
 def normalize_items(items: Sequence[Any]) -> list[Any]:
-    """Return ``items`` without outputs that answer no call before them, and with long ones cut.
+    """Return ``items`` without outputs that precede their call, and with long outputs cut.
 
-    An output that comes twice stays twice; a call without an output stays.
+    A repeated output stays, and so does a call without an output.
     """
     called: set[str] = set()
-    kept: list[Any] = []
+    normalized: list[Any] = []
     for item in items:
         kind = item.get("type") if isinstance(item, dict) else None
         if kind not in _TOOL_ITEMS:
-            kept.append(item)
+            normalized.append(item)
             continue
         call_id = item.get("call_id")
         if kind == "function_call":
             called |= {call_id} if isinstance(call_id, str) else set()
-            kept.append(item)
+            normalized.append(item)
         elif isinstance(call_id, str) and call_id in called:
-            kept.append(_with_short_output(item))
-    return kept
+            normalized.append(_with_short_output(item))
+    return normalized
 
 
 def shorten_output(output: Any) -> Any:
-    """Return the head and the tail of a long text with a mark between; all else as it is.
+    """Return the head and the tail of a long text, with a mark between; other values unchanged.
 
-    The mark is not counted: a text of 8,001 units comes out longer.
+    The mark is not counted: a text of 8,001 units gets longer.
     """
     if not isinstance(output, str) or 2 * len(output) <= OUTPUT_UNITS_MAX:
         return output
@@ -109,19 +109,19 @@ def shorten_output(output: Any) -> Any:
 
 
 def boundary_message(payload: Any) -> dict[str, Any] | None:
-    """Return what a model is told of a boundary; None if it is none of its business."""
-    told = payload if isinstance(payload, dict) else {}
-    reason = told.get("reason", _UNSAID)
+    """Return the message that shows a boundary to a model, or None if it is hidden."""
+    fields = payload if isinstance(payload, dict) else {}
+    reason = fields.get("reason", _UNSAID)
     if isinstance(reason, str) and reason in HIDDEN_REASONS:
         return None
-    content = told.get("content")
-    words = text_of(told.get("title", _UNSAID) if content is None else content)
+    content = fields.get("content")
+    words = text_of(fields.get("title", _UNSAID) if content is None else content)
     mark = text_of(reason)
     return {"content": f"<{mark}>\n{words}\n</{mark}>", "role": "user", "type": "message"}
 
 
 def check_start(start: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return where a slice starts: the beginning if nobody says. Raises InvalidInput."""
+    """Return a valid start; the beginning by default. Raises InvalidInput."""
     if start is None:
         return BEGINNING
     if start.get("type") not in _STARTS:
@@ -147,7 +147,7 @@ def _from_start(episodes: Sequence[Episode], start: Mapping[str, Any]) -> Sequen
 def _restart(
     episodes: Sequence[Episode], max_tokens: float | None, reserved: float, turn_id: str | None
 ) -> int:
-    """Return where the episodes begin that are let in.
+    """Return the index of the first episode within the budget.
 
     The budget is compared with what the last turn used, so a log is cut one turn late.
     """
@@ -167,19 +167,19 @@ def _restart(
 
 
 def _last_input_tokens(episodes: Sequence[Episode]) -> float | None:
-    """Return what the latest report of usage says; an unsound one hides those before it."""
+    """Return the input tokens of the latest usage report; None if that report is invalid."""
     for episode in reversed(episodes):
         payload = _payload_of(episode)
         if episode["type"] == "meta" and payload.get("event") == USAGE_EVENT:
-            told = payload.get("data")
-            counts = [told.get(name) for name in _USAGE] if isinstance(told, dict) else [None]
-            sound = all(type(count) in {int, float} for count in counts)
-            return counts[0] if sound else None
+            usage = payload.get("data")
+            counts = [usage.get(name) for name in _USAGE] if isinstance(usage, dict) else [None]
+            is_valid = all(type(count) in {int, float} for count in counts)
+            return counts[0] if is_valid else None
     return None
 
 
 def _last_boundary(episodes: Sequence[Episode], reasons: frozenset[str] | None) -> int:
-    """Return where the last boundary for one of ``reasons`` stands, or -1."""
+    """Return the index of the last boundary for one of ``reasons``, or -1."""
     for at in range(len(episodes) - 1, -1, -1):
         if episodes[at]["type"] == "boundary":
             reason = _payload_of(episodes[at]).get("reason")
@@ -199,6 +199,6 @@ def _items_of(episodes: Sequence[Episode]) -> Iterator[Any]:
 
 
 def _payload_of(episode: Episode) -> dict[str, Any]:
-    """Return the payload; a list, which has no fields, is as good as empty."""
+    """Return the payload; a list counts as empty, since it has no fields."""
     payload = episode["payload"]
     return payload if isinstance(payload, dict) else {}

@@ -13,14 +13,14 @@ from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of one session."""
+    """The stored state of one session."""
 
     context: dict[str, Any]
     episodic: Episodic
 
 
 def load_state(stored: str | Mapping[str, Any]) -> SessionState:
-    """Return the state that ``stored`` holds, as text or parsed. Raises InvalidInput otherwise."""
+    """Return the state in ``stored``, as text or parsed. Raises InvalidInput otherwise."""
     state = _parsed(stored) if isinstance(stored, str) else stored
     if not isinstance(state, Mapping):
         raise InvalidInput(
@@ -30,17 +30,17 @@ def load_state(stored: str | Mapping[str, Any]) -> SessionState:
     context, log = state.get("context"), state.get("episodic")
     if log is None and "items" in state:
         raise InvalidInput(
-            "the session state is of the old format: it holds items, not episodic",
-            hint='make a log of them: Episodic().append_items(state["items"], source="user")',
+            "the session state has the old format: it holds items, not episodic",
+            hint='convert them: Episodic().append_items(state["items"], source="user")',
         )
     if not isinstance(log, str):
         raise InvalidInput(
-            f"episodic of a session state is JSONL, not {_sort(log)}", hint="give its text"
+            f"episodic of a session state is JSONL, not {_described(log)}", hint="give its text"
         )
     if not isinstance(context, Mapping):
         raise InvalidInput(
-            f"context of a session state is an object, not {_sort(context)}",
-            hint="give {} if there is none",
+            f"context of a session state is an object, not {_described(context)}",
+            hint="give {} if it is empty",
         )
     return SessionState(context=copy(dict(context)), episodic=Episodic(log))
 
@@ -60,9 +60,9 @@ def _parsed(text: str) -> Any:
         return parse(text)
     except JsonParseError as error:
         raise InvalidInput(
-            f"the session state is not JSON: {error}", hint="give what was stored, unchanged"
+            f"the session state is not JSON: {error}", hint="pass the stored text unchanged"
         ) from error
 
 
-def _sort(value: Any) -> str:
+def _described(value: Any) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Clawser: its event log, its workspaces on disk, and both as sessions of a ledger.
+"""Clawser's event logs and workspaces on disk, and their conversion to sessions of a ledger.
 
 log = EventLog.from_jsonl(text)
 log.derive_session_history("You are a pilot.")

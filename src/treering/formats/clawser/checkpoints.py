@@ -1,4 +1,4 @@
-"""Clawser's checkpoints: three shapes read, one written, and events made from what they hold."""
+"""Clawser's checkpoints: three shapes are read, one is written; they convert to events."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SHAPES: Final = (
     ("session_history", "active_goals", "scheduler_jobs"),
     ("session_history", "active_goals", "scheduler_snapshot"),
 )
-"""What each shape calls the messages, the goals and the jobs."""
+"""The names of the messages, goals and jobs in each shape."""
 _MARKS: Final = frozenset(
     {"goals", "schedulerJobs", "goalIdCounter"}
     | {"active_goals", "scheduler_jobs", "scheduler_snapshot", "agent_state"}
 )
-"""Fields of a checkpoint that tell it from other things with a history."""
+"""Fields that distinguish a checkpoint from other objects with a history."""
 _NUMBERED: Final = re.compile(r"([0-9]{1,18})\Z")
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an agent, for a quick restore; the events are what counts."""
+    """The state of an agent, for a quick restore; the events are authoritative."""
 
     history: list[Any]
     goals: list[Any]
@@ -37,10 +37,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     goal_id_counter: int
     """The number of the next goal."""
     timestamp: int | None = None
-    """When it was made, if it says so."""
+    """Its creation time, if stated."""
 
     def to_bytes(self) -> bytes:
-        """Return it as ``latest.bin`` holds it."""
+        """Return the content of ``latest.bin``."""
         return stringify(
             {
                 "history": self.history,
@@ -52,23 +52,23 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Checkpoint:
-        """Return what a checkpoint file holds. Raises InvalidInput if it is none."""
+        """Return the checkpoint in a file's bytes. Raises InvalidInput if they are not one."""
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise _no_checkpoint("not UTF-8") from None
+            raise _not_a_checkpoint("not UTF-8") from None
         return cls.from_json(parse(text))
 
     @classmethod
     def from_json(cls, value: Any) -> Checkpoint:
-        """Return a checkpoint in any of its shapes. Raises InvalidInput if it is none."""
-        found = _unwrapped(value)
-        if not isinstance(found, dict):
-            raise _no_checkpoint("not an object")
-        if not any(isinstance(found.get(shape[0]), list) for shape in _SHAPES):
-            raise _no_checkpoint("it has no history")
-        history, goals, jobs = (_first(found, names) for names in zip(*_SHAPES, strict=True))
-        counter, timestamp = found.get("goalIdCounter"), found.get("timestamp")
+        """Return a checkpoint in any of its shapes. Raises InvalidInput if it is not one."""
+        fields = _unwrapped(value)
+        if not isinstance(fields, dict):
+            raise _not_a_checkpoint("not an object")
+        if not any(isinstance(fields.get(shape[0]), list) for shape in _SHAPES):
+            raise _not_a_checkpoint("it has no history")
+        history, goals, jobs = (_first(fields, names) for names in zip(*_SHAPES, strict=True))
+        counter, timestamp = fields.get("goalIdCounter"), fields.get("timestamp")
         return cls(
             history=history,
             goals=goals,
@@ -79,20 +79,20 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_checkpoint(value: Any) -> bool:
-    """Whether ``value`` is a checkpoint, in any of its shapes, and nothing else with a history."""
+    """Return whether ``value`` is a checkpoint in any of its shapes."""
     try:
-        found = _unwrapped(value)
+        fields = _unwrapped(value)
     except InvalidInput:
         return False
     return (
-        isinstance(found, dict)
-        and any(isinstance(found.get(shape[0]), list) for shape in _SHAPES)
-        and not _MARKS.isdisjoint(found)
+        isinstance(fields, dict)
+        and any(isinstance(fields.get(shape[0]), list) for shape in _SHAPES)
+        and not _MARKS.isdisjoint(fields)
     )
 
 
 def checkpoint_of(log: EventLog) -> Checkpoint:
-    """Return the state that the events of ``log`` lead to."""
+    """Return the state that results from the events of ``log``."""
     goals = log.derive_goals()
     jobs: dict[str, Any] = {}
     for event in log.events:
@@ -113,18 +113,19 @@ def checkpoint_of(log: EventLog) -> Checkpoint:
 
 
 def events_of(checkpoint: Checkpoint, *, at_ms: int) -> EventLog:
-    """Return a log with an event for all that a checkpoint holds; its times are ``at_ms``.
+    """Return a log with the events for a checkpoint's content, all at ``at_ms``.
 
-    System messages are left out. What a tool said is its result if it is JSON, its output if not.
+    System messages are left out. A tool message becomes the result if it is JSON, otherwise the
+    output.
     """
     log = EventLog(clock=lambda: at_ms)
     for message in checkpoint.history:
-        for stated in _events_of_message(message if isinstance(message, dict) else {}):
-            log.append(*stated)
+        for event in _events_of_message(message if isinstance(message, dict) else {}):
+            log.append(*event)
     for goal in checkpoint.goals:
         if isinstance(goal, dict):
-            kept = _some(goal, "sub_goals", "artifacts", "progress")
-            more = {name: value for name, value in kept.items() if value not in (None, [])}
+            extra = _some(goal, "sub_goals", "artifacts", "progress")
+            more = {name: value for name, value in extra.items() if value not in (None, [])}
             log.append("goal_added", {**_some(goal, "id", "description"), **more})
             if goal.get("status", "active") != "active":
                 log.append("goal_updated", _some(goal, "id", "status"))
@@ -139,16 +140,16 @@ def _events_of_message(message: dict[str, Any]) -> Iterator[tuple[str, Any, str]
         case "user":
             yield "user_message", _some(message, "content"), "user"
         case "assistant":
-            said = message.get("content")
-            yield "agent_message", {"content": said if truthy(said) else ""}, "agent"
+            content = message.get("content")
+            yield "agent_message", {"content": content if truthy(content) else ""}, "agent"
             calls = message.get("tool_calls")
             for call in calls if isinstance(calls, list) else []:
                 if isinstance(call, dict):
                     yield "tool_call", _called(call), "agent"
         case "tool":
-            said = message.get("content")
+            content = message.get("content")
             name = message.get("name")
-            returned = {"name": name if truthy(name) else "tool", "result": _result(said)}
+            returned = {"name": name if truthy(name) else "tool", "result": _result(content)}
             if "tool_call_id" in message:
                 returned = {"call_id": message["tool_call_id"], **returned}
             yield "tool_result", returned, "system"
@@ -166,11 +167,11 @@ def _called(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(said: Any) -> Any:
+def _result(content: Any) -> Any:
     try:
-        return parse(said) if isinstance(said, str) else {"success": True, "output": said}
+        return parse(content) if isinstance(content, str) else {"success": True, "output": content}
     except InvalidInput:
-        return {"success": True, "output": said}
+        return {"success": True, "output": content}
 
 
 def _some(fields: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -178,25 +179,25 @@ def _some(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return ``value``, out of the bytes in which it may lie: a list, or an object of numbers."""
+    """Return ``value``, decoded if it is stored as bytes: a list, or an object of numbers."""
     if isinstance(value, dict) and value and all(key.isdecimal() for key in value):
         value = [value[key] for key in sorted(value, key=int)]
     if isinstance(value, list) and value:
         try:
             return parse(bytes(value).decode("utf-8-sig"))
         except (TypeError, ValueError, UnicodeDecodeError):
-            raise _no_checkpoint("not UTF-8") from None
+            raise _not_a_checkpoint("not UTF-8") from None
     return value
 
 
-def _first(found: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+def _first(fields: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
     for name in names:
-        stated = found.get(name)
-        if isinstance(stated, dict):
-            # A snapshot keeps its jobs among other things.
-            stated = stated.get("jobs")
-        if isinstance(stated, list):
-            return stated
+        value = fields.get(name)
+        if isinstance(value, dict):
+            # A snapshot has its jobs in a field of its own.
+            value = value.get("jobs")
+        if isinstance(value, list):
+            return value
     return []
 
 
@@ -205,5 +206,5 @@ def _next_goal(goals: list[Any]) -> int:
     return max([int(match[1]) + 1 for id_ in ids if (match := _NUMBERED.search(id_))], default=1)
 
 
-def _no_checkpoint(why: str) -> InvalidInput:
-    return InvalidInput(f"no checkpoint: {why}", hint="the events are what counts; read those")
+def _not_a_checkpoint(reason: str) -> InvalidInput:
+    return InvalidInput(f"not a checkpoint: {reason}", hint="read the events instead")

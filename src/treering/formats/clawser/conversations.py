@@ -1,4 +1,4 @@
-"""One conversation of Clawser's on disk, in each of the versions in which it may lie."""
+"""One Clawser conversation on disk, in any of its versions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 Version = Literal["v2", "v1", "v0"]
 GOAL_COUNTER: Final = "goalIdCounter"
-"""Where ``meta.json`` keeps the number of the next goal, if the events do not tell it."""
+"""The field of ``meta.json`` with the next goal's number, if the events do not imply it."""
 _OWN_FIELDS: Final = frozenset(
     {"id", "title", "created", "updated", "event_count", "model", "name", "lastUsed"}
 )
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``meta.json`` says of a conversation."""
+    """A conversation's ``meta.json``."""
 
     id: str
     title: str
@@ -34,63 +34,63 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     event_count: int
     model: str | None = None
     more: dict[str, Any] = {}
-    """Fields that this version does not know; they are kept."""
+    """Unknown fields, which are kept."""
 
 
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that should have been read and could not."""
+    """A file that could not be read."""
 
     path: Path
     message: str
 
 
 class ClawserConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was read, and what could not be."""
+    """A conversation, and the problems found while reading it."""
 
     card: Card
     log: EventLog
     version: Version
     path: Path
     bad: int = 0
-    """How many lines are no events."""
+    """The number of lines that are not events."""
     bad_lines: tuple[UnreadLine, ...] = ()
-    """The first of them."""
+    """The first of these lines."""
     passed_over: tuple[PassedOver, ...] = ()
 
 
 def read_folder(folder: Path) -> ClawserConversation:
-    """Return what a folder of v2 holds. Raises InvalidInput if no events are left in it."""
+    """Return the conversation in a v2 folder. Raises InvalidInput if it has no events."""
     path = folder / "events.jsonl"
     if not path.exists():
         raise InvalidInput("it has no events.jsonl", hint="restore it from a backup")
-    found = read_jsonl(read_bytes(path))
-    if found.bad and not found.log.size:
+    parsed = read_jsonl(read_bytes(path))
+    if parsed.bad and not parsed.log.size:
         raise InvalidInput(
-            f"none of {found.bad} lines is an event", hint="restore it from a backup"
+            f"none of {parsed.bad} lines is an event", hint="restore it from a backup"
         )
-    card, broken = card_at(folder, found.log, folder.name)
+    card, broken = card_at(folder, parsed.log, folder.name)
     return ClawserConversation(
         card=card,
-        log=found.log,
+        log=parsed.log,
         version="v2",
         path=path,
-        bad=found.bad,
-        bad_lines=found.bad_lines,
+        bad=parsed.bad,
+        bad_lines=parsed.bad_lines,
         passed_over=broken,
     )
 
 
 def card_at(folder: Path, log: EventLog, name: str) -> tuple[Card, tuple[PassedOver, ...]]:
-    """Return what is known of a conversation: by its ``meta.json``, or else by its events."""
+    """Return a conversation's card, from its ``meta.json`` or else from its events."""
     path = folder / "meta.json"
-    stated: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     broken: tuple[PassedOver, ...] = ()
     if path.exists():
         try:
-            stated = _read_object(path)
+            fields = _read_object(path)
         except (InvalidInput, OSError) as error:
             broken = (PassedOver(path=path, message=str(error)),)
-    return _card(stated, log, name), broken
+    return _card(fields, log, name), broken
 
 
 def _card(stated: dict[str, Any], log: EventLog, name: str) -> Card:
@@ -111,13 +111,13 @@ def _card(stated: dict[str, Any], log: EventLog, name: str) -> Card:
 
 
 def card_fields(card: Card) -> dict[str, Any]:
-    """Return what ``meta.json`` is to say."""
+    """Return the content of ``meta.json``."""
     stated = {name: getattr(card, name) for name in Card.__struct_fields__ if name != "more"}
-    return {**{name: one for name, one in stated.items() if one is not None}, **card.more}
+    return {**{name: value for name, value in stated.items() if value is not None}, **card.more}
 
 
 def read_blob(path: Path) -> ClawserConversation:
-    """Return what a file of v1 holds, beside the folders. Raises InvalidInput if it is none."""
+    """Return the conversation in a v1 JSON file. Raises InvalidInput if it is not one."""
     stated = _read_object(path)
     if not stated.get("checkpoint"):
         raise InvalidInput("it has no checkpoint", hint="restore it from a backup")
@@ -129,22 +129,22 @@ def read_blob(path: Path) -> ClawserConversation:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        found = parse(read_bytes(path).decode("utf-8-sig"))
+        value = parse(read_bytes(path).decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput("not UTF-8", hint="restore it from a backup") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InvalidInput("not an object", hint="restore it from a backup")
-    return found
+    return value
 
 
 def read_checkpoint_v1(path: Path) -> ClawserConversation:
-    """Return what a checkpoint of v1 holds. Raises InvalidInput if it is none."""
+    """Return the conversation in a v1 checkpoint. Raises InvalidInput if it is not one."""
     checkpoint = Checkpoint.from_bytes(read_bytes(path))
     return _migrated(checkpoint, path, "v1", {}, (checkpoint.timestamp,))
 
 
 def read_checkpoint_v0(path: Path) -> ClawserConversation:
-    """Return what a checkpoint of v0 holds. Raises InvalidInput if it is none."""
+    """Return the conversation in a v0 checkpoint. Raises InvalidInput if it is not one."""
     checkpoint = Checkpoint.from_bytes(read_bytes(path))
     return _migrated(checkpoint, path, "v0", {}, (checkpoint.timestamp,))
 
@@ -156,12 +156,12 @@ def _migrated(
     stated: dict[str, Any],
     times: Sequence[Any],
 ) -> ClawserConversation:
-    # Not the clock: whoever reads it twice gets the same events.
+    # Not the clock: reading a file twice must give the same events.
     file_ms = path.stat().st_mtime_ns // 1_000_000
     at_ms = next((time for time in times if type(time) is int), file_ms)
     log = events_of(checkpoint, at_ms=at_ms)
     if checkpoint.goal_id_counter > checkpoint_of(log).goal_id_counter:
-        # Goals that are gone had numbers, too.
+        # Removed goals had numbers, too.
         stated = {**stated, GOAL_COUNTER: checkpoint.goal_id_counter}
     return ClawserConversation(
         card=_card(stated, log, path.stem), log=log, version=version, path=path
@@ -169,7 +169,7 @@ def _migrated(
 
 
 def times_of(log: EventLog) -> tuple[int | None, int | None]:
-    """Return the times of the first event and of the last, as far as they say."""
+    """Return the times of the first and the last event that have one."""
 
     def stated(events: Sequence[Any]) -> Iterator[int]:
         for event in events:

@@ -1,4 +1,4 @@
-"""Files of a workspace, read as a whole and replaced as a whole."""
+"""Files of a workspace, read and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ except ImportError:  # Windows has no flock: write from one process at a time th
     fcntl = None  # type: ignore[assignment]
 
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""The largest file that is read: all of it is held in memory."""
+"""The largest file to read: files are held in memory."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what a file holds. Raises TooLarge, or OSError if it cannot be read."""
+    """Return a file's content. Raises TooLarge, or OSError if it cannot be read."""
     size = path.stat().st_size
     if size > FILE_BYTES_MAX:
         raise TooLarge(f"{path.name} has {size} bytes", hint="split it by lines")
@@ -33,7 +33,7 @@ def read_bytes(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from changing a conversation; its folder is made if it is not there."""
+    """Lock a conversation against other processes, creating its folder if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
@@ -44,13 +44,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def set_aside(path: Path) -> None:
-    """Give a file that cannot be read another name, so that nothing takes its place."""
+    """Rename an unreadable file, so that it is not overwritten."""
     if path.exists():
         path.rename(_unused_name(path))
 
 
 def keep_copy(path: Path) -> None:
-    """Keep what a file holds under another name, beside it."""
+    """Save a copy of a file under another name beside it."""
     replace_file(_unused_name(path), path.read_bytes())
 
 
@@ -60,18 +60,18 @@ def _unused_name(path: Path) -> Path:
 
 
 def replace_file(path: Path, body: bytes) -> None:
-    """Have ``path`` hold ``body``, durably: whoever reads it finds the old file or the new one."""
+    """Replace ``path`` with ``body``, durably: readers see the old file or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    aside = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(body)
             stream.flush()
             os.fsync(stream.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -1,8 +1,8 @@
-"""Clawser's events in the ledger's words, and back.
+"""Convert Clawser's events to the ledger's kinds, and back.
 
-What the canonical fields of a kind do not say of an event is kept under ``clawser`` in its payload:
-the id, names that the kind does not tell apart, fields it does not know, the order of the fields.
-Where even that would not give the event back as it was, its whole line is kept.
+The payload keeps under ``clawser`` what the canonical fields of a kind do not cover: the id,
+unknown fields, the original type and the order of the fields. If even that cannot restore the event
+exactly, its whole line is kept.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ KINDS: Final = {
     "cache_hit": "ops.cache_hit",
     "error": "ops.error",
 }
-"""The kind of each type; any other is an observation."""
+"""The kind of each type; other types become observations."""
 
 TYPES: Final = {kind: name for name, kind in reversed(KINDS.items())}
-"""The type of each kind, when nothing else is noted: the first that has it."""
+"""The default type of each kind: the first one that maps to it."""
 
 _GOAL: Final = {"id": "id", "description": "description", "status": "status"}
 _FIELDS: Final[dict[str, dict[str, str]]] = {
@@ -67,15 +67,15 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
     "schedule.removed": {"id": "id"},
     UNKNOWN_KIND: {},
 }  # fmt: skip
-"""Fields of an event, and what the kind calls them; kinds that are not named take them as is."""
+"""Fields of an event and their names in the kind; other kinds keep the names."""
 
 _TIME_IN_ID: Final = re.compile(r"evt_([0-9]{1,15})_")
 _TEXTS: Final = frozenset({"text", "call_id", "name"})
-"""Fields that hold a text, or are left out."""
+"""Fields that must be text, or are left out."""
 
 
 class Stated(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of Clawser's, as a ledger is told of it."""
+    """One Clawser event in the ledger's terms."""
 
     kind: str
     summary: str
@@ -87,7 +87,7 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state(event: Any) -> Stated:
-    """Return what a ledger is told of ``event``, from which it can be rebuilt."""
+    """Return ``event`` in the ledger's terms, so that it can be rebuilt."""
     kind = KINDS.get(type_of(event) or "", UNKNOWN_KIND)
     fields = _canonical_fields(kind, event)
     ts_ms = _time(event)
@@ -96,9 +96,9 @@ def state(event: Any) -> Stated:
     noted = _note(kind, fields, event, origin=origin, ts_ms=ts_ms)
     payload = {**fields, NOTE: noted}
     stored = _stored(payload)
-    spelt = stringify(event)
-    if stored is None or stringify(rebuild(kind, stored, origin=origin, ts_ms=ts_ms)) != spelt:
-        payload = {**_storable(fields), NOTE: {"line": spelt}}
+    line = stringify(event)
+    if stored is None or stringify(rebuild(kind, stored, origin=origin, ts_ms=ts_ms)) != line:
+        payload = {**_storable(fields), NOTE: {"line": line}}
     return Stated(
         kind=kind,
         summary=_summary(kind, payload, event),
@@ -111,7 +111,7 @@ def state(event: Any) -> Stated:
 
 
 def rebuild(kind: str, payload: Any, *, origin: str | None, ts_ms: int) -> Any:
-    """Return the event that a payload was made of, as far as it is still there."""
+    """Return the event that a payload was made from, without what was masked or erased."""
     payload = payload if isinstance(payload, dict) else {}
     noted = payload.get(NOTE)
     noted = noted if isinstance(noted, dict) else {}
@@ -119,7 +119,7 @@ def rebuild(kind: str, payload: Any, *, origin: str | None, ts_ms: int) -> Any:
         try:
             return parse(noted["line"])
         except InvalidInput:
-            noted = {}  # Something in it was masked; what the fields say is still there.
+            noted = {}  # It was masked; the other fields still have content.
     return {
         "id": noted.get("id"),
         "type": noted.get("type", TYPES.get(kind, kind)),
@@ -136,19 +136,21 @@ def content_from(kind: str, payload: dict[str, Any]) -> Any:
     names = _FIELDS.get(kind) or {}
     if kind not in _FIELDS:
         names = {name: name for name in payload if name != NOTE}
-    found = {name: payload[own] for name, own in names.items() if own in payload}
+    content = {name: payload[own] for name, own in names.items() if own in payload}
     if kind == "tool.result":
-        found["result"] = _result_from(payload)
-    kept = noted.get("data")
-    found |= kept if isinstance(kept, dict) else {}
+        content["result"] = _result_from(payload)
+    rest = noted.get("data")
+    content |= rest if isinstance(rest, dict) else {}
     keys = noted.get("keys")
-    return {name: found[name] for name in keys if name in found} if keys is not None else found
+    return (
+        {name: content[name] for name in keys if name in content} if keys is not None else content
+    )
 
 
 def erased_content(kind: str) -> dict[str, Any]:
-    """Return what stands for the fields of an event whose content was erased."""
-    said = kind in {"conversation.user", "conversation.assistant"}
-    return {"content": REDACTED} if said else {"redacted": True}
+    """Return the fields of an event whose content was erased."""
+    is_message = kind in {"conversation.user", "conversation.assistant"}
+    return {"content": REDACTED} if is_message else {"redacted": True}
 
 
 def _canonical_fields(kind: str, event: Any) -> dict[str, Any]:
@@ -172,14 +174,14 @@ def _outcome(content: dict[str, Any]) -> dict[str, Any]:
     result = content.get("result")
     result = result if isinstance(result, dict) else {}
     ok = truthy(result.get("success"))
-    told: dict[str, Any] = {"status": "ok" if ok else "failed"}
+    outcome: dict[str, Any] = {"status": "ok" if ok else "failed"}
     if "output" in result:
-        told["output"] = result["output"]
+        outcome["output"] = result["output"]
     if isinstance(result.get("error"), str):
-        told["error"] = describe(result["error"])
+        outcome["error"] = describe(result["error"])
     elif not ok:
-        told["error"] = describe("unknown error")
-    return told
+        outcome["error"] = describe("unknown error")
+    return outcome
 
 
 def _result_from(payload: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +197,7 @@ def _result_from(payload: dict[str, Any]) -> dict[str, Any]:
 def _note(
     kind: str, fields: dict[str, Any], event: Any, *, origin: str | None, ts_ms: int
 ) -> dict[str, Any]:
-    """Return what ``fields`` do not say of ``event``."""
+    """Return the parts of ``event`` that ``fields`` do not cover."""
     event = event if isinstance(event, dict) else {}
     noted: dict[str, Any] = {"id": event.get("id")}
     if event.get("type") != TYPES.get(kind):
@@ -205,42 +207,46 @@ def _note(
     if event.get("source") != origin:
         noted["source"] = event.get("source")
     content = content_of(event)
-    said = content_from(kind, _stored(fields) or {})
-    kept = {
+    covered = content_from(kind, _stored(fields) or {})
+    rest = {
         name: value
         for name, value in content.items()
-        if name not in said or stringify(said[name]) != stringify(value)
+        if name not in covered or stringify(covered[name]) != stringify(value)
     }
-    if kept:
-        noted["data"] = kept
-    # In the order in which a ledger gives them back.
-    if list(said | dict(sorted(kept.items()))) != list(content):
+    if rest:
+        noted["data"] = rest
+    # In the order in which the ledger returns them.
+    if list(covered | dict(sorted(rest.items()))) != list(content):
         noted["keys"] = list(content)
     return noted
 
 
 def _stored(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """Return ``payload`` as a ledger gives it back; None if it cannot hold it."""
+    """Return ``payload`` as the ledger returns it, or None if it cannot store it."""
     try:
-        found: dict[str, Any] = decode(canonical(payload, "payload"))
+        stored: dict[str, Any] = decode(canonical(payload, "payload"))
     except InvalidInput:
         return None
-    return found
+    return stored
 
 
 def _storable(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what a ledger can hold of ``fields``."""
-    kept = {name: plain(one) if isinstance(one, str) else one for name, one in fields.items()}
-    return {name: one for name, one in kept.items() if _stored({name: one, NOTE: {}}) is not None}
+    """Return the part of ``fields`` that the ledger can store."""
+    texts = {
+        name: plain(value) if isinstance(value, str) else value for name, value in fields.items()
+    }
+    return {
+        name: value for name, value in texts.items() if _stored({name: value, NOTE: {}}) is not None
+    }
 
 
 def _time(event: Any) -> int:
-    """Return when it happened, by its time or else by its id."""
+    """Return an event's time from its timestamp or its id."""
     event = event if isinstance(event, dict) else {}
     in_id = _TIME_IN_ID.match(str(event.get("id")))
-    for stated in (event.get("timestamp"), int(in_id[1]) if in_id else None):
-        if isinstance(stated, int | float) and 1 <= stated <= TIME_MS_MAX:
-            return int(stated)
+    for ts_ms in (event.get("timestamp"), int(in_id[1]) if in_id else None):
+        if isinstance(ts_ms, int | float) and 1 <= ts_ms <= TIME_MS_MAX:
+            return int(ts_ms)
     return 1
 
 
@@ -265,14 +271,14 @@ def _refs(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
 def _summary(kind: str, payload: dict[str, Any], event: Any) -> str:
     match kind:
         case "conversation.user" | "conversation.assistant":
-            told = payload["text"]
+            summary = payload["text"]
         case "tool.call":
-            told = f"{payload.get('name') or 'tool'} called"
+            summary = f"{payload.get('name') or 'tool'} called"
         case "tool.result":
             ended = "returned" if payload["status"] == "ok" else "failed"
-            told = f"{payload.get('name') or 'tool'} {ended}"
+            summary = f"{payload.get('name') or 'tool'} {ended}"
         case _:
-            # No more than the names of things: these summaries may be shown to anybody.
-            told = (type_of(event) or "something").replace("_", " ")
-            told += f" {payload['id']}" if isinstance(payload.get("id"), str) else ""
-    return shorten(plain(told).replace("\0", ""))
+            # Only names: these summaries may be shown to anybody.
+            summary = (type_of(event) or "something").replace("_", " ")
+            summary += f" {payload['id']}" if isinstance(payload.get("id"), str) else ""
+    return shorten(plain(summary).replace("\0", ""))

@@ -1,7 +1,7 @@
-"""Clawser's event logs read line by line: what ``to_session`` records, under the same ids.
+"""The reader of Clawser's event logs: the events of ``to_session``, under the same ids.
 
-A conversation of an older version is one JSON value with a checkpoint in it, or the checkpoint by
-itself. It gives the events that ``Workspace.restore`` makes of it, and its system messages besides.
+A conversation of an older version is one JSON value: a checkpoint, or an object that contains one.
+It yields the events of ``Workspace.restore``, and its system messages.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _CONVERSATIONS: Final = ".conversations"
 _OLDER: Final = "clawser_checkpoints"
 _CARD: Final = "meta.json"
 NO_TIME_MS: Final = 1
-"""The time of events when nothing says it: the intake gives them that of the file."""
+"""The time of events without one: the importer uses the file's time instead."""
 CARD_BYTES_MAX: Final = 1024 * 1024
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is events of Clawser's, or conversations of an older version."""
-    found = [fields_of(value) for value in values]
-    return share(_is_event(value) or _is_older(value) for value in found)
+    """Return the share of values that are Clawser's events or older conversations."""
+    objects = [fields_of(value) for value in values]
+    return share(_is_event(value) or _is_older(value) for value in objects)
 
 
 class ClawserReader:
     """Reads the log of one conversation."""
 
     keys_are_global = True
-    """A key holds the session, and is the event's id."""
+    """A key contains the session, and is the event's id."""
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
@@ -64,12 +64,12 @@ class ClawserReader:
             )
         }
         self._seen: Counter[str] = Counter()
-        """How often each event came, by digests of what it is known by."""
+        """The number of occurrences of each event, by a digest of its identity."""
         self._is_replaced_whole = False
-        """Whether the file is of an older version, which has no end to go on from."""
+        """Whether the file is of an older version, which is always rewritten whole."""
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; records are never held back."""
         event = record.value
         if not truthy(event):
             return [ParsedRecord(record=record, skipped="says nothing")]
@@ -77,37 +77,37 @@ class ClawserReader:
             events = self._read_older(event)
             skipped = None if events else "a conversation in which nothing was said"
             return [ParsedRecord(record=record, events=events, skipped=skipped)]
-        return [ParsedRecord(record=record, events=[self._told(event)])]
+        return [ParsedRecord(record=record, events=[self._event(event)])]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return nothing: nothing is held back."""
+        """Return an empty list: records are never held back."""
         return []
 
     def state(self) -> Any:
-        """Return which events came, None if they are too many or the file is replaced whole."""
+        """Return the events seen; None if they are too many or the file is always rewritten."""
         if self._is_replaced_whole:
             return None
         often = {at: times for at, times in self._seen.items() if times > 1}
         return bounded({"seen": " ".join(self._seen), "often": often})
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or not isinstance(state.get("seen"), str):
-            raise ValueError("no state of this format")  # noqa: TRY004  (one error for all)
+            raise ValueError("not a state of this format")  # noqa: TRY004  (one error for all)
         self._seen = Counter(dict.fromkeys(state["seen"].split(), 1))
         self._seen |= Counter(fields_of(state.get("often")))
 
-    def _told(self, event: Any) -> ParsedEvent:
-        known = known_by(event)
-        self._seen[digest(known)] += 1
+    def _event(self, event: Any) -> ParsedEvent:
+        identity = known_by(event)
+        self._seen[digest(identity)] += 1
         stated = state(event)
         noted = stated.payload[NOTE]
         if "line" not in noted:
-            # The event's origin, which would say it, is the format's name here.
+            # The event's origin holds the format's name here, so keep the source in the note.
             noted = {**noted, "source": fields_of(event).get("source")}
         return ParsedEvent(
             session=self._session,
-            key=event_id_of(self._session, known, self._seen[digest(known)]),
+            key=event_id_of(self._session, identity, self._seen[digest(identity)]),
             kind=stated.kind,
             summary=stated.summary,
             ts_ms=stated.ts_ms,
@@ -117,9 +117,9 @@ class ClawserReader:
         )
 
     def _read_older(self, value: dict[str, Any]) -> list[ParsedEvent]:
-        """Return what a conversation of an older version tells."""
+        """Return the events of a conversation of an older version."""
         self._is_replaced_whole = True
-        card, checkpoint = _taken_apart(value)
+        card, checkpoint = _card_and_checkpoint(value)
         opening = self.sessions[self._session]
         title = word(card.get("title")) or word(card.get("name"))
         about = without_none(
@@ -130,28 +130,28 @@ class ClawserReader:
         )
         times = (checkpoint.timestamp, card.get("lastUsed"), card.get("created"))
         at_ms = next((time for time in times if type(time) is int), NO_TIME_MS)
-        events = [self._told(event) for event in events_of(checkpoint, at_ms=at_ms).events]
+        events = [self._event(event) for event in events_of(checkpoint, at_ms=at_ms).events]
         return [*self._system_messages(checkpoint, at_ms), *events]
 
     def _system_messages(self, checkpoint: Checkpoint, at_ms: int) -> Iterator[ParsedEvent]:
-        """Give the messages that Clawser's own migration leaves out."""
+        """Yield the messages that Clawser's own migration leaves out."""
         for number, message in enumerate(checkpoint.history):
             if fields_of(message).get("role") == "system":
-                saying = observation("message", message)
+                content = observation("message", message)
                 yield ParsedEvent(
                     session=self._session,
                     key=of_words(f"{NAME}:{digest([self._session, 'system', number, message])}"),
-                    kind=saying.kind,
-                    summary=saying.summary,
+                    kind=content.kind,
+                    summary=content.summary,
                     ts_ms=at_ms,
-                    payload=saying.payload,
-                    refs=saying.refs,
+                    payload=content.payload,
+                    refs=content.refs,
                     source="system",
                 )
 
 
 def beside_card(path: PurePath | None) -> ClawserReader:
-    """Return a reader that knows what the conversation is called, if that is told beside it."""
+    """Return a reader that uses the title in the ``meta.json`` beside the file, if any."""
     title = None
     if path is not None and path.name:
         card = Path(path).with_name(_CARD)
@@ -166,7 +166,7 @@ READER: Final = beside_card
 
 
 def _place_of(path: PurePath | None) -> tuple[str | None, str | None]:
-    """Return the conversation that a file is of, and its workspace, as far as its place tells."""
+    """Return the conversation and workspace of a file, if its path shows them."""
     parts = ("", "", "", *path.parts) if path else ("",) * 4
     if parts[-3] == _CONVERSATIONS:
         return name(parts[-2]), name(parts[-4])
@@ -176,12 +176,12 @@ def _place_of(path: PurePath | None) -> tuple[str | None, str | None]:
 
 
 def _is_older(value: dict[str, Any]) -> bool:
-    """Whether this is a conversation of v1 or v0: a checkpoint, or what holds one."""
+    """Return whether ``value`` is a v1 or v0 conversation: a checkpoint, or an object with one."""
     return is_checkpoint(value) or is_checkpoint(value.get("checkpoint"))
 
 
-def _taken_apart(value: dict[str, Any]) -> tuple[dict[str, Any], Checkpoint]:
-    """Return what is said of a conversation of an older version, and its checkpoint."""
+def _card_and_checkpoint(value: dict[str, Any]) -> tuple[dict[str, Any], Checkpoint]:
+    """Return the card and the checkpoint of a conversation of an older version."""
     if is_checkpoint(value):
         return {}, Checkpoint.from_json(value)
     return value, Checkpoint.from_json(value["checkpoint"])

@@ -1,4 +1,4 @@
-"""Clawser's EventLog: appended to, asked, written as lines, and derived from."""
+"""Clawser's EventLog: append, query, serialize and derive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEQUENCE: Final = re.compile(r"_([0-9]{1,18})\Z")
 
 
 class EventLog:
-    """The events of one conversation, in order. What is in it is not changed from outside."""
+    """The events of one conversation, in order. Events passed in and returned are copies."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class EventLog:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventLog) and self._events == other._events
 
-    __hash__ = None  # type: ignore[assignment]  # It grows.
+    __hash__ = None  # type: ignore[assignment]  # It is mutable.
 
     # Writing.
 
@@ -52,12 +52,12 @@ class EventLog:
         data: Any = None,
         source: str = "system",
     ) -> str:
-        """Add an event and return its id; beyond ``max_size`` the oldest goes.
+        """Add an event and return its id; above ``max_size`` the oldest is removed.
 
-        An error of ``on_append`` is nobody's concern. Raises InvalidInput if ``data`` is no JSON.
+        Errors of ``on_append`` are ignored. Raises InvalidInput if ``data`` is not JSON.
         """
         if not isinstance(type, str) or not isinstance(source, str):
-            raise InvalidInput("type and source are texts", hint="see the table of types")
+            raise InvalidInput("type and source must be text", hint="see the table of types")
         content = parse(stringify({} if data is None else data))
         now_ms = self._clock()
         event = {
@@ -77,18 +77,18 @@ class EventLog:
         return str(event["id"])
 
     def load(self, events: Iterable[Any]) -> None:
-        """Put ``events`` in the place of all; new ids go on behind theirs."""
-        self._place([parse(stringify(event)) for event in events])
+        """Replace all events with ``events``; new ids continue after theirs."""
+        self._replace([parse(stringify(event)) for event in events])
 
-    def _place(self, events: list[Any]) -> None:
+    def _replace(self, events: list[Any]) -> None:
         self._events = events
         ids = (event.get("id") for event in self._events if isinstance(event, dict))
-        found = (_SEQUENCE.search(id_) for id_ in ids if isinstance(id_, str))
-        used = [int(match[1]) + 1 for match in found if match]
+        matches = (_SEQUENCE.search(id_) for id_ in ids if isinstance(id_, str))
+        used = [int(match[1]) + 1 for match in matches if match]
         self._next = max([self.size, *used])
 
     def clear(self) -> None:
-        """Forget all events, and number from 0."""
+        """Remove all events and restart the numbering at 0."""
         self._events = []
         self._next = 0
 
@@ -96,12 +96,12 @@ class EventLog:
 
     @property
     def events(self) -> list[Any]:
-        """Return all events, as a copy."""
+        """Return a copy of all events."""
         return copy.deepcopy(self._events)
 
     @property
     def size(self) -> int:
-        """Return how many events there are."""
+        """Return the number of events."""
         return len(self._events)
 
     def query(
@@ -111,71 +111,71 @@ class EventLog:
         source: str | None = None,
         limit: int | None = None,
     ) -> list[Any]:
-        """Return the events that fit; with a ``limit`` above 0, the last so many of them."""
-        found = [
+        """Return the matching events; with a ``limit`` above 0, only the last of them."""
+        events = [
             event
             for event in self._events
             if (not type or views.type_of(event) == type)
             and (not source or (isinstance(event, dict) and event.get("source") == source))
         ]
-        return copy.deepcopy(found[-limit:] if limit and limit > 0 else found)
+        return copy.deepcopy(events[-limit:] if limit and limit > 0 else events)
 
     def summary(self) -> dict[str, int]:
-        """Return how many events of each type there are."""
+        """Return the number of events of each type."""
         return dict(Counter(_counted_as(event) for event in self._events))
 
     # Lines.
 
     @classmethod
     def from_jsonl(cls, text: str | bytes | None) -> Self:
-        """Return the log that ``text`` holds; bad lines are passed over, see ``read_jsonl``."""
+        """Return the log in ``text``; bad lines are skipped, see ``read_jsonl``."""
         log = cls()
-        log._place(parse_lines(text or "").values)
+        log._replace(parse_lines(text or "").values)
         return log
 
     def to_jsonl(self) -> str:
-        """Return one line for each event, and no newline at the end."""
+        """Return one line per event, without a final newline."""
         return "\n".join(stringify(event) for event in self._events)
 
     # Deriving.
 
     def derive_session_history(self, system_prompt: str | None = None) -> list[dict[str, Any]]:
-        """Return the messages of a model call: see ``session_history``."""
+        """Return the messages for a model call; see ``session_history``."""
         return copy.deepcopy(views.session_history(self._events, system_prompt))
 
     def derive_tool_call_log(self, *, time_zone: str = "UTC") -> list[dict[str, Any]]:
-        """Return the finished tool calls, the last one first, with the time of day in a zone."""
+        """Return the finished tool calls, latest first, with the time of day in ``time_zone``."""
         return copy.deepcopy(views.tool_call_log(self._events, time_zone=time_zone))
 
     def derive_goals(self) -> list[dict[str, Any]]:
-        """Return the goals in their last state."""
+        """Return the goals in their latest state."""
         return copy.deepcopy(views.goals(self._events))
 
     def slice_to_turn_end(self, event_id: str) -> list[Any] | None:
-        """Return all events up to the end of the turn of one; None if there is no such event."""
+        """Return all events up to the end of an event's turn; None if the event does not exist."""
         end = views.turn_end(self._events, event_id)
         return None if end is None else copy.deepcopy(self._events[:end])
 
 
 class ParsedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """A log, and what could not be read of its lines."""
+    """A log and the lines that could not be read."""
 
     log: EventLog
     lines: int
     bad: int
     bad_lines: tuple[UnreadLine, ...]
-    """The first of them."""
+    """The first of these lines."""
 
 
 def read_jsonl(text: str | bytes) -> ParsedLog:
-    """Return the log that ``text`` holds, and an account of the lines that are no events."""
-    found = parse_lines(text)
+    """Return the log in ``text``, and the lines that are not events."""
+    parsed = parse_lines(text)
     log = EventLog()
-    log._place(found.values)  # noqa: SLF001  (they are nobody else's: no copy is needed)
-    return ParsedLog(log=log, lines=found.lines, bad=found.bad, bad_lines=found.bad_lines)
+    log._replace(parsed.values)  # The values are not shared, so no copy is needed.
+    return ParsedLog(log=log, lines=parsed.lines, bad=parsed.bad, bad_lines=parsed.bad_lines)
 
 
 def _counted_as(event: Any) -> str:
-    # A browser spells a missing name so.
+    # A browser shows a missing name like this.
     named = event.get("type", "undefined") if isinstance(event, dict) else "undefined"
     return named if isinstance(named, str) else stringify(named)

@@ -1,4 +1,4 @@
-"""A log of Clawser's as a session of a ledger, and a session as a log."""
+"""Record a Clawser log in a session of a ledger, and export a session as a log."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 ID_PREFIX: Final = "clawser-"
 BATCH: Final = 500
-"""Events that are recorded at once."""
+"""Events per append."""
 
 
 class ImportedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a log that was taken into a session."""
+    """The result of importing a log into a session."""
 
     events: int
-    """How many the log has."""
+    """The number of events in the log."""
     added: int
-    """How many were not in the session before."""
+    """The number of events that were new to the session."""
     changed: int
-    """How many are there with another content; the session keeps what it has."""
+    """The number of recorded events with other content; the session keeps its own."""
 
 
 def to_session(log: EventLog, session: Session) -> ImportedLog:
-    """Record the events of ``log`` that the session does not have, in their order.
+    """Record the events of ``log`` that the session does not have, in order.
 
-    Each is known by its own id within the session, so doing it again adds nothing; nor does a log
-    that came out of the session itself.
+    Each event is identified by its id within the session, so importing again adds nothing; neither
+    does a log that was exported from the session.
     """
-    known: dict[str, bytes | None] = {}
+    digests: dict[str, bytes | None] = {}
     for recorded in session.events():
         name = _own_id(recorded) if _is_own(recorded) else recorded.event_id
-        known[name] = None if recorded.redacted else _digest(recorded.kind, recorded.payload)
+        digests[name] = None if recorded.redacted else _digest(recorded.kind, recorded.payload)
     changed = 0
     fresh: list[NewEvent] = []
     for event_id, event in _identified(log.events, session.session_id):
-        if isinstance(event, dict) and isinstance(event.get("id"), str) and event["id"] in known:
-            continue  # It came out of this session.
+        if isinstance(event, dict) and isinstance(event.get("id"), str) and event["id"] in digests:
+            continue  # It was exported from this session.
         stated = state(event)
-        if event_id in known:
-            before = known[event_id]
+        if event_id in digests:
+            before = digests[event_id]
             changed += before is not None and before != _digest(stated.kind, stated.payload)
             continue
         fresh.append(
@@ -74,30 +74,31 @@ def to_session(log: EventLog, session: Session) -> ImportedLog:
 
 
 def from_session(session: Session) -> EventLog:
-    """Return a session as a log: what came from one as it was, the rest in Clawser's words.
+    """Return a session as a log; imported events are unchanged.
 
-    Runs that did not end well and turns that were undone are left out, and so are events of kinds
-    that Clawser has no word for; those whose content was erased are there, and say so.
+    Failed runs, undone turns and events of kinds that Clawser does not have are left out; erased
+    events are marked as such.
     """
     log = EventLog()
-    told = visible(list(session.events()))
-    log.load(spelt for event in told for spelt in _spelt(event))
+    events = visible(list(session.events()))
+    log.load(converted for event in events for converted in _converted(event))
     return log
 
 
 def known_by(event: Any) -> str:
-    """Return what tells an event from others of its log: its id, or else that it has none.
+    """Return the identity of an event in its log: its id, or a constant if it has none.
 
-    Those without are told by their order, and never by what they say: ids outlast an erasure.
+    Events without ids are told apart by their order, never by their content: ids outlive an
+    erasure.
     """
     named = event.get("id") if isinstance(event, dict) else None
     return f"id {named}" if isinstance(named, str) else "line"
 
 
 def event_id_of(session_id: str, key: str, occurrence: int) -> str:
-    """Return the id of an event that is known by ``key``: the same whenever it is brought in."""
-    told = stringify([session_id, key, occurrence])
-    return ID_PREFIX + sha256(told.encode()).hexdigest()[:40]
+    """Return the id of the event identified by ``key``, the same for every import."""
+    identity = stringify([session_id, key, occurrence])
+    return ID_PREFIX + sha256(identity.encode()).hexdigest()[:40]
 
 
 def _digest(kind: str, payload: Any) -> bytes:
@@ -105,7 +106,7 @@ def _digest(kind: str, payload: Any) -> bytes:
 
 
 def _identified(events: list[Any], session_id: str) -> Iterator[tuple[str, Any]]:
-    """Give each event with an id that is the same whenever the log is taken in."""
+    """Yield each event with an id that is the same for every import."""
     seen: Counter[str] = Counter()
     for event in events:
         key = known_by(event)
@@ -113,7 +114,7 @@ def _identified(events: list[Any], session_id: str) -> Iterator[tuple[str, Any]]
         yield event_id_of(session_id, key, seen[key]), event
 
 
-def _spelt(event: Event) -> Iterator[Any]:
+def _converted(event: Event) -> Iterator[Any]:
     if event.kind not in TYPES and not event.event_id.startswith(ID_PREFIX):
         return
     if event.redacted or event.expired:
@@ -122,7 +123,7 @@ def _spelt(event: Event) -> Iterator[Any]:
         yield rebuild(event.kind, event.payload, origin=event.origin, ts_ms=event.ts_ms)
         return
     elif event.kind == "tool.result":
-        content = content_from(event.kind, _told_in_clawsers_words(event.payload))
+        content = content_from(event.kind, _with_error(event.payload))
     else:
         content = content_from(event.kind, event.payload if isinstance(event.payload, dict) else {})
     yield {
@@ -134,13 +135,13 @@ def _spelt(event: Event) -> Iterator[Any]:
     }
 
 
-def _told_in_clawsers_words(payload: Any) -> dict[str, Any]:
-    """Return an outcome in which what stands in for a result is its error."""
-    told = payload if isinstance(payload, dict) else {}
-    if told.get("status") != "synthetic":
-        return told
-    rest = {name: value for name, value in told.items() if name != "output"}
-    return {**rest, "error": {"message": told.get("output")}}
+def _with_error(payload: Any) -> dict[str, Any]:
+    """Return a tool result in which a synthetic output becomes the error."""
+    fields = payload if isinstance(payload, dict) else {}
+    if fields.get("status") != "synthetic":
+        return fields
+    rest = {name: value for name, value in fields.items() if name != "output"}
+    return {**rest, "error": {"message": fields.get("output")}}
 
 
 def _is_own(header: Header) -> bool:
@@ -148,5 +149,5 @@ def _is_own(header: Header) -> bool:
 
 
 def _own_id(header: Header) -> str:
-    """Return the id under which an event of the ledger's own goes out."""
+    """Return the exported id of an event that the ledger recorded itself."""
     return f"evt_{header.ts_ms}_{header.seq}"

@@ -1,7 +1,7 @@
-"""JSON as a browser spells it, and lines of it read one by one, none lost over another.
+"""JSON as a browser writes it, and lines of JSON, each parsed on its own.
 
-Clawser writes with JSON.stringify: what is written here is the same, byte for byte. Only whole
-numbers beyond those that a browser counts by ones keep all their digits, to be read as they were.
+Clawser writes with JSON.stringify, and this module writes the same bytes. The only exception are
+integers above a browser's safe range, which keep all their digits.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NESTING_MAX: Final = 200
-"""Deeper lines are reported as bad: they would overflow the stack of whoever writes them."""
-BAD_LINES_TOLD_MAX: Final = 100
+"""Deeper lines are reported as bad: writing them could overflow the stack."""
+BAD_LINES_MAX: Final = 100
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -29,29 +29,29 @@ _quote: Final = json.encoder.encode_basestring
 
 
 class UnreadLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that is no event."""
+    """A line that is not an event."""
 
     line: int
-    """From 1."""
+    """Counted from 1."""
     message: str
 
 
 class ParsedLines(msgspec.Struct, frozen=True, kw_only=True):
-    """What a text of lines held."""
+    """The values of a text of lines."""
 
     values: list[Any]
     lines: int
-    """How many there were, blank ones and bad ones among them."""
+    """The number of lines, including blank and bad ones."""
     bad: int
-    """How many could not be read."""
+    """The number of lines that could not be read."""
     bad_lines: tuple[UnreadLine, ...]
-    """The first of them."""
+    """The first of these lines."""
 
 
 def stringify(value: Any) -> str:
-    """Return ``value`` as JSON.stringify spells it; the order of keys stays.
+    """Return ``value`` as JSON.stringify writes it; keys keep their order.
 
-    Raises InvalidInput for what is no JSON value.
+    Raises InvalidInput if it is not a JSON value.
     """
     try:
         return _spell(value, 0)
@@ -60,9 +60,9 @@ def stringify(value: Any) -> str:
 
 
 def parse(text: str) -> Any:
-    """Return the value of JSON ``text``. Raises InvalidInput if it is none, or cannot be kept."""
+    """Return the value of JSON ``text``. Raises InvalidInput if it is not JSON or too deep."""
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"not JSON: {_reason(error)}", hint="see the line itself") from None
     if _is_deep(text, value):
@@ -71,33 +71,33 @@ def parse(text: str) -> Any:
 
 
 def parse_lines(text: str | bytes) -> ParsedLines:
-    """Return the values of all lines; those that cannot be read are counted and told.
+    """Return the values of all lines, and count the lines that cannot be read.
 
-    Blank lines and values that a browser takes for nothing, such as null, are passed over.
+    Blank lines and values that are falsy in a browser, such as null, are skipped.
     """
     values: list[Any] = []
-    told: list[UnreadLine] = []
+    bad_lines: list[UnreadLine] = []
     number = bad = 0
     for number, line in enumerate(_split(text), 1):
         try:
-            found = _value_of(line, first=number == 1)
+            value = _value_of(line, first=number == 1)
         except InvalidInput as error:
             bad += 1
-            if len(told) < BAD_LINES_TOLD_MAX:
-                told.append(UnreadLine(line=number, message=str(error)))
+            if len(bad_lines) < BAD_LINES_MAX:
+                bad_lines.append(UnreadLine(line=number, message=str(error)))
         else:
-            if truthy(found):
-                values.append(found)
-    return ParsedLines(values=values, lines=number, bad=bad, bad_lines=tuple(told))
+            if truthy(value):
+                values.append(value)
+    return ParsedLines(values=values, lines=number, bad=bad, bad_lines=tuple(bad_lines))
 
 
 def truthy(value: Any) -> bool:
-    """Whether a browser takes ``value`` for true: empty lists and objects are."""
+    """Return whether ``value`` is truthy in a browser: empty lists and objects are."""
     return isinstance(value, dict | list) or bool(value)
 
 
 def _split(text: str | bytes) -> Iterator[str | bytes]:
-    # By newlines alone: a text may hold other line separators.
+    # Only at newlines: a text may contain other line separators.
     if isinstance(text, bytes):
         yield from text.removesuffix(b"\n").split(b"\n") if text else ()
     else:
@@ -133,19 +133,19 @@ def _spell(value: Any, depth: int) -> str:
             inner = (f"{_spell_key(k)}:{_spell(v, depth + 1)}" for k, v in value.items())
             return "{" + ",".join(inner) + "}"
         case list():
-            return "[" + ",".join([_spell(one, depth + 1) for one in value]) + "]"
+            return "[" + ",".join([_spell(item, depth + 1) for item in value]) + "]"
         case _:
             raise ValueError(f"a {type(value).__name__}")
 
 
 def _spell_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ValueError(f"the key {key!r}")  # noqa: TRY004  (one error for all that is no JSON)
+        raise ValueError(f"the key {key!r}")  # noqa: TRY004  (one error for all invalid values)
     return _spell_text(key)
 
 
 def _spell_text(text: str) -> str:
-    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", _quote(text))
+    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", _quote(text))
 
 
 def _spell_number(number: float) -> str:
@@ -162,23 +162,23 @@ def _spell_number(number: float) -> str:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number is beyond what can be kept")
+        raise ValueError("a number is out of range")
     return number
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"nested deeper than {NESTING_MAX} levels"
-    # Only the reason: a decoder's own words may hold what stands in the line.
+    # Only the reason: the decoder's full message may quote the line.
     return error.msg if isinstance(error, json.JSONDecodeError) else str(error)
 
 
 def _is_deep(text: str, value: Any) -> bool:
-    # Each level opens one bracket, so few brackets settle it without a walk.
+    # Each level opens one bracket, so a small count of brackets rules out deep nesting.
     if text.count("[") + text.count("{") <= NESTING_MAX:
         return False
     level, depth = [value], 0
@@ -186,8 +186,8 @@ def _is_deep(text: str, value: Any) -> bool:
         depth += 1
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, dict | list)
+            for inner in (container.values() if isinstance(container, dict) else container)
         ]
     return depth > NESTING_MAX

@@ -1,7 +1,7 @@
-"""What is derived from Clawser's events: messages, tool calls, goals, turns.
+"""Views of Clawser's events: messages, tool calls, goals, turns.
 
-Pure functions over the events as they lie in a log. They do what Clawser does, odd things included;
-where Clawser would stop with an error, a missing value is taken for an empty one.
+Pure functions over the events of a log. They reproduce Clawser's behaviour, including its oddities;
+where Clawser would fail, a missing value counts as empty.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _ABSENT: Final[Any] = object()
 def session_history(
     events: Sequence[Any], system_prompt: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the messages of a model call.
+    """Return the messages for a model call.
 
-    A tool call belongs to the last answer since the user spoke, wherever its results stand, and is
-    dropped if there is none; a result is always there.
+    A tool call belongs to the last answer since the user's message, wherever its results are, and
+    is dropped if there is none; results are always kept.
     """
     history: list[dict[str, Any]] = []
     if system_prompt:
@@ -45,8 +45,8 @@ def session_history(
                 answer = None
                 history.append(_present(role="user", content=content.get("content", _ABSENT)))
             case "agent_message":
-                said = content.get("content")
-                answer = {"role": "assistant", "content": said if truthy(said) else ""}
+                text = content.get("content")
+                answer = {"role": "assistant", "content": text if truthy(text) else ""}
                 history.append(answer)
             case "tool_call" if answer is not None:
                 answer.setdefault("tool_calls", []).append(_asked(content))
@@ -56,27 +56,27 @@ def session_history(
 
 
 def tool_call_log(events: Sequence[Any], *, time_zone: str = "UTC") -> list[dict[str, Any]]:
-    """Return the calls that have their result, the last one first.
+    """Return the calls that have a result, latest first.
 
     A result without a call has no parameters and its own time.
     """
     zone = _zone(time_zone)
-    found: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
     pending: dict[str, dict[str, Any]] = {}
     for event in events:
         content = content_of(event)
-        sort = type_of(event)
-        if sort not in {"tool_call", "tool_result"}:
+        type_ = type_of(event)
+        if type_ not in {"tool_call", "tool_result"}:
             continue
         key = _pairing(content)
         time = local_time(event.get("timestamp", _ABSENT), zone)
-        if sort == "tool_call":
+        if type_ == "tool_call":
             if key is not None:
                 pending[key] = {"params": content.get("arguments"), "time": time}
             continue
         call = pending.pop(key, {}) if key is not None else {}
         params = call.get("params")
-        found.append(
+        calls.append(
             _present(
                 name=content.get("name", _ABSENT),
                 params=params if truthy(params) else {},
@@ -84,22 +84,22 @@ def tool_call_log(events: Sequence[Any], *, time_zone: str = "UTC") -> list[dict
                 time=call.get("time", time),
             )
         )
-    return found[::-1]
+    return calls[::-1]
 
 
 def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return every goal that was not removed, in its last state.
+    """Return every goal that was not removed, in its latest state.
 
-    A goal that is added again takes the place of the first. What is not known is not changed.
+    Adding a goal again replaces the first. Updates of unknown goals are ignored.
     """
-    found: dict[str, dict[str, Any]] = {}
+    goals_by_id: dict[str, dict[str, Any]] = {}
     for event in events:
         content = content_of(event)
         key = stringify(content.get("id"))
         match type_of(event):
             case "goal_added":
                 time = event.get("timestamp", _ABSENT)
-                found[key] = _present(
+                goals_by_id[key] = _present(
                     id=content.get("id", _ABSENT),
                     description=content.get("description", _ABSENT),
                     status="active",
@@ -109,13 +109,13 @@ def goals(events: Sequence[Any]) -> list[dict[str, Any]]:
                     artifacts=_list(content.get("artifacts")),
                     progress=content.get("progress", _ABSENT),
                 )
-            case "goal_updated" | "goal_edited" if key in found:
+            case "goal_updated" | "goal_edited" if key in goals_by_id:
                 for name in ("status", "description"):
-                    found[key][name] = content.get(name, found[key].get(name))
-                found[key]["updated_at"] = event.get("timestamp")
+                    goals_by_id[key][name] = content.get(name, goals_by_id[key].get(name))
+                goals_by_id[key]["updated_at"] = event.get("timestamp")
             case "goal_removed":
-                found.pop(key, None)
-    return list(found.values())
+                goals_by_id.pop(key, None)
+    return list(goals_by_id.values())
 
 
 def _list(value: Any) -> list[Any]:
@@ -123,9 +123,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def turn_end(events: Sequence[Any], event_id: str) -> int | None:
-    """Return how many events there are up to the end of the turn of ``event_id``.
+    """Return the number of events up to the end of the turn of ``event_id``.
 
-    A turn goes from one user message to the next; None if there is no such event.
+    A turn lasts from one user message to the next. Return None if there is no such event.
     """
     for at, event in enumerate(events):
         if isinstance(event, dict) and event.get("id") == event_id:
@@ -135,15 +135,15 @@ def turn_end(events: Sequence[Any], event_id: str) -> int | None:
 
 
 def type_of(event: Any) -> str | None:
-    """Return the type of an event; None if it is not said."""
-    found = event.get("type") if isinstance(event, dict) else None
-    return found if isinstance(found, str) else None
+    """Return the type of an event, or None."""
+    type_ = event.get("type") if isinstance(event, dict) else None
+    return type_ if isinstance(type_, str) else None
 
 
 def content_of(event: Any) -> dict[str, Any]:
-    """Return the fields that an event of its type carries."""
-    found = event.get("data") if isinstance(event, dict) else None
-    return found if isinstance(found, dict) else {}
+    """Return the content of an event, or an empty dict."""
+    content = event.get("data") if isinstance(event, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def local_time(timestamp: Any, zone: tzinfo) -> str:
@@ -153,7 +153,7 @@ def local_time(timestamp: Any, zone: tzinfo) -> str:
     if not abs(timestamp) <= _BROWSER_TIME_MS_MAX:
         return INVALID_TIME
     seconds = int(timestamp) // 1_000
-    # Calendars end sooner here than in a browser; the offset is that of the last day they know.
+    # Python's calendar ends before a browser's: use the offset of its last day.
     near = _EPOCH + timedelta(seconds=min(max(seconds, _YEAR_1_S), _YEAR_9999_S))
     offset = near.astimezone(zone).utcoffset() or timedelta()
     minutes, second = divmod((seconds + int(offset.total_seconds())) % _DAY_S, 60)
@@ -188,21 +188,21 @@ def _answered(content: dict[str, Any]) -> dict[str, Any]:
     result = content.get("result")
     result = result if isinstance(result, dict) else {}
     if truthy(result.get("success")):
-        said = result.get("output", _ABSENT)
+        text = result.get("output", _ABSENT)
     else:
         error = result.get("error")
         error = error if truthy(error) else "unknown error"
-        said = f"Error: {error if isinstance(error, str) else stringify(error)}"
+        text = f"Error: {error if isinstance(error, str) else stringify(error)}"
     return _present(
         role="tool",
         tool_call_id=content.get("call_id", _ABSENT),
         name=content.get("name", _ABSENT),
-        content=said,
+        content=text,
     )
 
 
 def _pairing(content: dict[str, Any]) -> str | None:
-    """Return by what a call and its result find each other; lists and objects never do."""
+    """Return the key that pairs a call with its result; lists and objects have none."""
     call_id = content.get("call_id")
     return None if isinstance(call_id, dict | list) else stringify(call_id)
 

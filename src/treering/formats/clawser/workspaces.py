@@ -1,12 +1,12 @@
-"""Clawser's workspaces on disk: conversations and checkpoints of every version, one written.
+"""Clawser's workspaces on disk: all versions of conversations and checkpoints are read.
 
     clawser_workspaces/{workspace}/.conversations/{conversation}/meta.json, events.jsonl   v2
     clawser/workspaces/{workspace}/…                                                       v2
     …/.conversations/{conversation}.json, clawser_conversations/{conversation}.bin         v1
     clawser_checkpoints/{workspace}/{conversation}.bin                                     v0
 
-What is newer is tried first. A level that cannot be read gives way to the next and is told of;
-what lies there is never changed.
+Newer versions are tried first. If one cannot be read, it is reported and the next is tried. Only
+v2 is written; older files are never changed.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _CONVERSATIONS: Final = ".conversations"
 _OLDER: Final = "clawser_conversations"
 _OLDEST: Final = "clawser_checkpoints"
 CONVERSATION: Final = ".bin"
-"""How a conversation of v1 or v0 ends that is a file by itself."""
+"""The extension of a v1 or v0 conversation in a file of its own."""
 _UNSAFE: Final = re.compile(r"[/\\]|\A\.{1,2}\Z")
 
 _CARD: Final = "a card, which is read with its conversation"
 _CHECKPOINT: Final = "a checkpoint, which repeats a conversation"
 _SUPERSEDED: Final = "an older version of a conversation"
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 def repeats(path: Path) -> str | None:
-    """Return what a file of a workspace is, if it only repeats a conversation; by its place."""
+    """Return what a file of a workspace is if it only repeats a conversation, by its path."""
     folder = path.parent
     if path.name == "meta.json" and folder.parent.name == _CONVERSATIONS:
         return _CARD
@@ -83,7 +83,7 @@ def repeats(path: Path) -> str | None:
 
 
 def is_conversation(path: Path) -> bool:
-    """Whether a file that is no log by its name lies where a conversation of v1 or v0 does."""
+    """Return whether a file's path is that of a v1 or v0 conversation."""
     folder = path.parent
     return path.suffix == CONVERSATION and (folder.name == _OLDER or folder.parent.name == _OLDEST)
 
@@ -93,7 +93,7 @@ def _is_checkpoints(folder: Path) -> bool:
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """A checkpoint, and where it is from."""
+    """A checkpoint and its origin."""
 
     checkpoint: Checkpoint
     version: Version
@@ -102,7 +102,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workspace:
-    """One workspace under ``root``. Making one reads and writes nothing."""
+    """One workspace under ``root``. Creating it does not access the disk."""
 
     def __init__(self, root: Path | str, workspace_id: str = DEFAULT_WORKSPACE) -> None:
         self._root = Path(root)
@@ -122,38 +122,39 @@ class Workspace:
             names |= {path.stem for path in (folder / _CONVERSATIONS).glob("*.json")}
         older = [self._root / _OLDEST / self._id]
         if self._id == DEFAULT_WORKSPACE:
-            older.append(self._root / _OLDER)  # It says nothing of workspaces.
+            older.append(self._root / _OLDER)  # It has no workspaces.
         for folder in older:
             names |= {path.stem for path in folder.glob("*.bin") if path.stem != "latest"}
         return sorted(names)
 
     def read(self, conversation_id: str) -> ClawserConversation:
-        """Return a conversation, of the newest version that can be read; nothing is written.
+        """Return the newest readable version of a conversation, without writing anything.
 
-        Raises NotFound if there is none, Corrupt if none of its files can be read.
+        Raises NotFound if it does not exist, Corrupt if none of its files can be read.
         """
         name = _safe_name(conversation_id, "conversation_id")
         self._seen.setdefault(name, set())
-        found, passed_over = _first_readable(self._levels(name), f"conversation {name}")
-        self._seen[name] |= set(map(stringify, found.log.events))
-        return msgspec.structs.replace(found, passed_over=(*found.passed_over, *passed_over))
+        conversation, passed_over = _first_readable(self._levels(name), f"conversation {name}")
+        self._seen[name] |= set(map(stringify, conversation.log.events))
+        return msgspec.structs.replace(
+            conversation, passed_over=(*conversation.passed_over, *passed_over)
+        )
 
     def restore(self, conversation_id: str) -> ClawserConversation:
-        """Return a conversation as ``read`` does; one of an older version is written as v2, too.
+        """Return a conversation as ``read`` does, and write an older version as v2.
 
-        The files of the older version stay as they are; events of v2 that could not be read are
-        set aside.
+        The files of the older version are kept; v2 events that could not be read are set aside.
         """
-        found = self.read(conversation_id)
-        if found.version == "v2":
-            return found
-        with locked(self._folder(found.card.id)):
-            # Another process may have restored it meanwhile, and gone on from there.
-            found = self.read(conversation_id)
-            if found.version != "v2":
-                set_aside(self._folder(found.card.id) / "events.jsonl")
-                self._put(found.card, found.log)
-        return found
+        conversation = self.read(conversation_id)
+        if conversation.version == "v2":
+            return conversation
+        with locked(self._folder(conversation.card.id)):
+            # Another process may have restored it meanwhile, and continued from there.
+            conversation = self.read(conversation_id)
+            if conversation.version != "v2":
+                set_aside(self._folder(conversation.card.id) / "events.jsonl")
+                self._put(conversation.card, conversation.log)
+        return conversation
 
     def write(
         self,
@@ -165,10 +166,10 @@ class Workspace:
         updated: int | None = None,
         model: str | None = None,
     ) -> Card:
-        """Write a conversation as v2; what is not given stays as it was, or is as the events say.
+        """Write a conversation as v2; omitted fields keep their value or come from the events.
 
-        Each file is replaced as a whole, the events first. Events that were never read here stay:
-        those that others have written since, and all of them if the conversation was not read.
+        Each file is replaced as a whole, the events first. Events that were never read here are
+        kept: those that others wrote meanwhile, or all if the conversation was not read.
         """
         name = _safe_name(conversation_id, "conversation_id")
         with locked(self._folder(name)):
@@ -186,11 +187,11 @@ class Workspace:
         updated: int | None,
         model: str | None,
     ) -> Card:
-        found = self._on_disk(name)
-        log = self._with_others(log, name, found)
+        on_disk = self._on_disk(name)
+        log = self._with_others(log, name, on_disk)
         folder = self._folder(name)
-        is_elsewhere = found is not None and found.path.parent != folder
-        old = found.card if found and is_elsewhere else card_at(folder, log, name)[0]
+        is_elsewhere = on_disk is not None and on_disk.path.parent != folder
+        old = on_disk.card if on_disk and is_elsewhere else card_at(folder, log, name)[0]
         card = Card(
             id=name,
             title=old.title if title is None else title,
@@ -206,8 +207,8 @@ class Workspace:
     def read_checkpoint(self, conversation_id: str | None = None) -> Restored:
         """Return the newest checkpoint that can be read.
 
-        One that is missing or broken is made anew from the events of ``conversation_id``, if it is
-        given; only then are older versions tried. Raises NotFound or Corrupt as ``read`` does.
+        If it is missing or broken, it is rebuilt from the events of ``conversation_id``, if given,
+        before older versions are tried. Raises NotFound or Corrupt as ``read`` does.
         """
         v2 = [folder / ".checkpoints" / "latest.bin" for folder in self._folders]
         older = self._root / _OLDEST
@@ -223,18 +224,18 @@ class Workspace:
             levels.append((older / "latest.bin", _restored("v0")))
         if conversation_id is not None:
             levels.append((older / self._id / f"{name}.bin", _restored("v0")))
-        found, passed_over = _first_readable(levels, f"checkpoint in workspace {self._id}")
-        return msgspec.structs.replace(found, passed_over=passed_over)
+        restored, passed_over = _first_readable(levels, f"checkpoint in workspace {self._id}")
+        return msgspec.structs.replace(restored, passed_over=passed_over)
 
     def restore_checkpoint(self, conversation_id: str | None = None) -> Restored:
-        """Return a checkpoint as ``read_checkpoint`` does; an older one is written as v2, too."""
-        found = self.read_checkpoint(conversation_id)
-        if found.version != "v2":
-            self.write_checkpoint(found.checkpoint)
-        return found
+        """Return a checkpoint as ``read_checkpoint`` does, and write an older one as v2."""
+        restored = self.read_checkpoint(conversation_id)
+        if restored.version != "v2":
+            self.write_checkpoint(restored.checkpoint)
+        return restored
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> Path:
-        """Replace the checkpoint of the workspace; return where it lies."""
+        """Replace the checkpoint of the workspace and return its path."""
         path = self._folders[0] / ".checkpoints" / "latest.bin"
         replace_file(path, checkpoint.to_bytes())
         return path
@@ -243,7 +244,7 @@ class Workspace:
         return self._folders[0] / _CONVERSATIONS / name
 
     def _levels(self, name: str) -> list[tuple[Path, Callable[[Path], ClawserConversation]]]:
-        """Return where a conversation may lie and how it is read there, the newest first."""
+        """Return the possible paths of a conversation with their readers, newest version first."""
         return [
             *((folder / _CONVERSATIONS / name, read_folder) for folder in self._folders),
             *((folder / _CONVERSATIONS / f"{name}.json", read_blob) for folder in self._folders),
@@ -252,50 +253,54 @@ class Workspace:
         ]
 
     def _on_disk(self, name: str) -> ClawserConversation | None:
-        """Return a conversation as it lies on disk now; None if nothing of it can be read."""
+        """Return the conversation on disk, or None if nothing of it can be read."""
         try:
             return _first_readable(self._levels(name), f"conversation {name}")[0]
         except (NotFound, Corrupt):
             return None
 
-    def _with_others(self, log: EventLog, name: str, found: ClawserConversation | None) -> EventLog:
+    def _with_others(
+        self, log: EventLog, name: str, on_disk: ClawserConversation | None
+    ) -> EventLog:
         """Return ``log`` with the events on disk that were neither read nor written here."""
         own, seen = Counter(map(stringify, log.events)), self._seen.get(name, set())
         self._seen[name] = seen | set(own)
-        written = [] if found is None else [(stringify(one), one) for one in found.log.events]
+        written = (
+            [] if on_disk is None else [(stringify(event), event) for event in on_disk.log.events]
+        )
         if all(line in own or line in seen for line, _ in written):
             return log
-        # What is on disk keeps its order; what is new here comes behind it.
-        kept = [(line, one) for line, one in written if line in own or line not in seen]
-        fresh = own - Counter(line for line, _ in kept)
-        behind: list[Any] = []
+        # Events on disk keep their order; new ones are added after them.
+        merged = [(line, event) for line, event in written if line in own or line not in seen]
+        fresh = own - Counter(line for line, _ in merged)
+        added: list[Any] = []
         for event in reversed(log.events):
             line = stringify(event)
             if fresh[line]:
                 fresh[line] -= 1
-                behind.append(event)
+                added.append(event)
         joined = EventLog()
-        joined.load([*(one for _, one in kept), *reversed(behind)])
+        joined.load([*(event for _, event in merged), *reversed(added)])
         return joined
 
     def _put(self, card: Card, log: EventLog) -> None:
         path = self._folder(card.id) / "events.jsonl"
-        # A line that is no event is in no log: whoever can mend it needs the old file.
+        # A line that is not an event is in no log: keep the old file so that it can be repaired.
         if path.exists() and read_jsonl(read_bytes(path)).bad:
             keep_copy(path)
-        # The events first: a card never promises more of them than there are.
+        # The events first: a card must never count more events than exist.
         replace_file(path, log.to_jsonl().encode())
         replace_file(self._folder(card.id) / "meta.json", stringify(card_fields(card)).encode())
 
 
 def _is_there(path: Path) -> bool:
-    """Whether something was written there. A folder comes first, and its files soon after."""
+    """Return whether a conversation exists here; its folder is created before its files."""
     return path.is_file() or any((path / name).exists() for name in ("events.jsonl", "meta.json"))
 
 
 def _first_readable(
-    levels: Sequence[tuple[Path, Callable[[Path], Found]]], what: str
-) -> tuple[Found, tuple[PassedOver, ...]]:
+    levels: Sequence[tuple[Path, Callable[[Path], T]]], what: str
+) -> tuple[T, tuple[PassedOver, ...]]:
     passed_over: list[PassedOver] = []
     for path, read in levels:
         if not _is_there(path):
@@ -306,7 +311,7 @@ def _first_readable(
             passed_over.append(PassedOver(path=path, message=str(error)))
     if not passed_over:
         raise NotFound(f"no {what}", hint="check the names of the folder and of both ids")
-    tried = "; ".join(f"{one.path}: {one.message}" for one in passed_over)
+    tried = "; ".join(f"{file.path}: {file.message}" for file in passed_over)
     raise Corrupt(f"no file of {what} can be read: {tried}", hint="restore one from a backup")
 
 
@@ -319,15 +324,17 @@ def _restored(version: Version) -> Callable[[Path], Restored]:
 
 
 def _rebuilt(folder: Path) -> Restored:
-    found = read_folder(folder)
-    checkpoint, kept = checkpoint_of(found.log), found.card.more.get(GOAL_COUNTER)
-    if type(kept) is int and kept > checkpoint.goal_id_counter:
-        checkpoint = msgspec.structs.replace(checkpoint, goal_id_counter=kept)
-    return Restored(checkpoint=checkpoint, version="v2", path=found.path)
+    conversation = read_folder(folder)
+    checkpoint, counter = checkpoint_of(conversation.log), conversation.card.more.get(GOAL_COUNTER)
+    if type(counter) is int and counter > checkpoint.goal_id_counter:
+        checkpoint = msgspec.structs.replace(checkpoint, goal_id_counter=counter)
+    return Restored(checkpoint=checkpoint, version="v2", path=conversation.path)
 
 
 def _safe_name(text: str, field: str) -> str:
-    """Return ``text`` if it can name a file, and no other place. Raises InvalidInput otherwise."""
+    """Return ``text`` if it is a safe file name. Raises InvalidInput otherwise."""
     if _UNSAFE.search(check_name(text, field)):
-        raise InvalidInput(f"{field} {text!r} names no file", hint="leave out slashes and dots")
+        raise InvalidInput(
+            f"{field} {text!r} is not a file name", hint="leave out slashes and dots"
+        )
     return text

@@ -1,17 +1,17 @@
-"""The Gemini CLI: its sessions, one JSON value that is written anew or lines that are added to.
+"""The reader of Gemini CLI sessions: one JSON value that is rewritten, or lines that are appended.
 
 A line may replace an earlier message by its id. The last answer of the model is held back until
-another message comes, so that mostly its final version is told; versions before it are skipped. A
-message that was told already and comes again tells what is new in it: calls, results, thoughts and
-counts under their own keys. The key of a text holds a digest of it, that of a report one of its
-counts: what has changed is told beside what it was, whoever reads it, and of reports the largest
-counts. A reader that has told the earlier text says what the new one ``replaces``, and takes the
-earlier back if nothing of the conversation came behind it. One that begins anew, with a file that
-was written anew, cannot know of it: both stand there, with the same ``message_id``. A result, a
-call or a field that has changed is an observation with the message as it is now, since what
-happened first is what happened.
+another message comes, so that usually only its final version is recorded; earlier versions are
+skipped. When a recorded message comes again, its new calls, results, thoughts and counts are
+recorded under keys of their own. The key of a text contains a digest of the text, and the key of a
+usage report a digest of its counts, so a changed version is always recorded beside the earlier one;
+of several reports, the largest counts are used. A reader that recorded the earlier text marks the
+new one with ``replaces``, and undoes the earlier text if no later part of the conversation follows
+it. A reader that restarts with a rewritten file cannot know the earlier text: both are recorded
+with the same ``message_id``. A changed result, call or field is recorded as an observation with the
+current message, since the first version is what happened.
 
-A rewind hides the message that it names and all behind it, as the CLI itself reads it.
+A rewind hides the message it names and all later ones, as in the CLI itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["NAME", "READER", "GeminiReader", "score"]
 NAME: Final = "gemini"
 NOTHING_NEW: Final = "tells nothing new"
 _UNTOLD: Final = frozenset({"lastUpdated", "messages", "sessionId", "projectHash"})
-"""Fields that say nothing of what happened."""
+"""Fields that carry no content."""
 
 
 class GeminiReader:
@@ -61,14 +61,14 @@ class GeminiReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None) -> None:
-        """Begin with nothing read; ``path`` may hold the ids of the session and its parent."""
+        """``path`` may contain the ids of the session and its parent."""
         self._path = path
         self._now = GeminiState()
         self._held: LogRecord | None = None
         self.sessions: dict[str, SessionHeader] = {}
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcomes that are settled with ``record``."""
+        """Return the outcomes that ``record`` settles."""
         value = fields_of(record.value)
         self._open(value)
         if not is_message(value):
@@ -86,12 +86,12 @@ class GeminiReader:
         return [*settled, self._outcome(record, self._message(value))]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return the outcome of the record that is still held back."""
+        """Return the outcome of the record that is still held back, if any."""
         held, self._held = self._held, None
         return [] if held is None else [self._outcome(held, self._message(held.value))]
 
     def state(self) -> Any:
-        """Return what it needs to go on; None if that is too much, or a record is held back."""
+        """Return the state to resume from; None if it is too large or a record is held back."""
         if self._held:
             return None
         now = self._now
@@ -99,11 +99,11 @@ class GeminiReader:
         return bounded(msgspec.to_builtins(bare))
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         try:
             self._now = msgspec.convert(state, GeminiState)
         except msgspec.ValidationError as error:
-            raise ValueError("this is no state of a reader of Gemini's sessions") from error
+            raise ValueError("this is not a state of a Gemini reader") from error
         self._held = None
         opening = self._now.opening
         self.sessions = {} if opening is None else {opening.session: opening}
@@ -111,22 +111,22 @@ class GeminiReader:
     # The session.
 
     def _open(self, value: dict[str, Any]) -> None:
-        """Take up what the record says of the session."""
+        """Update the session header from the record."""
         patch = fields_of(value.get("$set"))
         stated = patch if "$set" in value else {} if is_message(value) else value
-        known = self._now.opening
-        if known is None:
+        header = self._now.opening
+        if header is None:
             session = name_of(stated.get("sessionId")) or session_of(self._path, value)
             self._now.opening = opening_of(session, stated, self._path)
             self._now.ts_ms = time_of(stated.get("startTime")) or self._now.ts_ms
         else:
-            self._now.opening = titled(known, stated)
+            self._now.opening = titled(header, stated)
         self.sessions[self._now.opening.session] = self._now.opening
 
-    # What a record tells.
+    # Records.
 
     def _control(self, value: dict[str, Any], raw: Any) -> list[PendingEvent] | str:
-        """Return what a record tells that is no message."""
+        """Return the events of a record that is not a message, or why it has none."""
         if isinstance(value.get("$rewindTo"), str):
             return self._rewind(value["$rewindTo"])
         if isinstance(value.get("$set"), dict):
@@ -141,12 +141,15 @@ class GeminiReader:
         return self._now.new([observed(of_words(digest(["record", raw])), name, raw)])
 
     def _header(self, value: dict[str, Any]) -> list[PendingEvent]:
-        # No time of the last change: this is told once, and the file is written again and again.
-        told = {name: value[name] for name in ("projectHash", "startTime", "kind") if name in value}
-        return self._now.new([observed("session", "session", told)])
+        # Without the time of the last change: the header is recorded once, and the file is
+        # rewritten often.
+        fields = {
+            name: value[name] for name in ("projectHash", "startTime", "kind") if name in value
+        }
+        return self._now.new([observed("session", "session", fields)])
 
     def _noted(self, patch: dict[str, Any]) -> list[PendingEvent]:
-        """Return what is said of the session besides its messages."""
+        """Return the events for session fields other than messages."""
         drafts = []
         summary = patch.get("summary")
         if isinstance(summary, str) and summary.strip():
@@ -157,18 +160,18 @@ class GeminiReader:
                     key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
                 )
             )
-        known = _UNTOLD | {"summary", "startTime", "kind"}
-        rest = {name: told for name, told in patch.items() if name not in known and told}
+        handled = _UNTOLD | {"summary", "startTime", "kind"}
+        rest = {name: value for name, value in patch.items() if name not in handled and value}
         if rest:
             drafts.append(observed(f"session.{of_words(digest(rest)[:16])}", "session", rest))
         return self._now.new(drafts)
 
     def _all(self, messages: Any) -> list[PendingEvent]:
-        found = messages if isinstance(messages, list) else []
-        return [draft for message in found for draft in self._listed(message)]
+        listed = messages if isinstance(messages, list) else []
+        return [draft for message in listed for draft in self._listed(message)]
 
     def _listed(self, message: Any) -> list[PendingEvent]:
-        """Return what one of a list of messages tells; what is none is kept as it is."""
+        """Return the events of one message in a list; a value that is not an object is kept."""
         if isinstance(message, dict):
             return self._version(message)
         key = of_words(digest(["message", message]))
@@ -179,42 +182,44 @@ class GeminiReader:
             return "repeats the message"
         return self._version(message) or NOTHING_NEW
 
-    def _version(self, message: dict[str, Any], behind: Sequence[str] = ()) -> list[PendingEvent]:
-        """Return what ``message``, with others ``behind`` it, tells that was not told before."""
+    def _version(
+        self, message: dict[str, Any], later_ids: Sequence[str] = ()
+    ) -> list[PendingEvent]:
+        """Return the new events of ``message``; ``later_ids`` name the messages after it."""
         now, message_id, mark = self._now, id_of(message), digest(message)
-        known = now.seen.get(message_id)
-        if known == mark:
+        before = now.seen.get(message_id)
+        if before == mark:
             return []
         if is_snapshot(message):
-            first = next((now.firsts[one] for one in behind if one in now.firsts), None)
+            first = next((now.firsts[other] for other in later_ids if other in now.firsts), None)
             drafts = [compaction_of(message, message_id, first)]
         else:
             drafts = read_message(message, message_id)
-        if known is None and message.get("type") in ANSWERS:
+        if before is None and message.get("type") in ANSWERS:
             drafts = [self._now.apart(draft, message_id) for draft in drafts]
         fresh = self._now.new(drafts)
-        if known is not None:
+        if before is not None:
             changed = self._now.changed(message, drafts, fresh, mark)
             fresh = [*self._now.replaced(message_id, fresh), *changed]
         self._now.note(message_id, fresh)
         now.seen[message_id] = mark
-        if known is None or message_id not in now.order:
+        if before is None or message_id not in now.order:
             now.order.append(message_id)
         if fresh:
             now.firsts.setdefault(message_id, fresh[0].key)
         return fresh
 
     def _rewind(self, target: str) -> list[PendingEvent] | str:
-        """Return what a rewind hides: its target and all behind it; all, if nobody knows it."""
+        """Return the undo for a rewind: its target and all after it, or all if it is unknown."""
         order = self._now.order
-        known = id_of({"id": target})
-        start = order.index(known) if known in order else 0
+        message_id = id_of({"id": target})
+        start = order.index(message_id) if message_id in order else 0
         return self._hide(start, {"rewind_to": target}) or "nothing to take back"
 
     def _hide(self, start: int, payload: dict[str, Any]) -> list[PendingEvent]:
         now = self._now
         hidden, now.order = now.order[start:], now.order[:start]
-        first = next((now.firsts[one] for one in hidden if one in now.firsts), None)
+        first = next((now.firsts[other] for other in hidden if other in now.firsts), None)
         if first is None:
             return []
         key = f"undone.{of_words(digest([payload, hidden]))}"
@@ -229,15 +234,15 @@ class GeminiReader:
         return self._now.new([undone])
 
     def _checkpoint(self, messages: list[Any]) -> list[PendingEvent]:
-        """Return what a list of all messages tells: new ones, a summary, or an end taken back."""
-        found = [message for message in messages if isinstance(message, dict)]
-        ids, before = [id_of(message) for message in found], self._now.order
+        """Return the events of a full message list: new messages, a summary, or a removed tail."""
+        objects = [message for message in messages if isinstance(message, dict)]
+        ids, before = [id_of(message) for message in objects], self._now.order
         if ids == before[: len(ids)] and len(ids) < len(before):
-            taken_back = self._hide(len(ids), {"checkpoint": len(ids)})
-            return [*self._all(found), *taken_back]
+            undone = self._hide(len(ids), {"checkpoint": len(ids)})
+            return [*self._all(objects), *undone]
         drafts = [
             draft
-            for number, message in enumerate(found, 1)
+            for number, message in enumerate(objects, 1)
             for draft in self._version(message, ids[number:])
         ]
         self._now.order = [*dict.fromkeys(ids)]
@@ -245,13 +250,13 @@ class GeminiReader:
 
     # Outcomes.
 
-    def _outcome(self, record: LogRecord, told: list[PendingEvent] | str) -> ParsedRecord:
-        if isinstance(told, str):
-            return ParsedRecord(record=record, skipped=told)
-        events = [*self._tell(told)]
+    def _outcome(self, record: LogRecord, parsed: list[PendingEvent] | str) -> ParsedRecord:
+        if isinstance(parsed, str):
+            return ParsedRecord(record=record, skipped=parsed)
+        events = [*self._events(parsed)]
         return ParsedRecord(record=record, events=events, skipped=None if events else NOTHING_NEW)
 
-    def _tell(self, drafts: list[PendingEvent]) -> Iterator[ParsedEvent]:
+    def _events(self, drafts: list[PendingEvent]) -> Iterator[ParsedEvent]:
         opening = self._now.opening
         assert opening is not None  # noqa: S101  (the first record opens the session)
         for draft in drafts:

@@ -1,4 +1,4 @@
-"""Messages of the Gemini CLI, in the ledger's words: each tells its events, under stable keys."""
+"""Messages of the Gemini CLI as events with stable keys."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
 ANSWERS: Final = frozenset({"gemini", "model"})
-"""Types of messages that the model gave."""
+"""Types of the model's messages."""
 PROVIDER: Final = "google"
 SNAPSHOT: Final = "<state_snapshot>"
-"""How a summary begins that stands for what was said before it."""
+"""How a message begins that summarizes all earlier ones."""
 _CONTEXT: Final = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
-"""How messages of a user begin that no user wrote."""
+"""How user messages begin that the CLI wrote itself."""
 _TROUBLE: Final = {"error": "ops.error", "warning": "ops.warning"}
 _ENDS: Final = {"success": None, "error": "Failed", "cancelled": "Cancelled"}
-"""How calls end, and what that is called if it is a failure."""
+"""The outcomes of calls, with the error class of those that failed."""
 _SIGNATURE: Final = "thoughtSignature"
-"""The seal of a thought, which stands on the part that was thought of."""
+"""The signature of a thought, stored on the part that followed from it."""
 _TEXT: Final = ""
-"""Stands for the text of an answer, where calls stand for themselves."""
+"""The key for the signature of an answer's text; calls use their id or name."""
 _LISTS: Final = ("thoughts", "toolCalls")
 """Fields of an answer that list objects."""
 _MESSAGE_FIELDS: Final = frozenset(
@@ -51,31 +51,31 @@ _CALL_FIELDS: Final = frozenset(
 
 
 def read_message(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
-    """Return what ``message`` tells; the first is what is hidden first when it is taken back."""
-    sort = message.get("type")
-    if sort == "user":
+    """Return the events of ``message``; an undo of the message starts at the first."""
+    type_ = message.get("type")
+    if type_ == "user":
         drafts = _read_user(message, message_id)
-    elif sort in ANSWERS:
+    elif type_ in ANSWERS:
         drafts = _read_answer(message, message_id)
     else:
-        drafts = [_read_note(message, message_id, str(sort))]
-    if _is_unheard(message, drafts):
+        drafts = [_read_note(message, message_id, str(type_))]
+    if _has_unknown_content(message, drafts):
         key = f"{message_id}.whole" if drafts else message_id
-        drafts = [*drafts, observed(key, str(sort), message)]
+        drafts = [*drafts, observed(key, str(type_), message)]
     ts_ms = time_of(message.get("timestamp"))
     return [
         draft if draft.ts_ms else msgspec.structs.replace(draft, ts_ms=ts_ms) for draft in drafts
     ]
 
 
-def _is_unheard(message: dict[str, Any], drafts: list[PendingEvent]) -> bool:
-    """Whether a message says something that is not told, in a shape that nobody knows."""
+def _has_unknown_content(message: dict[str, Any], drafts: list[PendingEvent]) -> bool:
+    """Return whether a message has content in a shape that ``drafts`` do not cover."""
     if any(draft.kind == "ops.observation" and draft.payload.get("record") for draft in drafts):
-        return False  # It is told whole already.
+        return False  # The whole message is recorded already.
     lists = [message.get(name) for name in _LISTS]
-    if any(not isinstance(one, list) and says_something(one) for one in lists):
+    if any(not isinstance(listed, list) and says_something(listed) for listed in lists):
         return True
-    parts = [part for one in lists for part in (one if isinstance(one, list) else [])]
+    parts = [part for listed in lists for part in (listed if isinstance(listed, list) else [])]
     if any(not isinstance(part, dict) and says_something(part) for part in parts):
         return True
     if drafts:
@@ -86,20 +86,20 @@ def _is_unheard(message: dict[str, Any], drafts: list[PendingEvent]) -> bool:
 
 
 def id_of(message: dict[str, Any]) -> str:
-    """Return the id of ``message``; one made of its content if it has none."""
+    """Return the id of ``message``; derived from its content if it has none."""
     named = name_of(message.get("id"))
     return short_id(named) if named else f"gemini-{of_words(digest(message))}"
 
 
 def is_snapshot(message: dict[str, Any]) -> bool:
-    """Whether ``message`` is a summary of what was said before it."""
+    """Return whether ``message`` is a summary of the earlier conversation."""
     return message.get("type") == "user" and words_of(message.get("content")).lstrip().startswith(
         SNAPSHOT
     )
 
 
 def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -> PendingEvent:
-    """Return a summary as what it is; ``first`` is the key of the first event that it keeps."""
+    """Return the compaction event for a summary; ``first`` is the key of the first kept event."""
     summary = words_of(message.get("content"))
     return PendingEvent(
         key=message_id,
@@ -113,12 +113,12 @@ def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -
 
 
 def _version(name: str, content: Any) -> str:
-    """Return the key of what a message says just now: a file that is written anew may change it."""
+    """Return a key for this version of the content: a rewritten file may change it."""
     return f"{name}.v{of_words(digest(content)[:8])}"
 
 
 def words_of(content: Any) -> str:
-    """Return the text of a content, without the thoughts among its parts."""
+    """Return the text of ``content`` without its thoughts."""
     if isinstance(content, list):
         content = [part for part in content if not fields_of(part).get("thought")]
     return text_of(content)
@@ -137,9 +137,9 @@ def _read_user(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
     extras = shown is not None or len(texts_of(content)) + len(results) < len(_parts(content))
     if not text.strip() and not extras:
         return results
-    kept = content if extras else None
-    key = _version(message_id, [text, kept])
-    return [*results, said("user", key, text, message_id=message_id, content=kept)]
+    original = content if extras else None
+    key = _version(message_id, [text, original])
+    return [*results, said("user", key, text, message_id=message_id, content=original)]
 
 
 def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]:
@@ -152,37 +152,37 @@ def _read_answer(message: dict[str, Any], message_id: str) -> list[PendingEvent]
     ]
     text, more = words_of(content), content if _has_more(content) else None
     signed = _signatures(content)
-    told = {"model": model, "message_id": message_id, _SIGNATURE: signed.pop(_TEXT, None)}
+    extra = {"model": model, "message_id": message_id, _SIGNATURE: signed.pop(_TEXT, None)}
     if text.strip() or more is not None:
         key = _version(message_id, [text, more])
-        drafts.append(said("assistant", key, text, **told, content=more))
-    elif told[_SIGNATURE] is not None:
-        drafts.append(said("thinking", f"{message_id}.signature", "", **told))
+        drafts.append(said("assistant", key, text, **extra, content=more))
+    elif extra[_SIGNATURE] is not None:
+        drafts.append(said("thinking", f"{message_id}.signature", "", **extra))
     calls = message.get("toolCalls")
     for number, call in enumerate(calls if isinstance(calls, list) else [], 1):
         if isinstance(call, dict):
-            seal = _seal(call, signed, model)
-            drafts += _read_call(call, f"{message_id}.call.{number}", **seal)
+            signature = _signature_of(call, signed, model)
+            drafts += _read_call(call, f"{message_id}.call.{number}", **signature)
     listed = {draft.refs.get("call_id") for draft in drafts}
     asked = [fields_of(part.get("functionCall")) for part in _parts(content)]
     for call in asked:
         if call and name_of(call.get("id")) not in {*listed, None}:
-            drafts += _read_call(call, "", **_seal(call, signed, model))
+            drafts += _read_call(call, "", **_signature_of(call, signed, model))
     usage = _usage(message.get("tokens"), message_id, model)
     return drafts if usage is None else [*drafts, usage]
 
 
-def _read_note(message: dict[str, Any], message_id: str, sort: str) -> PendingEvent:
-    """Return what was shown besides the conversation, or a message of an unknown type."""
+def _read_note(message: dict[str, Any], message_id: str, type_: str) -> PendingEvent:
+    """Return the event for a notice, or for a message of an unknown type."""
     text = text_of(message.get("content"))
-    if sort not in _TROUBLE:
-        return observed(message_id, sort, message)
+    if type_ not in _TROUBLE:
+        return observed(message_id, type_, message)
     return PendingEvent(
         key=message_id,
-        kind=_TROUBLE[sort],
+        kind=_TROUBLE[type_],
         summary=shorten(text),
         payload={**message, "message": text},
-        refs={"code": sort},
+        refs={"code": type_},
     )
 
 
@@ -194,35 +194,37 @@ def _thought(thought: dict[str, Any], key: str, message_id: str) -> PendingEvent
 
 
 def _signatures(content: Any) -> dict[str, str]:
-    """Return the seals of thoughts on the parts of an answer, by the calls that they stand on."""
-    found: dict[str, str] = {}
+    """Return the thought signatures of an answer's parts, by the calls they belong to."""
+    signatures: dict[str, str] = {}
     for part in _parts(content):
-        seal = part.get(_SIGNATURE)
-        if isinstance(seal, str) and seal:
+        signature = part.get(_SIGNATURE)
+        if isinstance(signature, str) and signature:
             call = fields_of(part.get("functionCall"))
             named = name_of(call.get("id")) or name_of(call.get("name"))
-            found.setdefault(named or _TEXT, seal)
-    return found
+            signatures.setdefault(named or _TEXT, signature)
+    return signatures
 
 
-def _seal(call: dict[str, Any], signed: dict[str, str], model: str | None) -> dict[str, str]:
-    """Return the seal of a call, and the model that it goes back to; a part may not say its id."""
+def _signature_of(
+    call: dict[str, Any], signatures: dict[str, str], model: str | None
+) -> dict[str, str]:
+    """Return the signature of a call and its model; a part may name the call instead of its id."""
     stated = call.get(_SIGNATURE)
     names = (name_of(call.get("id")), name_of(call.get("name")))
-    seal = stated or next((signed.pop(one) for one in names if one in signed), None)
-    if not isinstance(seal, str):
+    signature = stated or next((signatures.pop(name) for name in names if name in signatures), None)
+    if not isinstance(signature, str):
         return {}
-    return {_SIGNATURE: seal, **({"model": model} if model else {})}
+    return {_SIGNATURE: signature, **({"model": model} if model else {})}
 
 
-def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[PendingEvent]:
-    """Return a call and, once it has ended, its outcome."""
-    call_id = name_of(call.get("id")) or place
+def _read_call(call: dict[str, Any], default_id: str, **signature: str) -> list[PendingEvent]:
+    """Return the event of a call and, once it has ended, of its outcome."""
+    call_id = name_of(call.get("id")) or default_id
     tool = name_of(call.get("name")) or "unnamed"
     more = {
-        name: told
-        for name, told in call.items()
-        if name not in _CALL_FIELDS and told and told != seal.get(name)
+        name: value
+        for name, value in call.items()
+        if name not in _CALL_FIELDS and value and value != signature.get(name)
     }
     detail = {"detail": more} if more else {}
     began = called(
@@ -231,7 +233,7 @@ def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[PendingEve
         tool,
         input_of(call.get("args"), "args"),
         **detail,
-        **seal,
+        **signature,
     )
     status, result = str(call.get("status")), call.get("result")
     if status not in _ENDS and result is None:
@@ -241,16 +243,16 @@ def _read_call(call: dict[str, Any], place: str, **seal: str) -> list[PendingEve
     shown = call.get("resultDisplay")
     if result is None and isinstance(shown, str):
         output = shown
-    told = failure if failure is not None else output
-    message = shorten(plain(told)) if isinstance(told, str) else status
+    reason = failure if failure is not None else output
+    message = shorten(plain(reason)) if isinstance(reason, str) else status
     error = None if named is None else {"class": named, "message": message}
     ended = returned(f"result:{short_id(call_id)}", call_id, tool, output, error, detail=shown)
     return [began, msgspec.structs.replace(ended, ts_ms=time_of(call.get("timestamp")))]
 
 
-def _answered(response: dict[str, Any], place: str) -> PendingEvent:
-    """Return the outcome of a call that a message of the user's side carries."""
-    call_id = name_of(response.get("id")) or place
+def _answered(response: dict[str, Any], default_id: str) -> PendingEvent:
+    """Return the outcome of a call from a user message."""
+    call_id = name_of(response.get("id")) or default_id
     output, failure = _output_of([{"functionResponse": response}])
     error = None if failure is None else {"class": "Failed", "message": shorten(plain(failure))}
     return returned(
@@ -259,7 +261,7 @@ def _answered(response: dict[str, Any], place: str) -> PendingEvent:
 
 
 def _output_of(result: Any) -> tuple[Any, str | None]:
-    """Return what a tool gave back, and what went wrong if it says so."""
+    """Return a tool's output, and its error message if it failed."""
     parts = _parts(result)
     responses = [
         fields_of(part["functionResponse"]) for part in parts if "functionResponse" in part
@@ -267,14 +269,14 @@ def _output_of(result: Any) -> tuple[Any, str | None]:
     texts, failure = [], None
     for response in responses:
         stated = response.get("response")
-        told = fields_of(stated)
-        failure = told["error"] if isinstance(told.get("error"), str) else failure
-        text = told.get("output", told.get("error", stated))
+        fields = fields_of(stated)
+        failure = fields["error"] if isinstance(fields.get("error"), str) else failure
+        text = fields.get("output", fields.get("error", stated))
         if not isinstance(text, str) or response.get("parts"):
             return result, failure
         texts.append(text)
     if len(responses) < len(parts):
-        # Pictures and other parts stand beside the responses.
+        # Images and other parts are listed beside the responses.
         loose = texts_of([part for part in parts if "functionResponse" not in part])
         if len(loose) + len(responses) < len(parts):
             return result, failure
@@ -285,7 +287,7 @@ def _output_of(result: Any) -> tuple[Any, str | None]:
 
 
 def _usage(tokens: Any, message_id: str, model: str | None) -> PendingEvent | None:
-    """Return what the call of a model used: thoughts are output, what tools added is input."""
+    """Return the usage of a model call: thoughts count as output, tool tokens as input."""
     stated = {name: count_of(value) or 0 for name, value in fields_of(tokens).items()}
     if not any(stated.values()):
         return None
@@ -307,7 +309,7 @@ def _usage(tokens: Any, message_id: str, model: str | None) -> PendingEvent | No
 
 
 def _has_more(content: Any) -> bool:
-    """Whether an answer holds more than texts and calls."""
+    """Return whether an answer holds more than texts and calls."""
     return any(
         "functionCall" not in part and ("text" not in part or bool(part.get("thought")))
         for part in _parts(content)

@@ -1,4 +1,4 @@
-"""What a file of the Gemini CLI says of its session: its id, its project, its parent."""
+"""The session header of a Gemini CLI file: its id, project and parent."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ if TYPE_CHECKING:
 AGENT: Final = "gemini"
 SUBAGENT: Final = "gemini:subagent"
 CHATS: Final = "chats"
-"""The folder of a project's sessions; those of subagents lie one deeper, by their parent's id."""
-_SORTS: Final = frozenset({"user", "info", "error", "warning"}) | ANSWERS
+"""The folder of a project's sessions; subagent sessions are in a subfolder named by their
+parent."""
+_MESSAGE_TYPES: Final = frozenset({"user", "info", "error", "warning"}) | ANSWERS
 _OF_A_USER: Final = frozenset({"id", "timestamp", "type", "content", "displayContent"})
-"""All that a message of a user holds."""
+"""All fields of a user's message."""
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is of a session of the Gemini CLI."""
-    return share(one for value in values for one in _verdicts(fields_of(value)))
+    """Return the share of values that belong to a Gemini CLI session."""
+    return share(verdict for value in values for verdict in _verdicts(fields_of(value)))
 
 
 def _verdicts(value: dict[str, Any]) -> Iterator[bool | None]:
-    """Give whether a value is the CLI's own; of a session in one piece, each of its messages."""
+    """Yield a verdict for a value; for a whole session, one for each of its messages."""
     if isinstance(value.get("sessionId"), str) and "type" not in value:
         messages = value.get("messages")
         yield True if "projectHash" in value else None
-        for one in messages if isinstance(messages, list) else []:
-            yield word(fields_of(one).get("type")) in _SORTS
+        for message in messages if isinstance(messages, list) else []:
+            yield word(fields_of(message).get("type")) in _MESSAGE_TYPES
     elif "$set" in value or "$rewindTo" in value:
         yield True
     else:
@@ -46,30 +47,34 @@ def _verdicts(value: dict[str, Any]) -> Iterator[bool | None]:
 
 
 def _is_own(value: dict[str, Any]) -> bool | None:
-    """Whether a message alone tells whose it is: the header may be damaged."""
-    sort = word(value.get("type"))
-    if not isinstance(value.get("id"), str) or "timestamp" not in value or sort not in _SORTS:
+    """Return the verdict for a single message, since the header may be damaged."""
+    type_ = word(value.get("type"))
+    if (
+        not isinstance(value.get("id"), str)
+        or "timestamp" not in value
+        or type_ not in _MESSAGE_TYPES
+    ):
         return False
     if not isinstance(value["timestamp"], str):
         return None
-    if sort == "user":
+    if type_ == "user":
         return "content" in value and value.keys() <= _OF_A_USER
-    return "content" in value if sort in ANSWERS else None
+    return "content" in value if type_ in ANSWERS else None
 
 
 def is_message(value: dict[str, Any]) -> bool:
-    """Whether a line is a message, and no header, patch or rewind."""
+    """Return whether a line is a message, not a header, patch or rewind."""
     return isinstance(value.get("id"), str) and "sessionId" not in value and "$patch" not in value
 
 
 def session_of(path: PurePath | None, first: Any) -> str:
-    """Return the id of a session that no record names: by its file, else by its first record."""
+    """Return an id for a session that no record names: from its file name or first record."""
     named = name_of(f"gemini-{path.name.partition('.')[0]}") if path is not None else None
     return named or f"gemini-{of_words(digest(first))}"
 
 
 def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> SessionHeader:
-    """Return how a session was opened, as its header and its place tell."""
+    """Return the session header from its first record and its file's location."""
     parent = _parent(path)
     project = {"project": stated["projectHash"]} if name_of(stated.get("projectHash")) else {}
     subagent = stated.get("kind") == "subagent" or parent is not None
@@ -83,7 +88,7 @@ def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> S
 
 
 def titled(opening: SessionHeader, stated: dict[str, Any]) -> SessionHeader:
-    """Return ``opening`` with the title and the folder that are known by now."""
+    """Return ``opening`` with the title and folder in ``stated``."""
     summary, folders = stated.get("summary"), stated.get("directories")
     title = shorten(summary) if isinstance(summary, str) and summary.strip() else opening.title
     cwd = folders[0] if isinstance(folders, list) and folders else None
@@ -93,7 +98,7 @@ def titled(opening: SessionHeader, stated: dict[str, Any]) -> SessionHeader:
 
 
 def _parent(path: PurePath | None) -> str | None:
-    """Return the session whose subagent this is, if the folder is named after one."""
+    """Return the parent session of a subagent, which its folder is named after."""
     if path is None or path.parent.parent.name != CHATS:
         return None
     return name_of(path.parent.name)

@@ -1,4 +1,4 @@
-"""What a reader of Gemini's sessions remembers: what each message told, and in which version."""
+"""The state of a Gemini reader: the events and version of each message."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _SPOKEN: Final = ("conversation.", "tool.", "context.")
 
 
 class GeminiState(msgspec.Struct):
-    """What goes on from one record to the next."""
+    """State carried from one record to the next."""
 
     opening: SessionHeader | None = None
     ts_ms: int = 1
     order: list[str] = []
-    """The ids of the messages that count, in their order."""
+    """The ids of the visible messages, in order."""
     firsts: dict[str, str] = {}
     """The key of the first event of each message."""
     told: dict[str, str] = {}
-    """What each key told, as a digest."""
+    """A digest of the event recorded for each key."""
     seen: dict[str, str] = {}
-    """The last version of each message, as a digest."""
+    """A digest of the last version of each message."""
     texts: dict[str, str] = {}
     """The key of the last text of each message."""
     last: str = ""
     """The key of the last event that is part of the conversation."""
 
     def apart(self, draft: PendingEvent, message_id: str) -> PendingEvent:
-        """Return ``draft`` under a key of its own, if another message has a call of the same id."""
+        """Return ``draft`` under another key if another message has a call with the same id."""
         if self.told.get(draft.key, _mark(draft)) == _mark(draft):
             return draft
         return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
 
     def new(self, drafts: list[PendingEvent]) -> list[PendingEvent]:
-        """Return the drafts whose keys were not told, and remember them."""
+        """Return the drafts with new keys, and remember them."""
         fresh = [draft for draft in drafts if draft.key not in self.told]
         self.told |= {draft.key: _mark(draft) for draft in fresh}
         return fresh
@@ -52,11 +52,11 @@ class GeminiState(msgspec.Struct):
         fresh: list[PendingEvent],
         mark: str,
     ) -> list[PendingEvent]:
-        """Return what stands for a message that is not what it was."""
-        told = self.told
-        again = [draft for draft in drafts if told[draft.key] != _mark(draft)]
-        told |= {draft.key: _mark(draft) for draft in again}
-        if fresh and not again:
+        """Return the observation for a message that changed."""
+        recorded = self.told
+        updated = [draft for draft in drafts if recorded[draft.key] != _mark(draft)]
+        recorded |= {draft.key: _mark(draft) for draft in updated}
+        if fresh and not updated:
             return []
         message_id = id_of(message)
         raw = observed(f"{message_id}.whole.{mark[:8]}", str(message.get("type")), message)
@@ -64,13 +64,15 @@ class GeminiState(msgspec.Struct):
         return self.new([msgspec.structs.replace(raw, refs=refs)])
 
     def replaced(self, message_id: str, fresh: list[PendingEvent]) -> list[PendingEvent]:
-        """Return ``fresh`` with what a new text of a message stands for."""
+        """Return ``fresh`` with a new text marked as replacing the earlier one."""
         before = self.texts.get(message_id)
         text = next((draft for draft in fresh if draft.kind in _SAID), None)
         if text is None or before is None:
             return fresh
         refs = {**text.refs, "replaces": message_id}
-        drafts = [msgspec.structs.replace(one, refs=refs) if one is text else one for one in fresh]
+        drafts = [
+            msgspec.structs.replace(draft, refs=refs) if draft is text else draft for draft in fresh
+        ]
         if self.last != before:
             return drafts
         undone = PendingEvent(
@@ -85,7 +87,7 @@ class GeminiState(msgspec.Struct):
         return [*self.new([undone]), *drafts]
 
     def note(self, message_id: str, fresh: list[PendingEvent]) -> None:
-        """Keep in mind what was said last, by all and in a message."""
+        """Remember the last text of the message and the last event of the conversation."""
         for draft in fresh:
             if draft.kind.startswith(_SPOKEN):
                 self.last = draft.key

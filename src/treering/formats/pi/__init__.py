@@ -1,7 +1,7 @@
-"""pi's session logs: one file a session, in each of the three versions of its format.
+"""The reader of pi's session logs: one file per session, in any of three format versions.
 
-The first has no ids, the second makes the entries a tree, the third renames a role. OpenClaw keeps
-its sessions in the same format.
+Version 1 has no ids, version 2 makes the entries a tree, version 3 renames a role. OpenClaw uses
+the same format.
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ _OF_ENTRIES: Final = {
     "custom_message": "customType",
     "branch_summary": "fromId",
 }
-"""Entries that others hardly write, and a field that each of them has."""
+"""Entries that other formats rarely have, each with one of its fields."""
 _FORKED_FROM: Final = ("parentSession", "branchedFrom")
 _TIME_IN_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z_")
 _UNNAMED: Final = "unnamed"
 _BESIDE: Final = frozenset({"ops.observation", "usage.reported"})
-"""Kinds that stand beside the talk: a branch that leaves behind nothing else hides nothing."""
+"""Kinds outside the conversation: a branch that abandons only these hides nothing."""
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is entries of pi's, and not OpenClaw's."""
+    """Return the share of values that are pi's entries and not OpenClaw's."""
     from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
 
     return 0.0 if openclaw.has_marks(values) else family_score(values)
 
 
 def family_score(values: Sequence[Any]) -> float:
-    """Return how much of a file is entries in the format of pi and OpenClaw."""
+    """Return the share of values in the format of pi and OpenClaw."""
     verdicts = [_is_own(value) for value in values]
     if values and _is_header(fields_of(values[0])):
-        # Behind a header, what others may write as well is taken for what it belongs to.
-        verdicts = [one is not False for one in verdicts]
+        # After a header, ambiguous values count as the format's own.
+        verdicts = [verdict is not False for verdict in verdicts]
     return share(verdicts)
 
 
 def id_in_name(path: str) -> str | None:
-    """Return the session's id in the name of its file; a path of any machine's will do."""
+    """Return the session id in a log's file name; the path may be of any operating system."""
     stem = re.split(r"[/\\]", path)[-1].split(".jsonl")[0]
     return name(_TIME_IN_NAME.sub("", stem, count=1))
 
@@ -79,7 +79,7 @@ class PiReader:
     """Reads one file of entries."""
 
     keys_are_global = False
-    """An entry's id is drawn from four billion, and unique within its session alone."""
+    """An entry id is random, of four billion, and unique only within its session."""
     times_tell_apart: ClassVar[bool] = True
     agent: ClassVar[str] = NAME
 
@@ -91,12 +91,12 @@ class PiReader:
         self._trail = EntryKeys()
         self._now_ms = 1
         self._leaf: tuple[str, str] | None = None
-        """The last entry that moved the tip, and where to."""
+        """The last entry that moved the tip, and its target."""
         self._early: LogRecord | None = None
-        """An entry that stands before the one that it goes on from, or after one that is lost."""
+        """An entry that precedes its parent, or whose parent is missing."""
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``; one whose parent is not known waits for the next."""
+        """Return the outcome of ``record``; an entry with an unknown parent waits for one more."""
         early, self._early = self._early, None
         if early is not None:
             is_swapped = _id_in(record.value) == _parent_in(early.value)
@@ -109,7 +109,7 @@ class PiReader:
         return [self._settle(record)]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return the outcome of an entry that waited in vain."""
+        """Return the outcome of an entry that is still waiting, if any."""
         early, self._early = self._early, None
         return [] if early is None else [self._settle(early)]
 
@@ -125,7 +125,7 @@ class PiReader:
         return self._read_entry(record, entry)
 
     def state(self) -> Any:
-        """Return the keys of all entries; None if there are too many, none told, or one waits."""
+        """Return the keys of all entries; None if too large, without events, or one is waiting."""
         if self._session is None or not self._trail.has_told or self._early is not None:
             return None
         state = {
@@ -139,9 +139,9 @@ class PiReader:
         return bounded(state)
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
-            raise ValueError("no state of this format")
+            raise ValueError("not a state of this format")
         self._trail = EntryKeys.of(state)
         self._now_ms = state["now_ms"]
         leaf = state.get("leaf")
@@ -151,21 +151,23 @@ class PiReader:
         opening = self.opening(session, self._header)
         self.sessions[session] = replace(opening, forked_from=forked_from)
 
-    # What OpenClaw tells otherwise.
+    # Overridden for OpenClaw.
 
     def session_of(self, header: dict[str, Any]) -> str:
-        """Return the session's id: that of its header, or else in the name of the file."""
+        """Return the session's id from its header, or from the file name."""
         named = id_in_name(self._path.name) if self._path else None
         return name(header.get("id")) or named or _UNNAMED
 
     def opening(self, session: str, header: dict[str, Any]) -> SessionHeader:
-        """Return what the header says of the session."""
-        parent = next((one for at in _FORKED_FROM if isinstance(one := header.get(at), str)), None)
-        known = {"type", "id", "timestamp", "cwd", *_FORKED_FROM}
+        """Return the session header."""
+        parent = next(
+            (path for at in _FORKED_FROM if isinstance(path := header.get(at), str)), None
+        )
+        handled = {"type", "id", "timestamp", "cwd", *_FORKED_FROM}
         rest = {
             at: value
             for at, value in header.items()
-            if at not in known and (type(value) is int or name(value))
+            if at not in handled and (type(value) is int or name(value))
         }
         return SessionHeader(
             session=session,
@@ -176,12 +178,12 @@ class PiReader:
         )
 
     def repeated(self, entry: dict[str, Any]) -> str | None:
-        """Return why an entry repeats others, None if it does not."""
+        """Return why an entry repeats earlier ones, or None."""
         del entry
         return None
 
     def dressed(self, saying: EventContent) -> EventContent:
-        """Return an event as it is told."""
+        """Return the event to record for ``saying``; OpenClaw adjusts some."""
         return saying
 
     # Reading.
@@ -210,28 +212,37 @@ class PiReader:
             return ParsedRecord(record=record, skipped="repeats an entry")
         key = self._trail.free_key(named or of_words(content))
         self._now_ms = self._time_of(entry)
-        why = self.repeated(entry)
-        sayings = [] if why else entry_sayings(entry, key, self._trail, self.agent)
+        reason = self.repeated(entry)
+        sayings = [] if reason else entry_sayings(entry, key, self._trail, self.agent)
         undo = self._undo(entry, key) if sayings else None
         keys = _keys_of(sayings, key)
         events = [self._told(self.dressed(one), at) for one, at in zip(sayings, keys, strict=True)]
-        told = [undo, *events] if undo else events
-        counts = any(event.kind not in _BESIDE for event in told)
-        self._trail.add(key, told[0].key if told else None, content if named else "", counts=counts)
+        events_and_undo = [undo, *events] if undo else events
+        counts = any(event.kind not in _BESIDE for event in events_and_undo)
+        self._trail.add(
+            key,
+            events_and_undo[0].key if events_and_undo else None,
+            content if named else "",
+            counts=counts,
+        )
         if entry.get("type") == "leaf" and (target := name(entry.get("targetId"))):
             self._leaf = (key, target)
-        return ParsedRecord(record=record, events=told, skipped=why or (None if told else "empty"))
+        return ParsedRecord(
+            record=record,
+            events=events_and_undo,
+            skipped=reason or (None if events_and_undo else "empty"),
+        )
 
     def _undo(self, entry: dict[str, Any], key: str) -> ParsedEvent | None:
-        """Return what hides the entries that this one does not go on from."""
+        """Return an undo that hides the entries this one does not continue from."""
         entry_keys = self._trail
         if "parentId" not in entry:
             return None
         parent = entry["parentId"]
         if parent is None:
-            # Some writers name no parents at all: then this is no second root.
-            said = word(entry.get("type")) in {"message", "branch_summary", "custom_message"}
-            first = entry_keys.hidden_from(None) if entry_keys.is_tree and said else None
+            # Some writers name no parents at all; then this is not a second root.
+            is_message = word(entry.get("type")) in {"message", "branch_summary", "custom_message"}
+            first = entry_keys.hidden_from(None) if entry_keys.is_tree and is_message else None
         else:
             entry_keys.is_tree = True
             if self._leaf and parent == self._leaf[0]:
@@ -264,13 +275,13 @@ class PiReader:
 
     def _time_of(self, entry: dict[str, Any]) -> int:
         stated = entry.get("timestamp"), fields_of(entry.get("message")).get("timestamp")
-        return next((found for one in stated if (found := time_ms(one))), self._now_ms)
+        return next((ts_ms for value in stated if (ts_ms := time_ms(value))), self._now_ms)
 
 
 def _keys_of(sayings: Sequence[EventContent], key: str) -> list[str]:
-    """Return a key for each event of an entry: what was said has the entry's own."""
-    said = (at for at, one in enumerate(sayings) if one.kind.startswith("conversation."))
-    first = next(said, 0)
+    """Return a key for each event of an entry: its message has the entry's own key."""
+    spoken = (at for at, one in enumerate(sayings) if one.kind.startswith("conversation."))
+    first = next(spoken, 0)
     return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(sayings))]
 
 
@@ -295,17 +306,17 @@ def _parent_in(value: Any) -> str | None:
 
 
 def _is_own(value: Any) -> bool | None:
-    """Whether a value is pi's or OpenClaw's; None if others write the same."""
+    """Return whether a value is pi's or OpenClaw's; None if other formats have it too."""
     entry = fields_of(value)
     if _is_header(entry):
         return True
-    sort = word(entry.get("type"))
-    if sort is not None and _OF_ENTRIES.get(sort) in entry:
+    type_ = word(entry.get("type"))
+    if type_ is not None and _OF_ENTRIES.get(type_) in entry:
         return True
-    # The first version has neither id nor parent, the later ones have both.
-    if sort not in ENTRIES or "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
+    # Version 1 has neither id nor parent, later versions have both.
+    if type_ not in ENTRIES or "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
         return False
-    return _is_own_message(fields_of(entry.get("message"))) if sort == "message" else None
+    return _is_own_message(fields_of(entry.get("message"))) if type_ == "message" else None
 
 
 def _is_own_message(message: dict[str, Any]) -> bool | None:

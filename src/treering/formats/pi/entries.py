@@ -1,4 +1,4 @@
-"""An entry of pi's that is no message, as events: compactions, branches, names, changes."""
+"""pi's entries other than messages as events: compactions, branches, names, changes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from treering.formats.pi.entry_keys import EntryKeys
 
 _PLACE: Final = frozenset({"type", "id", "parentId", "timestamp"})
-"""Fields of an entry that say what it is and where it stands."""
+"""Fields of an entry that identify and position it."""
 
 
 def entry_sayings(
     entry: dict[str, Any], key: str, entry_keys: EntryKeys, agent: str
 ) -> list[EventContent]:
-    """Return the events that an entry tells; none if it says nothing."""
+    """Return the events of an entry; none if it is empty."""
     match entry.get("type"):
         case "message" if isinstance(entry.get("message"), dict):
             return sayings_of(entry["message"], key)
@@ -41,23 +41,23 @@ def entry_sayings(
             return [EventContent(kind="boundary.segment", summary="reset", payload=payload)]
         case "usage" if used := usage_saying(entry, key):
             return [used]
-        case sort:
-            return [_observed(name(sort) or "entry", entry)]
+        case type_:
+            return [_observed(name(type_) or "entry", entry)]
 
 
 def _compaction(entry: dict[str, Any], entry_keys: EntryKeys, agent: str) -> EventContent:
-    kept, place = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
+    kept, index = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
     first = entry_keys.first_from(kept) if isinstance(kept, str) else None
-    if first is None and type(place) is int:
-        first = entry_keys.first_at(place)
-    told = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
+    if first is None and type(index) is int:
+        first = entry_keys.first_at(index)
+    origin = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
     known = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
     rest = {at: value for at, value in _content(entry).items() if at not in known}
     return EventContent(
         kind="context.compacted",
         summary=shorten(entry["summary"]),
-        payload={**rest, "summary": entry["summary"], **told},
-        refs=told,
+        payload={**rest, "summary": entry["summary"], **origin},
+        refs=origin,
         first=first,
     )
 
@@ -77,14 +77,14 @@ def _usage(entry: dict[str, Any], key: str) -> list[EventContent]:
     return [used] if used else []
 
 
-def _observed(sort: str, entry: dict[str, Any]) -> EventContent:
-    saying = observation(sort, {at: value for at, value in entry.items() if at != "type"})
-    told = without_none(
+def _observed(type_: str, entry: dict[str, Any]) -> EventContent:
+    saying = observation(type_, {at: value for at, value in entry.items() if at != "type"})
+    named = without_none(
         custom=name(entry.get("customType")),
         model=name(entry.get("modelId")),
         provider=name(entry.get("provider")),
     )
-    refs = {**fields_of(saying.refs), **told}
+    refs = {**fields_of(saying.refs), **named}
     return msgspec.structs.replace(saying, refs=refs)
 
 

@@ -1,10 +1,10 @@
-"""The entries of a session in their order: their keys, and where its branches leave.
+"""The keys of a session's entries, in order, and the points where branches leave.
 
-    file   A  B  C  D(B)  E(C)         D goes on from B, and E from C again
-    told   A  B  C  undo  D  undo  E   each undo hides all from behind the parent up to itself
+    entries  A  B  C  D(B)  E(C)         D continues from B, and E from C again
+    events   A  B  C  undo  D  undo  E   an undo hides all events after the parent's
 
-What was told up to an entry shows the path to it and nothing else. So hiding all that was told
-behind the parent shows the parent's path again, earlier undos and all.
+The events up to an entry show only the path to that entry. So hiding everything after the parent
+restores the parent's path, including its earlier undos.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 _PARTS: Final = 3
 _DIGITS: Final = 6
-"""What is kept of the digests of entries that have ids."""
+"""The digits kept of the digests of entries with ids."""
 
 
 class EntryKeys:
@@ -21,17 +21,17 @@ class EntryKeys:
 
     def __init__(self) -> None:
         self._firsts: list[str | None] = []
-        """The key of the first event that each entry told; None if it told none."""
+        """The key of each entry's first event; None if it has no events."""
         self._places: dict[str, int] = {}
         self._digests: dict[str, str] = {}
         self.is_tree = False
-        """Whether an entry has named its parent."""
+        """Whether any entry names its parent."""
         self._weighty = -1
-        """The place of the last entry that told more than what stands beside the talk."""
+        """The position of the last entry with an event of the conversation."""
 
     @property
     def has_told(self) -> bool:
-        """Whether an entry told an event."""
+        """Return whether any entry has an event."""
         return any(first is not None for first in self._firsts)
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class EntryKeys:
         return key in self._places
 
     def free_key(self, key: str) -> str:
-        """Return ``key``, or that with a number if another entry has it."""
+        """Return ``key``, with a number appended if it is taken."""
         number = 1
         free = key
         while free in self._places:
@@ -50,13 +50,13 @@ class EntryKeys:
         return free
 
     def repeats(self, key: str, content: str) -> bool:
-        """Whether the entry of that ``key`` has the same content."""
+        """Return whether the entry with that ``key`` has the same content."""
         return self._digests.get(key) == content[:_DIGITS]
 
     def add(
         self, key: str | None, first: str | None, content: str = "", *, counts: bool = False
     ) -> None:
-        """Add an entry that told its events from ``first`` on; without a key, a place alone."""
+        """Add an entry whose events start with ``first``; without a key it is a position only."""
         if key is not None:
             self._places[key] = len(self._firsts)
             self._digests[key] = content[:_DIGITS]
@@ -65,49 +65,50 @@ class EntryKeys:
         self._firsts.append(first)
 
     def first_from(self, key: str) -> str | None:
-        """Return the key of the first event that was told by an entry or behind it."""
-        place = self._places.get(key)
-        return None if place is None else self.first_at(place)
+        """Return the key of the first event of an entry or of a later one."""
+        position = self._places.get(key)
+        return None if position is None else self.first_at(position)
 
     def hidden_from(self, parent: str | None) -> str | None:
-        """Return the key of the first event to hide, if the next entry goes on from ``parent``.
+        """Return the key of the first event to hide if the next entry continues from ``parent``.
 
-        None if there is no such entry, or nothing of weight behind it. No parent is the beginning.
+        Return None if there is no such entry, or no conversation after it. A ``parent`` of None is
+        the beginning.
         """
-        place = -1 if parent is None else self._places.get(parent)
-        if place is None or place >= self._weighty:
+        position = -1 if parent is None else self._places.get(parent)
+        if position is None or position >= self._weighty:
             return None
-        return self.first_at(place + 1)
+        return self.first_at(position + 1)
 
-    def first_at(self, place: int) -> str | None:
-        """Return the key of the first event from the entry at ``place`` on."""
-        if place < 0:
+    def first_at(self, position: int) -> str | None:
+        """Return the key of the first event at or after the entry at ``place``."""
+        if position < 0:
             return None
-        rest = (self._firsts[at] for at in range(place, len(self._firsts)))
+        rest = (self._firsts[at] for at in range(position, len(self._firsts)))
         return next((first for first in rest if first is not None), None)
 
     def state(self) -> Any:
-        """Return it in short, as JSON."""
+        """Return a compact JSON form."""
         keys = dict(zip(self._places.values(), self._places, strict=True))
         lines = []
-        for place, first in enumerate(self._firsts):
-            key = keys.get(place, "")
-            told = "=" if first is not None and first == key else first or ""
-            lines.append(f"{key}\t{told}\t{self._digests.get(key, '')}")
+        for position, first in enumerate(self._firsts):
+            key = keys.get(position, "")
+            shown = "=" if first is not None and first == key else first or ""
+            lines.append(f"{key}\t{shown}\t{self._digests.get(key, '')}")
         return {"entries": "\n".join(lines), "tree": self.is_tree, "weighty": self._weighty}
 
     @classmethod
     def of(cls, state: Any) -> EntryKeys:
-        """Return the trail that ``state`` tells. Raises ValueError if it tells none."""
+        """Return the keys in ``state``. Raises ValueError if it is not such a state."""
         entry_keys = cls()
         if not isinstance(state, dict) or not isinstance(state.get("entries"), str):
-            raise ValueError("no trail")  # noqa: TRY004  (one error for all that is none)
+            raise ValueError("not a state of entry keys")  # noqa: TRY004  (one error for all)
         for line in state["entries"].split("\n") if state["entries"] else ():
             parts = line.split("\t")
             if len(parts) != _PARTS:
-                raise ValueError("no entry of a trail")
-            key, told, content = parts
-            entry_keys.add(key or None, key if told == "=" else told or None, content)
+                raise ValueError("not an entry of a state")
+            key, shown, content = parts
+            entry_keys.add(key or None, key if shown == "=" else shown or None, content)
         weighty = state.get("weighty")
         entry_keys._weighty = weighty if type(weighty) is int else len(entry_keys) - 1
         entry_keys.is_tree = state.get("tree") is True

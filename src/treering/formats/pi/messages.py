@@ -1,4 +1,4 @@
-"""A message of pi's as events: what was said, thought, asked of tools, returned and used."""
+"""pi's messages as events: texts, thoughts, tool calls, results and usage."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from treering.model.runs import INTERRUPT_TITLE
 from treering.spine.words import shorten
 
 BASH: Final = "bash"
-"""The tool that a command of the user's own counts as a call of."""
+"""A command that the user ran counts as a call of this tool."""
 _UNNAMED: Final = "tool"
 _FAILED: Final = frozenset({"error", "failed", "forbidden", "timeout"})
-"""What a tool of OpenClaw's says of a call that it returned from, and that came to nothing."""
+"""Statuses that OpenClaw's tools return for a failed call."""
 _ENVELOPE: Final = frozenset({
     "api", "content", "model", "provider", "responseId", "responseModel", "role", "stopReason",
     "timestamp", "usage",
 })  # fmt: skip
-"""Fields of a message that say nothing without its content."""
+"""Fields of a message that mean nothing without its content."""
 _OF_A_RESULT: Final = frozenset({
     "details", "isError", "role", "timestamp", "toolCallId", "toolName", "toolUseId",
 })  # fmt: skip
 _STOP_REASONS: Final = {"toolUse": "tool_use"}
-"""What pi spells in its own way."""
+"""Values that pi spells in its own way."""
 
 
 def sayings_of(message: dict[str, Any], key: str) -> list[EventContent]:
-    """Return the events that a message tells; ``key`` names its entry."""
+    """Return the events of a message; ``key`` is the key of its entry."""
     match message.get("role"):
         case "user":
             return _user(message)
@@ -52,25 +52,25 @@ def sayings_of(message: dict[str, Any], key: str) -> list[EventContent]:
             return [observation(observed, message)]
 
 
-def usage_saying(told: dict[str, Any], key: str) -> EventContent | None:
-    """Return what a call used, from what says so and names the model; None if it used nothing."""
-    usage = fields_of(told.get("usage"))
+def usage_saying(report: dict[str, Any], key: str) -> EventContent | None:
+    """Return the usage that a message or entry reports, or None if it is zero."""
+    usage = fields_of(report.get("usage"))
     cached, written = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
-    # pi counts what came from a cache, or went into one, apart from the rest of the input.
+    # pi counts tokens read from or written to a cache apart from other input.
     sent = count(usage.get("input")) + cached + written
     received = count(usage.get("output"))
     total = count(usage.get("totalTokens")) or sent + received
     if not total:
         return None
     counts = without_none(
-        model=name(told.get("model")),
-        provider=name(told.get("provider")),
+        model=name(report.get("model")),
+        provider=name(report.get("provider")),
         input_tokens=sent,
         output_tokens=received,
         cached_tokens=cached,
         cache_creation_tokens=written,
         total_tokens=total,
-        message_id=name(told.get("responseId")) or key,
+        message_id=name(report.get("responseId")) or key,
     )
     cost = usage.get("cost")
     return EventContent(
@@ -86,7 +86,7 @@ def _user(message: dict[str, Any]) -> list[EventContent]:
     text = text_of(blocks)
     others = [block for block in blocks if block.get("type") != "text"]
     if not text.strip() and not others:
-        return _unheard(message)
+        return _unknown_content(message)
     return [
         EventContent(
             kind="conversation.user",
@@ -99,7 +99,7 @@ def _user(message: dict[str, Any]) -> list[EventContent]:
 
 def _assistant(message: dict[str, Any], key: str) -> list[EventContent]:
     stop = word(message.get("stopReason"))
-    beside = without_none(
+    common = without_none(
         model=name(message.get("model")),
         stop_reason=_STOP_REASONS.get(stop or "", stop),
         message_id=name(message.get("responseId")) or key,
@@ -109,20 +109,20 @@ def _assistant(message: dict[str, Any], key: str) -> list[EventContent]:
         provider=name(message.get("provider")),
         api=name(message.get("api")),
     )
-    found = [
-        saying
+    contents = [
+        content
         for at, block in enumerate(blocks_of(message.get("content")))
-        if (saying := _block(block, beside, maker, f"{key}:{at}")) is not None
+        if (content := _block(block, common, maker, f"{key}:{at}")) is not None
     ]
-    if ended := _ending(stop, word(message.get("errorMessage"))):
-        found.append(ended)
+    if ending := _ending(stop, word(message.get("errorMessage"))):
+        contents.append(ending)
     if used := usage_saying(message, key):
-        found.append(used)
-    return found or _unheard(message)
+        contents.append(used)
+    return contents or _unknown_content(message)
 
 
-def _unheard(message: dict[str, Any]) -> list[EventContent]:
-    """Return a message that tells nothing, whole if it says something in an unknown shape."""
+def _unknown_content(message: dict[str, Any]) -> list[EventContent]:
+    """Return nothing for an empty message; one of an unknown shape is kept whole."""
     content = message.get("content")
     is_known = isinstance(content, str | list) or ("content" in message and content is None)
     is_empty = is_known and not says_beyond(message, _ENVELOPE)
@@ -130,7 +130,7 @@ def _unheard(message: dict[str, Any]) -> list[EventContent]:
 
 
 def _block(
-    block: dict[str, Any], beside: dict[str, Any], maker: dict[str, Any], call_id: str
+    block: dict[str, Any], common: dict[str, Any], maker: dict[str, Any], call_id: str
 ) -> EventContent | None:
     rest = {at: value for at, value in block.items() if at not in {"type", "text"}}
     match block.get("type"):
@@ -138,22 +138,22 @@ def _block(
             text = text_of([block])
             if not text.strip():
                 return None
-            told = {at: value for at, value in beside.items() if at != "message_id"}
+            stated = {at: value for at, value in common.items() if at != "message_id"}
             return EventContent(
                 kind="conversation.assistant",
                 summary=shorten(text),
-                payload={**rest, "text": text, **told},
-                refs={"characters": len(text), **beside},
+                payload={**rest, "text": text, **stated},
+                refs={"characters": len(text), **common},
             )
         case "thinking":
-            refs = {"observed": "thinking", "message_id": beside["message_id"], **maker}
+            refs = {"observed": "thinking", "message_id": common["message_id"], **maker}
             return EventContent(
                 kind="ops.observation", summary="thinking", payload=rest, refs=refs, source="agent"
             )
         case "toolCall":
             return _call(rest, call_id)
-        case sort:
-            return observation(f"block: {sort}" if name(sort) else "block", block)
+        case block_type:
+            return observation(f"block: {block_type}" if name(block_type) else "block", block)
 
 
 def _call(block: dict[str, Any], call_id: str) -> EventContent:
@@ -170,7 +170,7 @@ def _call(block: dict[str, Any], call_id: str) -> EventContent:
 
 
 def _ending(stop: str | None, error: str | None) -> EventContent | None:
-    """Return what broke the answer off."""
+    """Return the event of an interruption or an error that ended the answer."""
     if stop == "aborted":
         return EventContent(
             kind="boundary.interrupt",
@@ -197,20 +197,20 @@ def _result(message: dict[str, Any]) -> EventContent:
     elif "content" in message:
         output = output_of(content)
     else:
-        output = {at: told for at, told in message.items() if at not in _OF_A_RESULT} or ""
+        output = {at: value for at, value in message.items() if at not in _OF_A_RESULT} or ""
     return outcome(
         call_id,
         name(message.get("toolName")),
         output,
-        failed=message.get("isError") is True or _tells_failure(details),
+        failed=message.get("isError") is True or _reports_failure(details),
         duration_ms=details.get("durationMs"),
-        # Some tools tell their output a second time.
+        # Some tools repeat their output in the details.
         details={at: value for at, value in details.items() if value != output},
     )
 
 
-def _tells_failure(details: dict[str, Any]) -> bool:
-    """Whether a tool says that it failed, where its result is not marked as an error."""
+def _reports_failure(details: dict[str, Any]) -> bool:
+    """Return whether a tool reports a failure that its result is not marked with."""
     code, status = details.get("exitCode"), word(details.get("status"))
     return (
         (type(code) is int and code != 0)
@@ -220,7 +220,7 @@ def _tells_failure(details: dict[str, Any]) -> bool:
 
 
 def output_of(content: Any) -> str | list[Any]:
-    """Return a tool's output: its text if that is all there is, else its parts as given."""
+    """Return a tool's output: its text if it has only text, else its parts."""
     blocks = blocks_of(content)
     if not blocks:
         return ""
@@ -229,7 +229,7 @@ def output_of(content: Any) -> str | list[Any]:
 
 
 def _command(message: dict[str, Any], key: str) -> list[EventContent]:
-    """Return a command that the user ran beside the agent."""
+    """Return a command that the user ran, as a call and its result."""
     call_id = f"{BASH}-{key}"
     command, output = message.get("command"), text_of(message.get("output"))
     given = {"command": command}

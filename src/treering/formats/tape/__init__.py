@@ -1,4 +1,4 @@
-"""Tapes: the append-only logs of republic and bub, one file a session."""
+"""Tapes: the append-only logs of republic and bub, one file per session."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ KINDS: Final = frozenset({
 })  # fmt: skip
 
 SECONDS_MAX: Final = 100_000_000_000
-"""More than that are milliseconds."""
+"""Larger times are in milliseconds."""
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is entries of a tape."""
+    """Return the share of values that are entries of a tape."""
     return share(_is_entry(fields_of(value)) for value in values)
 
 
 class TapeReader:
     """Reads one tape.
 
-    A key stands for an entry and all before it, so a tape is the same under whatever name, and one
-    that was copied and goes on shares what was copied.
+    An event's key is a hash of its entry and all earlier ones: renaming a file changes no key, and
+    a copy that was continued shares the keys of the copied part.
     """
 
     keys_are_global = True
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None) -> None:
-        # What was archived, <name>.jsonl.<time>.bak, is of the same tape.
+        # An archive, <name>.jsonl.<time>.bak, belongs to the same tape.
         named = name(path.name.split(".jsonl")[0]) if path else None
         self._session = named or NAME
         self.sessions: dict[str, SessionHeader] = {
@@ -51,16 +51,16 @@ class TapeReader:
         self._key = ""
         """The key of the last entry."""
         self._content = ""
-        """What that says, as a digest."""
+        """A digest of the last entry."""
         self._now_ms = 1
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcome of ``record``: each is settled at once."""
+        """Return the outcome of ``record``; records are never held back."""
         entry = record.value
         if not isinstance(entry, dict):
             return [ParsedRecord(record=record, skipped="no entry")]
         stated = entry.get("date"), entry.get("timestamp")
-        self._now_ms = next((found for one in stated if (found := _time_of(one))), self._now_ms)
+        self._now_ms = next((ts_ms for value in stated if (ts_ms := _time_of(value))), self._now_ms)
         key = self._key_of(entry)
         sayings = entry_sayings(entry, key, self._calls)
         run = name(fields_of(entry.get("meta")).get("run_id"))
@@ -80,11 +80,11 @@ class TapeReader:
         return [ParsedRecord(record=record, events=events, skipped=None if events else "empty")]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return nothing: nothing is held back."""
+        """Return an empty list: records are never held back."""
         return []
 
     def state(self) -> Any:
-        """Return the calls that wait, None if they are too many."""
+        """Return the state with the waiting calls; None if it is too large."""
         return bounded(
             {
                 "waiting": self._calls.waiting,
@@ -95,16 +95,16 @@ class TapeReader:
         )
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
-            raise ValueError("no state of this format")
+            raise ValueError("not a state of this format")
         waiting = [(str(call_id), str(tool)) for call_id, tool in state.get("waiting") or []]
         self._calls = Calls(waiting)
         self._key, self._content = str(state.get("key")), str(state.get("content"))
         self._now_ms = state["now_ms"]
 
     def _key_of(self, entry: dict[str, Any]) -> str:
-        """Return an entry's key; one that was written twice in a row, by its number, has one."""
+        """Return an entry's key; an entry with a number that is repeated at once keeps its key."""
         content = digest(entry)
         if content != self._content or type(entry.get("id")) is not int:
             self._key, self._content = f"{NAME}:{digest([self._key, content])}", content
@@ -115,7 +115,7 @@ READER: Final = TapeReader
 
 
 def _time_of(value: Any) -> int | None:
-    """Return when an entry was made: older tapes count seconds."""
+    """Return the time of an entry in milliseconds; older tapes count seconds."""
     in_seconds = type(value) in {int, float} and value < SECONDS_MAX
     return time_ms(value * 1_000.0 if in_seconds else value)
 

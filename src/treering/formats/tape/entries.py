@@ -1,4 +1,4 @@
-"""An entry of a tape as events: messages, calls and results in order, anchors, errors."""
+"""A tape's entries as events: messages, calls and results in order, anchors, errors."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ _UNNAMED: Final = "tool"
 _SAYINGS: Final = {"user": "conversation.user", "assistant": "conversation.assistant"}
 _CALLED: Final = frozenset({"id", "type", "name", "arguments", "function"})
 _ERROR: Final = frozenset({"kind", "message", "details"})
-"""The fields of an error, where one stands for a result."""
+"""The fields of an error in place of a result."""
 _ANSWER: Final = frozenset({"tool_call_id", "content"})
 _COUNTS: Final = {
     "input_tokens": ("input_tokens", "prompt_tokens"),
     "output_tokens": ("output_tokens", "completion_tokens"),
     "total_tokens": ("total_tokens",),
 }
-"""What providers call their counts."""
+"""The providers' names for token counts."""
 
 
 class Calls:
-    """The calls that wait for their results: these come in order, and often without ids."""
+    """The calls without results so far: results come in order, and often without ids."""
 
     def __init__(self, waiting: list[tuple[str, str]] | None = None) -> None:
         self.waiting = waiting or []
-        """Their ids and tools."""
+        """The ids and tools of the calls."""
 
     def say(self, call: Any, key: str) -> EventContent | None:
-        """Return a call as an event; None if it was told before."""
+        """Return a call as an event; None if it is waiting already."""
         stated = fields_of(call)
         function = fields_of(stated.get("function"))
         tool = name(function.get("name")) or name(stated.get("name")) or _UNNAMED
         call_id = name(stated.get("id")) or of_words(key)
-        if any(known == call_id for known, _ in self.waiting):
+        if any(waiting_id == call_id for waiting_id, _ in self.waiting):
             return None
         self.waiting.append((call_id, tool))
         given = _input(function.get("arguments", stated.get("arguments")))
@@ -59,26 +59,26 @@ class Calls:
         )
 
     def answer(self, result: Any, call_id: str | None = None) -> EventContent:
-        """Return a result as an event: of the call that it names, or else of the first."""
+        """Return a result as an event of the call it names, or of the first waiting call."""
         stated = fields_of(result)
         call_id = call_id or name(stated.get("tool_call_id"))
-        at = next((n for n, one in enumerate(self.waiting) if one[0] == call_id), None)
+        at = next((n for n, call in enumerate(self.waiting) if call[0] == call_id), None)
         if call_id is None and self.waiting:
             at = 0
-        known, tool = self.waiting.pop(at) if at is not None else (call_id, None)
+        answered_id, tool = self.waiting.pop(at) if at is not None else (call_id, None)
         output = stated["content"] if set(stated) == _ANSWER else result
         failed = bool(stated) and {"kind", "message"} <= set(stated) <= _ERROR
         shown = str(stated["message"]) if failed else output
-        told = shown if isinstance(shown, str | list) else encode(shown).decode()
+        text = shown if isinstance(shown, str | list) else encode(shown).decode()
         details = dict(stated) if failed else None
-        return outcome(known, tool, told, failed=failed, details=details)
+        return outcome(answered_id, tool, text, failed=failed, details=details)
 
 
 def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventContent]:
-    """Return the events that an entry tells; none if it says nothing."""
+    """Return the events of an entry; none if it is empty."""
     payload = fields_of(entry.get("payload"))
-    beside = fields_of(entry.get("meta"))
-    if beside.get("context") is False:
+    meta = fields_of(entry.get("meta"))
+    if meta.get("context") is False:
         return [_observed(entry)]
     match entry.get("kind"):
         case "message":
@@ -94,7 +94,7 @@ def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventCo
             ]
         case "tool_result" if isinstance(payload.get("results"), list):
             found = [calls.answer(result) for result in payload["results"]]
-            # Whatever is left has no result: the next ones are other calls'.
+            # Calls that are still waiting have no result: later results belong to other calls.
             calls.waiting.clear()
             return found
         case "error":
@@ -172,18 +172,18 @@ def _anchor(payload: dict[str, Any]) -> EventContent:
 def _error(payload: dict[str, Any]) -> EventContent:
     message = word(payload.get("message")) or "an error"
     code = name(payload.get("kind"))
-    told = without_none(message=message, code=code)
+    described = without_none(message=message, code=code)
     return EventContent(
         kind="ops.error",
         summary=shorten(message),
-        payload={**payload, **told},
+        payload={**payload, **described},
         refs=without_none(code=code) or None,
     )
 
 
 def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
-    told = fields_of(payload.get("data"))
-    usage = fields_of(told.get("usage"))
+    report = fields_of(payload.get("data"))
+    usage = fields_of(report.get("usage"))
     counts = {
         ours: next((found for at in theirs if (found := count(usage.get(at)))), 0)
         for ours, theirs in _COUNTS.items()
@@ -193,7 +193,7 @@ def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
     counts["total_tokens"] = counts["total_tokens"] or sum(counts.values())
     refs = {
         **counts,
-        **without_none(model=name(told.get("model")), provider=name(told.get("provider"))),
+        **without_none(model=name(report.get("model")), provider=name(report.get("provider"))),
         "message_id": of_words(key),
     }
     return EventContent(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
@@ -201,16 +201,16 @@ def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
 
 def _observed(entry: dict[str, Any]) -> EventContent:
     kind, payload = name(entry.get("kind")) or "entry", fields_of(entry.get("payload"))
-    told = name(payload.get("name")) if kind == "event" else None
-    return observation(f"{kind}: {told}" if told else kind, entry)
+    event_name = name(payload.get("name")) if kind == "event" else None
+    return observation(f"{kind}: {event_name}" if event_name else kind, entry)
 
 
 def _input(given: Any) -> Any:
-    """Return the input of a call: arguments are JSON in a text, or whatever somebody wrote."""
+    """Return the input of a call: its arguments parsed as JSON, or as text if they are not JSON."""
     if not isinstance(given, str):
         return {} if given is None else given
     try:
-        found = decode(given.encode())
+        parsed = decode(given.encode())
     except (ValueError, RecursionError):
         return given
-    return found if isinstance(found, dict) else given
+    return parsed if isinstance(parsed, dict) else given

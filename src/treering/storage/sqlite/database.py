@@ -401,15 +401,15 @@ class Database:
             if self.in_memory or not connection.in_transaction:
                 return connection
         except BaseException:
-            self.lock.let_go(frame)
+            self.lock.release_for(frame)
             raise
-        self.lock.let_go(frame)
+        self.lock.release_for(frame)
         return None
 
     def give_back(self, reading: _ReadLease, frame: FrameType) -> None:
         """Take back what ``frame`` has borrowed."""
         if reading.by_writer:
-            self.lock.let_go(frame)
+            self.lock.release_for(frame)
             return
         if reading.connection is not None:
             self._idle.put(reading.connection)
