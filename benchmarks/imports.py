@@ -20,7 +20,7 @@ import treering
 from agent_logs import write_claude_code, write_codex
 from copying import peak_mb
 from report import Row, Section, at_least, at_most
-from treering.capture.intake.event_writer import BATCH_BYTES, BATCH_EVENTS
+from treering.capture.intake.ledger_buffer import BATCH_BYTES, BATCH_EVENTS
 from workload import FULL, Effort
 
 ROUNDS: Final = 3

@@ -130,11 +130,11 @@ def import_logs(
     ``progress`` is called with the bytes done and the total.
     """
     # Loaded only when needed.
-    from treering.capture.intake import take_logs  # noqa: PLC0415
+    from treering.capture.intake import import_files  # noqa: PLC0415
     from treering.formats import openclaw_mem  # noqa: PLC0415
     from treering.storage.sqlite.foreign import read_rows  # noqa: PLC0415
 
-    return take_logs(
+    return import_files(
         ledger,
         paths,
         scope=scope,

@@ -11,7 +11,7 @@ import pytest
 
 import treering
 from formats.logs.claude_code import SESSION, Log, call
-from treering.capture.intake import read_steps
+from treering.capture.intake import reading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ SCOPE = "acme/app"
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a log that counts as large, with damage in its midst, for a machine with two cores."""
-    monkeypatch.setattr(read_steps, "APART_BYTES_MIN", 1)
+    monkeypatch.setattr(reading, "APART_BYTES_MIN", 1)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     told = Log()
     for number in range(40):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, NOON, called, run_of, said
+from treering.model.events import FirstEvent
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -157,6 +159,24 @@ def test_a_retry_of_what_was_recorded_is_no_conflict(ledger: Ledger) -> None:
 def test_expected_seq_speaks_of_one_session(ledger: Ledger) -> None:
     with pytest.raises(treering.InvalidInput):
         ledger.append([said("a"), said("b", session_id="s2")], expected_seq=0)
+
+
+def first(text: str, **fields: Any) -> FirstEvent:
+    """Return an event that has to be the first of its session."""
+    return FirstEvent(**msgspec.structs.asdict(said(text, **fields)))
+
+
+def test_an_event_that_has_to_be_the_first_of_its_session_is_refused_behind_others(
+    ledger: Ledger,
+) -> None:
+    ledger.append([first("a"), said("b"), first("c", session_id="s2"), said("d", session_id="s2")])
+
+    for events in ([first("e")], [said("e", session_id="s3"), first("f"), said("g")]):
+        with pytest.raises(treering.Conflict) as refused:
+            ledger.append(events)
+        assert refused.value.current_seq == 2
+
+    assert [h.summary for h in ledger.query(HERE).items] == ["a", "b", "c", "d"]
 
 
 def test_a_finished_run_takes_no_more_events(ledger: Ledger) -> None:

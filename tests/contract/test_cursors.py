@@ -44,6 +44,15 @@ def test_scopes_and_followers_keep_cursors_of_their_own(ledger: Ledger) -> None:
     assert {place: ledger._store.cursor(*place) for place in kept} == kept
 
 
+def test_several_cursors_are_kept_at_once(ledger: Ledger) -> None:
+    ledger._store.set_cursor(OURS, "a", "0")
+
+    ledger._store.set_cursors(OURS, {"a": "1", "b": "2"})
+    ledger._store.set_cursors(OURS, {"b": "3"})
+
+    assert ledger._store.cursors(OURS) == {"a": "1", "b": "3"}
+
+
 def test_a_cursor_is_no_event(ledger: Ledger) -> None:
     ledger.append([said("hello")])
     ledger._store.set_cursor(OURS, "sink", "one")

@@ -11,7 +11,7 @@ import msgspec
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.bookmarks import read_bookmark
 from treering.capture.intake.log_search import find_files, look_through
-from treering.capture.intake.surveys import survey
+from treering.capture.intake.probe import probe
 from treering.errors import TreeringError
 from treering.formats.sources import Source, fingerprint, is_torn, open_source, tail_print
 from treering.model.codec import decode
@@ -132,7 +132,7 @@ def _damage_in_whole(path: Path) -> str | None:
 
 def folder_in(path: Path) -> str | None:
     """Return the folder that a log says it was written in. Raises InvalidInput if it is none."""
-    found = survey(_source(path, path.stat()), None, is_named=False)
+    found = probe(_source(path, path.stat()), None, is_named=False)
     return None if found is None else found.folder
 
 
@@ -148,13 +148,13 @@ def _state(
                 return "current"
             known = known or bookmark is not None
     try:
-        found = survey(source, None, is_named=False)
+        found = probe(source, None, is_named=False)
     except (TreeringError, OSError):
         return "unknown"
     if known:
         return "grown"
     # Of databases and exports nothing is noted: whether they are taken in cannot be told.
-    return "new" if found is not None and found.sort == "log" else "unknown"
+    return "new" if found is not None and found.kind == "log" else "unknown"
 
 
 def _is_taken_in(bookmark: Bookmark, source: Source) -> bool:

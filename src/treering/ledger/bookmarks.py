@@ -1,7 +1,7 @@
-"""Bookmarks: how far somebody has come who reads other things than the ledger for it.
+"""Bookmarks: how far an importer has read each file, kept in the ledger.
 
 They hold digests of what was read, and no erasure reaches them. So they are encrypted under the key
-that hides ids, which lies apart from the ledger.
+that hides ids, which is stored outside the ledger.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from treering.ledger.ports import EventStore
     from treering.model.scopes import Scope
 
 _PREFIX: Final = "bookmark:"
 _BASE_64: Final = ":"
-"""What begins a note in base 64. Base 85, which older ones are in, takes Python a millisecond."""
+"""The prefix of a note in base 64. Older ones are in base 85, which takes Python a millisecond."""
 _NONCE_BYTES: Final = 16
 _CHECK_BYTES: Final = 8
 
@@ -30,15 +32,15 @@ _CHECK_BYTES: Final = 8
 def find_id_key(store: EventStore, scope: Scope) -> bytes:
     """Return the key that hides the ids of a scope; nothing if none was needed yet.
 
-    Raises KeyMissing if the scope was used with another key than the one that is here.
+    Raises KeyMissing if the scope was used with a key other than this one.
     """
     return store.vault.find_id_key(scope, partial(store.cursor, scope), *ID_NOTES)
 
 
 def id_key(store: EventStore, scope: Scope) -> bytes:
-    """Return the key that hides the ids of a scope, and have the scope note which one it is.
+    """Return the key that hides the ids of a scope, and note in the scope which one it is.
 
-    Raises KeyMissing if the scope was used with another key than the one that is here.
+    Raises KeyMissing if the scope was used with a key other than this one.
     """
     key = find_id_key(store, scope) or store.vault.id_key()
     if store.cursor(scope, MADE_IDS) is None:
@@ -47,49 +49,56 @@ def id_key(store: EventStore, scope: Scope) -> bytes:
 
 
 def accept_id_key(store: EventStore, scope: Scope) -> None:
-    """Have a scope note the key that is here, whichever it noted before."""
+    """Note in a scope the key that is here, whichever it noted before."""
     mark = mark_of_key(store.vault.id_key())
     for name in ID_NOTES:
         store.set_cursor(scope, name, mark)
 
 
 class Bookmarks:
-    """Notes of one scope, kept in the ledger itself: a ledger that is gone took them along."""
+    """The notes of one scope, kept in the ledger itself: they are lost with it."""
 
     def __init__(self, store: EventStore, scope: Scope) -> None:
         self._store = store
         self._scope = scope
         self._is_checked = False
-        """Whether the key that is here was found to be the scope's."""
+        """Whether this key is known to be the scope's."""
 
     def find(self, name: str) -> Any:
-        """Return what was noted under ``name``; None if nothing was, or it cannot be read."""
+        """Return the note under ``name``; None if there is none, or it cannot be read."""
         if not self._is_checked and not find_id_key(self._store, self._scope):
             return None
         self._is_checked = True
-        kept = self._store.cursor(self._scope, self._key(name))
+        sealed = self._store.cursor(self._scope, self._key(name))
         try:
-            return None if not kept else decode(self._opened(_decoded(kept)))
+            return None if not sealed else decode(self._opened(_decoded(sealed)))
         except ValueError:
             return None
 
     def keep(self, name: str, note: Any) -> None:
-        """Note something as JSON under ``name``, in place of what was noted before."""
-        sealed = _BASE_64 + b64encode(self._sealed(encode(note))).decode()
-        self._store.set_cursor(self._scope, self._key(name), sealed)
+        """Keep a JSON value under ``name``, in place of the one before."""
+        self.keep_all({name: note})
+
+    def keep_all(self, notes: Mapping[str, Any]) -> None:
+        """Keep JSON values under their names, in one commit."""
+        sealed = {
+            self._key(name): _BASE_64 + b64encode(self._sealed(encode(note))).decode()
+            for name, note in notes.items()
+        }
+        self._store.set_cursors(self._scope, sealed)
         id_key(self._store, self._scope)
 
     def _key(self, name: str) -> str:
         # A name may be a path, which may name a person.
-        told = name.encode(errors="surrogateescape")
-        return _PREFIX + hmac.digest(self._store.vault.id_key(), told, "sha256").hex()[:32]
+        encoded = name.encode(errors="surrogateescape")
+        return _PREFIX + hmac.digest(self._store.vault.id_key(), encoded, "sha256").hex()[:32]
 
     def _sealed(self, plain: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._masked(nonce, plain + self._check(nonce, plain))
 
     def _opened(self, sealed: bytes) -> bytes:
-        """Return what was sealed. Raises ValueError if it was not sealed under this key."""
+        """Return the plain text. Raises ValueError if it was not sealed under this key."""
         nonce = sealed[:_NONCE_BYTES]
         opened = self._masked(nonce, sealed[_NONCE_BYTES:])
         plain, check = opened[:-_CHECK_BYTES], opened[-_CHECK_BYTES:]
@@ -107,7 +116,7 @@ class Bookmarks:
         return (int.from_bytes(text, "big") ^ mask).to_bytes(len(text), "big")
 
 
-def _decoded(kept: str) -> bytes:
-    if kept.startswith(_BASE_64):
-        return b64decode(kept[len(_BASE_64) :], validate=True)
-    return b85decode(kept)
+def _decoded(note: str) -> bytes:
+    if note.startswith(_BASE_64):
+        return b64decode(note[len(_BASE_64) :], validate=True)
+    return b85decode(note)

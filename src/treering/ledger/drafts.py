@@ -23,7 +23,7 @@ from treering.model.codec import (
     canonical_content,
     decode,
 )
-from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX
+from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, FirstEvent
 from treering.model.fields import (
     MILLISECONDS_MIN,
     TIME_MS_MAX,
@@ -121,6 +121,8 @@ class Drafter:
                 stated = without_words(event) if is_sealed else event
                 draft = self._draft(stated, kind, now_ms, salt, number, counted=counted)
                 draft.wordless = is_sealed
+                if type(event) is FirstEvent:
+                    draft.is_first = True
                 drafts.append(draft)
                 at += SALT_BYTES
         except (TypeError, AttributeError) as error:

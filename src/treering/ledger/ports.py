@@ -266,6 +266,9 @@ class EventStore(MemoryStore, Protocol):
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
         """Store a follower's cursor durably."""
 
+    def set_cursors(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Keep durably how far each of several followers has come, in one commit."""
+
     def cursors(self, scope: Scope) -> dict[str, str]:
         """Return the stored cursor of each follower."""
 

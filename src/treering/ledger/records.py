@@ -67,6 +67,8 @@ class Draft(msgspec.Struct, gc=False):
     content_digest: bytes
     header_digest: bytes
     """Empty as long as the number in the run is missing."""
+    is_first: bool = False
+    """Whether it has to be the first of its session."""
 
     def field(self, name: str) -> Any:
         """Return one of ``fields`` by its name."""

@@ -41,6 +41,10 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     visibility: str | None = None
 
 
+class FirstEvent(NewEvent, frozen=True, kw_only=True):
+    """An event that has to be the first of its session: otherwise its append raises Conflict."""
+
+
 class Header(msgspec.Struct, frozen=True, gc=False):
     """The part of a recorded event that is safe to show. Its type has no payload."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import DuplicateEvent
+from treering.errors import Conflict, DuplicateEvent
 from treering.ledger.chain import content_digest
 
 if TYPE_CHECKING:
@@ -39,6 +39,15 @@ def taken(draft: Draft) -> DuplicateEvent:
     return DuplicateEvent(
         f"event_id already exists: {draft.event_id}",
         hint="give another id, or leave it out to have one made",
+    )
+
+
+def not_first(draft: Draft, current_seq: int) -> Conflict:
+    """Return the error for an event that has to be the first of a session which has others."""
+    return Conflict(
+        f"session {draft.session_id} is open already",
+        current_seq=current_seq,
+        hint="leave out the event that opens it",
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.intake.ledger_view import LedgerView
+from treering.capture.intake.file_import import ATTEMPTS_MAX
+from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
 from treering.capture.intake.sessions import Sessions
-from treering.errors import DuplicateEvent
+from treering.errors import Conflict, DuplicateEvent
 from treering.formats.parsed import of_words
 from treering.model.scopes import parse_scope
 
@@ -23,19 +24,25 @@ def note_decision(
     opening, told = decision.opening, decision.told
     chosen = None if scope is None else parse_scope(scope)
     form = opening.agent
-    # Where the session went is noted there: a hook may run in another folder than its own.
-    notes = ledger.bookmarks(chosen or BOOKMARK_SCOPE)
-    pasts = LedgerView(ledger, dry_run=False)
-    sessions = Sessions(ledger, notes, pasts, scope=chosen, form=form)
-    where = sessions.homes.find(told.session, opening)
-    sessions.open(
-        where,
-        told.session,
-        opening,
-        ts_ms=told.ts_ms,
-        after=None,
-        file=decision.transcript or "",
-    )
+    # The notes know the scope of the session: a hook may run in another folder than its session.
+    notes = NoteBuffer(ledger.bookmarks(chosen or BOOKMARK_SCOPE))
+    sessions = Sessions(LedgerBuffer(ledger, notes, dry_run=False), scope=chosen, format_name=form)
+    where = sessions.scopes.find(told.session, opening)
+    for _ in range(ATTEMPTS_MAX):
+        events = sessions.open(
+            where,
+            told.session,
+            opening,
+            ts_ms=told.ts_ms,
+            after=None,
+            file=decision.transcript or "",
+        )
+        notes.write()
+        try:
+            ledger.append_missing([waiting.event for waiting in events])
+            break
+        except (Conflict, DuplicateEvent):  # An import has opened it meanwhile.
+            sessions.close(where, told.session)
     handle = ledger.session(sessions.name(told.session), scope=where, agent=sessions.agent(opening))
     try:
         handle.record(

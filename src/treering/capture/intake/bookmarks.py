@@ -1,7 +1,7 @@
-"""How far a log was read, so that only what is new in it is read the next time.
+"""How far a log was read, so that the next import reads only what is new in it.
 
-It saves work and nothing else: whoever loses it reads a log from its beginning, and takes in
-nothing twice.
+It saves work and nothing else: without it a log is read from its beginning, and nothing is recorded
+twice.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 STATE_BYTES_MAX: Final = 256 * 1024
-"""What is kept of a reader to go on with; if it is more, a log is read from its beginning."""
+"""The largest state of a reader that is kept; with a larger one, a log is read from the start."""
 
 
 class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a log was left."""
+    """Where the last import of a log ended."""
 
     size: int
     mtime_ns: int
     device: int
     inode: int
     offset: int
-    """What lies before it is taken in."""
+    """All bytes before it are imported."""
     line: int
     head: str
-    """What the file began with, as a hash."""
+    """A hash of the beginning of the file."""
     tail: str
-    """What lay right before the offset, as a hash."""
+    """A hash of the bytes right before the offset."""
     format: str | None = None
     version: int = 1
-    """How well its reader read it: by a better one, it is read again from its beginning."""
+    """The version of its reader: a later one reads it again from its beginning."""
     state: Any = None
-    """What its reader needs to go on; None if it cannot."""
+    """What its reader needs to continue; None if it cannot."""
     sessions: dict[str, SessionHeader] = {}
-    """What its sessions are to each other; what they are about is in the ledger, to be erased."""
+    """How its sessions are related. Their words are in the ledger alone, to be erased there."""
 
     def is_current(self, source: Source) -> bool:
-        """Whether nothing was written to the file since, and nobody would read more in it."""
+        """Whether the file has not changed since, and a reader would find no more in it."""
         return self.is_up_to_date and (self.size, self.mtime_ns, self.device, self.inode) == (
             source.size,
             source.mtime_ns,
@@ -54,11 +54,11 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether its reader is still the one that read it."""
+        """Whether it was made by the present version of its reader."""
         return self.version == version_of(self.format)
 
-    def goes_on(self, source: Source, stream: BinaryIO) -> bool:
-        """Whether the file holds what it held, and may have grown. It is read from the start."""
+    def can_resume(self, source: Source, stream: BinaryIO) -> bool:
+        """Whether the file still holds what it held, and may have grown."""
         return (
             self.is_up_to_date
             and self.state is not None
@@ -69,7 +69,7 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_bookmark(note: Any) -> Bookmark | None:
-    """Return what was noted of a file; None if that cannot be understood."""
+    """Return the bookmark in a note; None if there is none, or it cannot be read."""
     try:
         return None if note is None else msgspec.convert(note, Bookmark)
     except msgspec.ValidationError:

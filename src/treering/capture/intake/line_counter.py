@@ -1,4 +1,4 @@
-"""Tallies: what became of each line of a file, counted as it happens."""
+"""Counting what becomes of each line of a file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from treering.model.intakes import SourceState
 
 BLANK = "blank"
-"""The fault of a line with nothing on it: no error, and nothing to take in."""
+"""The fault of an empty line: it is neither an error nor an event."""
 
 
 class LineCounter:
     """Counts the lines of one file."""
 
-    def __init__(self, file: str, form: str | None, *, written_ms: int = 1) -> None:
+    def __init__(self, file: str, format_name: str | None, *, written_ms: int = 1) -> None:
         self.file = file
-        self.format = form
+        self.format = format_name
         self.written_ms = max(written_ms, 1)
         """When the file was last written."""
         self.lines = 0
@@ -43,11 +43,11 @@ class LineCounter:
             self.mended[record.mended] += 1
 
     def skip(self, reason: str, lines: int = 1) -> None:
-        """Count one that tells nothing of its own, or several."""
+        """Count lines without an event of their own."""
         self.skipped[reason] += lines
 
     def fail(self, record: LogRecord, reason: str) -> None:
-        """Count one that could not be taken in, and say where it is."""
+        """Count a record that could not be imported, and note where it is."""
         if reason == BLANK:
             self.skip(reason, record.lines)
             return
@@ -58,7 +58,7 @@ class LineCounter:
             )
 
     def receipt(self, state: SourceState, reason: str | None = None) -> SourceReceipt:
-        """Return what it came to."""
+        """Return the sums."""
         return SourceReceipt(
             file=self.file,
             format=self.format,
@@ -86,31 +86,31 @@ def in_all(
     subagents: int,
     by_scope: dict[str, int],
 ) -> IntakeReceipt:
-    """Return what all files came to."""
-    read = [one for one in sources if one.state in {"read", "grown"}]
+    """Return the sums of all files."""
+    read = [source for source in sources if source.state in {"read", "grown"}]
     skipped: Counter[str] = Counter()
     mended: Counter[str] = Counter()
-    for one in read:
-        skipped.update(one.skipped)
-        mended.update(one.mended)
+    for source in read:
+        skipped.update(source.skipped)
+        mended.update(source.mended)
     return IntakeReceipt(
         dry_run=dry_run,
         files=len(sources),
-        files_unchanged=sum(one.state == "unchanged" for one in sources),
-        files_refused=sum(one.state == "refused" for one in sources),
-        bytes=sum(one.bytes for one in read),
-        lines=sum(one.lines for one in read),
-        imported=sum(one.imported for one in read),
-        duplicates=sum(one.duplicates for one in read),
+        files_unchanged=sum(source.state == "unchanged" for source in sources),
+        files_refused=sum(source.state == "refused" for source in sources),
+        bytes=sum(source.bytes for source in read),
+        lines=sum(source.lines for source in read),
+        imported=sum(source.imported for source in read),
+        duplicates=sum(source.duplicates for source in read),
         skipped=dict(sorted(skipped.items())),
-        errors=sum(one.errors for one in read),
+        errors=sum(source.errors for source in read),
         mended=dict(sorted(mended.items())),
-        events=sum(one.events for one in read),
+        events=sum(source.events for source in read),
         sessions=sessions,
         sessions_new=sessions_new,
         subagents=subagents,
         by_scope=dict(sorted(by_scope.items())),
-        by_format=dict(sorted(Counter(one.format for one in read if one.format).items())),
-        faults=[fault for one in read for fault in one.faults][:FAULTS_MAX],
-        sources=[one for one in sources if one.state != "unchanged"],
+        by_format=dict(sorted(Counter(source.format for source in read if source.format).items())),
+        faults=[fault for source in read for fault in source.faults][:FAULTS_MAX],
+        sources=[source for source in sources if source.state != "unchanged"],
     )

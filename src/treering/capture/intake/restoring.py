@@ -1,4 +1,4 @@
-"""Exports of our own among the logs: restored as they are, and counted like any other."""
+"""Our own exports among the logs: restored as they are, and counted like other files."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 PART_BYTES: Final = 1024 * 1024
-"""What is read of a line at once where it is only counted."""
+"""Bytes that are read at once if lines are only counted."""
 _SESSION: Final = b'{"record":"session"'
 
 
 class _Introduced(msgspec.Struct):
-    """A line that a session begins with."""
+    """The line that a session begins with."""
 
     session_id: str
 
 
 class _Tapped(io.RawIOBase):
-    """The lines of an export; the sessions among them are told of on the way."""
+    """The lines of an export; it reports the sessions on the way."""
 
-    def __init__(self, stream: BinaryIO, tell: Callable[[str], None]) -> None:
+    def __init__(self, stream: BinaryIO, report: Callable[[str], None]) -> None:
         super().__init__()
         self._stream = stream
-        self._tell = tell
+        self._report = report
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """Return the next line, or as much of it as was asked for."""
+        """Return the next line, or its first ``size`` bytes."""
         line = self._stream.readline(-1 if size is None else size)
         if line.startswith(_SESSION):
             with contextlib.suppress(msgspec.DecodeError):  # It is refused where it is read.
-                self._tell(msgspec.json.decode(line, type=_Introduced).session_id)
+                self._report(msgspec.json.decode(line, type=_Introduced).session_id)
         return line
 
 
@@ -56,36 +56,37 @@ def restore(
     ledger: Ledger,
     path: Path,
     sessions: Sessions,
-    tally: LineCounter,
+    counter: LineCounter,
     *,
     scope: Scope | None,
     dry_run: bool,
     advance: Callable[[int], None],
 ) -> None:
-    """Take in an export. Raises InvalidInput if it is of another scope than ``scope``."""
+    """Restore an export. Raises InvalidInput if it is of another scope than ``scope``."""
     with open_source(path) as stream:
-        found = _check_scope(stream, scope)
-        tapped = _Tapped(stream, lambda session: _see(sessions, tally, found, session))
+        own_scope = _check_scope(stream, scope)
+        tapped = _Tapped(stream, lambda session: _see(sessions, counter, own_scope, session))
         if dry_run:
-            tally.lines = _count(tapped)
+            counter.lines = _count(tapped)
             checked = "an export of Treering: its lines are checked when it is restored"
-            tally.skipped[checked] = tally.lines
+            counter.skipped[checked] = counter.lines
             return
-        told = ledger.restore(cast("IO[bytes]", tapped), progress=advance)
-    if told.imported and found is not None:
-        sessions.events[found] += told.imported
-    tally.lines, tally.imported, tally.duplicates = told.lines, told.imported, told.duplicates
-    tally.events, tally.errors, tally.bytes = told.imported, told.errors, path.stat().st_size
-    if told.other:
-        tally.skipped["frames the events"] = told.other
-    tally.faults = [
-        Fault(file=tally.file, line=one.line, offset=one.offset, reason=one.reason)
-        for one in told.errors_sample
+        receipt = ledger.restore(cast("IO[bytes]", tapped), progress=advance)
+    if receipt.imported and own_scope is not None:
+        sessions.events[own_scope] += receipt.imported
+    counter.lines, counter.bytes = receipt.lines, path.stat().st_size
+    counter.imported, counter.duplicates = receipt.imported, receipt.duplicates
+    counter.events, counter.errors = receipt.imported, receipt.errors
+    if receipt.other:
+        counter.skipped["frames the events"] = receipt.other
+    counter.faults = [
+        Fault(file=counter.file, line=error.line, offset=error.offset, reason=error.reason)
+        for error in receipt.errors_sample
     ]
 
 
 def _count(tapped: _Tapped) -> int:
-    """Return how many lines there are, however long one of them is."""
+    """Return the number of lines, however long one of them is."""
     lines, is_open = 0, False
     while part := tapped.readline(PART_BYTES):
         is_open = not part.endswith(b"\n")
@@ -93,9 +94,9 @@ def _count(tapped: _Tapped) -> int:
     return lines + is_open
 
 
-def _see(sessions: Sessions, tally: LineCounter, scope: Scope | None, session: str) -> None:
+def _see(sessions: Sessions, counter: LineCounter, scope: Scope | None, session: str) -> None:
     if scope is not None:
-        tally.sessions[session] = None
+        counter.sessions[session] = None
         sessions.see_restored(scope, session)
 
 

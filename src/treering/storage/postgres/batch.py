@@ -11,7 +11,7 @@ from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.id_cache import open_session
-from treering.storage.repeats import find_repeats, in_call_order
+from treering.storage.repeats import find_repeats, in_call_order, not_first
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import check_unsealed, is_sealable, stored_content
 
@@ -390,6 +390,8 @@ class Batch:
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
         ) = draft.fields  # fmt: skip
         place = self._places[scope, session_id]
+        if draft.is_first and place.seq:
+            raise not_first(draft, place.seq)
         seq = place.seq + 1
         if run_id is not None:
             self.follow_run(scope, place.session, run_id, kind, seq)

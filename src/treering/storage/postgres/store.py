@@ -251,12 +251,17 @@ class PostgresStore(MemoryKeeper):
 
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
         """Keep durably how far a follower has come."""
+        self.set_cursors(scope, {follower: cursor})
+
+    def set_cursors(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Keep durably how far each of several followers has come, in one commit."""
 
         def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
             connection.execute(
-                "INSERT INTO cursors (scope, follower, cursor) VALUES (%s, %s, %s)"
+                "INSERT INTO cursors (scope, follower, cursor)"
+                " SELECT %s, * FROM unnest(%s::text[], %s::text[])"
                 " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
-                (scope, follower, cursor),
+                (scope, list(cursors), list(cursors.values())),
             )
 
         self._server.write(work, scope)

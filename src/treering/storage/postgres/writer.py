@@ -63,7 +63,11 @@ class Writer:
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
-        one = drafts[0] if len(drafts) == 1 and drafts[0].blob is None else None
+        one = (
+            drafts[0]
+            if len(drafts) == 1 and drafts[0].blob is None and not drafts[0].is_first
+            else None
+        )
 
         def work(connection: Connection, again: bool) -> list[Header]:  # noqa: FBT001
             for _ in range(ATTEMPTS_MAX):

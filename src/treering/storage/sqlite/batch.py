@@ -12,7 +12,13 @@ from treering.ledger.chain import SALT_BYTES, link
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
-from treering.storage.repeats import find_repeats, in_call_order, same_draft, taken
+from treering.storage.repeats import (
+    find_repeats,
+    in_call_order,
+    not_first,
+    same_draft,
+    taken,
+)
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
 from treering.storage.sqlite import rows, timeline
@@ -262,6 +268,8 @@ class Batch:
             place = known.place(connection, scope_name, session_id)
         scope, scope_key, session = place
         seq, previous = self._heads.get(session) or known.head(connection, session)
+        if draft.is_first and seq:
+            raise not_first(draft, seq)
         seq += 1
         ids, name = known.names, known.name
         run = turn = user = None

@@ -261,13 +261,17 @@ class SqliteStore(MemoryKeeper):
 
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
         """Keep durably how far a follower has come."""
+        self.set_cursors(scope, {follower: cursor})
+
+    def set_cursors(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Keep durably how far each of several followers has come, in one commit."""
 
         def work(batch: Batch, _: None) -> None:
             number = self._writer.known.scope(batch.connection, scope, create=True)[0]
-            batch.connection.execute(
+            batch.connection.executemany(
                 "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, ?)"
                 " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
-                (number, follower, cursor),
+                [(number, follower, cursor) for follower, cursor in cursors.items()],
             )
             batch.dirty = True
 

@@ -1,4 +1,4 @@
-"""A first look at a log: what it is, whether it changed, and which logs come before it."""
+"""Probing a file: its format, whether it changed, and which files come before it."""
 
 from __future__ import annotations
 
@@ -26,59 +26,59 @@ if TYPE_CHECKING:
     from treering.formats.registry import Format
 
 CUT_OFF: Final = "cut off: not whole JSON"
-"""Why nothing can be read of a file that is one JSON value and ends too early."""
+"""Why a file that is one JSON value and ends too early cannot be read."""
 FIRST_LINE_CHARACTERS_MAX: Final = 160
 """What is shown of the first line of a file that is not read."""
 
-Sort = Literal["log", "native", "database"]
+SourceKind = Literal["log", "native", "database"]
 
 
-class Survey:
+class Probe:
     """What is known of a file before it is read."""
 
     def __init__(
         self,
         source: Source,
         *,
-        sort: Sort,
-        form: Format | None,
+        kind: SourceKind,
+        log_format: Format | None,
         bookmark: Bookmark | None,
         values: Sequence[Any],
         may_name_scope: bool,
     ) -> None:
         self.source = source
-        self.sort = sort
-        self.format = form
+        self.kind = kind
+        self.format = log_format
         self.bookmark = bookmark
         self.folder = _folder(values)
         self.may_name_scope = may_name_scope
-        """Whether its own word is taken for the scope that it belongs to."""
-        self.header_mark = _header_mark(form, values)
-        """What tells the session of a log of OpenClaw's, whatever its file is called."""
-        opening = None if form is None else _opening(form, source.path, values)
-        self.session = None if opening is None else opening.session
-        self.forked_from = None if opening is None else opening.forked_from
-        # A session that goes on from another repeats its first line, and was written to later. A
-        # database has all that is in the spool beside it, and more.
-        first_ms = float("-inf") if sort == "database" else _first_ms(values)
+        """Whether it may name the scope that it belongs to."""
+        self.header_mark = _header_mark(log_format, values)
+        """Identifies the session of an OpenClaw log, whatever its file is called."""
+        header = None if log_format is None else _first_header(log_format, source.path, values)
+        self.session = None if header is None else header.session
+        self.forked_from = None if header is None else header.forked_from
+        # A session that continues another repeats its first line, and was written later. A database
+        # has all that is in the spool beside it, and more.
+        first_ms = float("-inf") if kind == "database" else _first_ms(values)
         self.order = (first_ms, source.mtime_ns, str(source.path))
 
     @property
     def name(self) -> str:
-        """Return what the format is called."""
+        """Return the name of the format."""
         return NATIVE if self.format is None else self.format.NAME
 
 
-def parents_first(surveys: Sequence[Survey]) -> list[Survey]:
-    """Return all files in their order, each behind that of the session which it goes on from."""
-    ordered = sorted(surveys, key=lambda one: one.order)
-    by_session: dict[tuple[str, str | None], Survey] = {}
+def parents_first(probes: Sequence[Probe]) -> list[Probe]:
+    """Return all files by time, each after that of the session which it continues."""
+    ordered = sorted(probes, key=lambda one: one.order)
+    by_session: dict[tuple[str, str | None], Probe] = {}
     for one in ordered:
         by_session.setdefault((one.name, one.session), one)
-    placed: dict[Survey, None] = {}
+    placed: dict[Probe, None] = {}
     for one in ordered:
-        line: dict[Survey, None] = {}
-        ahead: Survey | None = one
+        line: dict[Probe, None] = {}
+        ahead: Probe | None = one
         while ahead is not None and ahead not in placed and ahead not in line:
             line[ahead] = None
             parent = ahead.forked_from
@@ -87,12 +87,12 @@ def parents_first(surveys: Sequence[Survey]) -> list[Survey]:
     return list(placed)
 
 
-def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
-    """Return what a file is; None if nothing was written to it since it was left.
+def probe(source: Source, note: Any, *, is_named: bool) -> Probe | None:
+    """Return what a file is; None if it is as its bookmark left it.
 
-    A file names its scope only if it is named itself, or lies where OpenClaw keeps its own: agents
-    write to the folders of logs, and must not reach other scopes by that. Raises InvalidInput if
-    nobody knows how it is written.
+    A file may name its scope only if the caller named the file, or if it is in OpenClaw's folder:
+    agents write to the folders of logs, and must not reach other scopes that way. Raises
+    InvalidInput if the format is not known.
     """
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(source):
@@ -100,10 +100,10 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
     is_openclaws = source.path.resolve().is_relative_to(openclaw_home().resolve())
     trusted = is_named or is_openclaws
     if is_sqlite(source.path):
-        return Survey(
+        return Probe(
             source,
-            sort="database",
-            form=named_format("openclaw_mem"),
+            kind="database",
+            log_format=named_format("openclaw_mem"),
             bookmark=None,
             values=(),
             may_name_scope=trusted,
@@ -115,28 +115,33 @@ def survey(source: Source, note: Any, *, is_named: bool) -> Survey | None:
                 "an export of Treering, which is restored only if it is named itself",
                 hint=f"treering import {source.path}",
             )
-        return Survey(
-            source, sort="native", form=None, bookmark=bookmark, values=(), may_name_scope=True
+        return Probe(
+            source,
+            kind="native",
+            log_format=None,
+            bookmark=bookmark,
+            values=(),
+            may_name_scope=True,
         )
     if not values and is_torn(source.path):
         raise InvalidInput(CUT_OFF, hint="restore it from a copy, if there is one")
-    form = find_format(values)
-    if form is not None and form.NAME in {pi.NAME, openclaw.NAME}:
-        form = _of_family(form, source.path, bookmark, is_openclaws=is_openclaws)
-    if form is None:
+    log_format = find_format(values)
+    if log_format is not None and log_format.NAME in {pi.NAME, openclaw.NAME}:
+        log_format = _of_family(log_format, source.path, bookmark, is_openclaws=is_openclaws)
+    if log_format is None:
         raise _unknown(source.path)
-    return Survey(
+    return Probe(
         source,
-        sort="log",
-        form=form,
+        kind="log",
+        log_format=log_format,
         bookmark=bookmark,
         values=values,
-        may_name_scope=trusted or form.NAME == openclaw.NAME,
+        may_name_scope=trusted or log_format.NAME == openclaw.NAME,
     )
 
 
 def _unknown(path: Path) -> InvalidInput:
-    """Return why a file is not read, with what it begins with: somebody may know whose it is."""
+    """Return why a file is not read, with its first line: a person may recognise it."""
     first = first_line(path)
     reason = "there is nothing to read in it"
     if first is not None:
@@ -150,46 +155,46 @@ def _guard() -> SecretGuard:
     # Its rules take long to load, and most files are logs.
     from treering.capture.secrets import SecretGuard  # noqa: PLC0415
 
-    # Nobody compares these masks, so any key will do.
+    # These masks are never compared, so any key will do.
     return SecretGuard(key=os.urandom(32))
 
 
 def _of_family(
-    form: Format, path: Path, bookmark: Bookmark | None, *, is_openclaws: bool
+    log_format: Format, path: Path, bookmark: Bookmark | None, *, is_openclaws: bool
 ) -> Format:
-    """Return pi's format or OpenClaw's, which begins the same: by its place, or as it was read.
+    """Return pi's format or OpenClaw's, which begins the same: by the folder, or as before.
 
-    OpenClaw's marks may come later than its first lines: what was read as one stays that.
+    OpenClaw's marks may come after its first lines: a file keeps the format it was read in.
     """
     if bookmark is not None and bookmark.format in {pi.NAME, openclaw.NAME}:
         return named_format(bookmark.format)
     is_there = is_openclaws or openclaw.lies_there(path)
-    return named_format(openclaw.NAME) if is_there else form
+    return named_format(openclaw.NAME) if is_there else log_format
 
 
-def _opening(form: Format, path: Path, values: Sequence[Any]) -> SessionHeader | None:
-    """Return what a log says of its first session."""
-    reader = form.READER(path)
+def _first_header(log_format: Format, path: Path, values: Sequence[Any]) -> SessionHeader | None:
+    """Return the header of the first session of a log."""
+    reader = log_format.READER(path)
     for number, value in enumerate(values):
         if reader.sessions:
             break
-        with contextlib.suppress(Exception):  # It is told of when the file is read.
+        with contextlib.suppress(Exception):  # It is reported when the file is read.
             reader.read(LogRecord(value, number, number, number + 1))
     return next(iter(reader.sessions.values()), None)
 
 
-def _header_mark(form: Format | None, values: Sequence[Any]) -> str | None:
+def _header_mark(log_format: Format | None, values: Sequence[Any]) -> str | None:
     first = values[0] if values else None
-    if form is None or form.NAME != openclaw.NAME or not isinstance(first, dict):
+    if log_format is None or log_format.NAME != openclaw.NAME or not isinstance(first, dict):
         return None
     return openclaw.mark_of(first) if first.get("type") == pi.HEADER else None
 
 
 def _folder(values: Sequence[Any]) -> str | None:
-    """Return the folder that a log says it was written in, at its beginning."""
+    """Return the folder that the first lines of a log name as their own."""
     for value in values:
-        for place in (value, value.get("payload") if isinstance(value, dict) else None):
-            folder = place.get("cwd") if isinstance(place, dict) else None
+        for fields in (value, value.get("payload") if isinstance(value, dict) else None):
+            folder = fields.get("cwd") if isinstance(fields, dict) else None
             if isinstance(folder, str) and folder:
                 return folder
     return None
@@ -197,9 +202,9 @@ def _folder(values: Sequence[Any]) -> str | None:
 
 def _first_ms(values: Sequence[Any]) -> float:
     for value in values:
-        told = value if isinstance(value, dict) else {}
+        fields = value if isinstance(value, dict) else {}
         for name in ("timestamp", "startTime", "ts_ms", "ts", "date"):
-            time = _time(told.get(name))
+            time = _time(fields.get(name))
             if time is not None:
                 return time
     return float("inf")
@@ -211,7 +216,6 @@ def _time(value: Any) -> float | None:
             return float(value)
     if isinstance(value, str):
         with contextlib.suppress(ValueError, OverflowError):
-            found = datetime.fromisoformat(value)
-            stamped = found if found.tzinfo else found.replace(tzinfo=UTC)
-            return stamped.timestamp() * 1_000
+            time = datetime.fromisoformat(value)
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000
     return None

@@ -1,7 +1,7 @@
-"""Steps: what a reader makes of each record of a log, here or in a process of its own.
+"""Reading a log: what its reader makes of each record, here or in a process of its own.
 
-Reading a large log takes about as long as recording it, so where there is a second core, another
-process reads it and hands on what it tells, as lines of JSON.
+Reading a large log takes about as long as recording it. So if there is a second core, another
+process reads it, and sends the parsed records as lines of JSON.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from treering.formats.parsed import LogReader, SessionSource
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
-"""A smaller file is read before another process has begun."""
+"""A smaller file is read before another process has started."""
 PARCEL_BYTES: Final = 1024 * 1024
-"""What is handed on at once."""
+"""Bytes of the log that are sent at once."""
 
 
 class ReadStep(msgspec.Struct, frozen=True):
-    """One record, and the outcomes that are settled with it."""
+    """One record, and the parsed records that are complete with it."""
 
     record: LogRecord | None
-    """None for what was held back to the end."""
+    """None for the records that were held back to the end."""
     outcomes: list[ParsedRecord] = []
     failure: str | None = None
     """Why the reader did not understand it."""
     is_named: bool = True
-    """Whether a session was told of before the end."""
+    """Whether a session was named before the end."""
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What another process is to read."""
+    """The file that another process has to read."""
 
     path: str
     format: str
@@ -56,17 +56,17 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     final: bool
     state: Any = None
-    """Where its reader goes on; None if it begins."""
+    """The state that its reader continues from; None at the beginning."""
     names: dict[str, str] = {}
-    """What sessions of OpenClaw's were called when they came first."""
+    """The first names of OpenClaw's sessions, by the marks of their headers."""
 
 
 class ReadBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What another process has read."""
+    """The part of a file that another process has read."""
 
     steps: list[ReadStep] = []
     sessions: dict[str, SessionHeader] = {}
-    """Sessions told of since the last one."""
+    """Sessions that are new, or have changed, since the last batch."""
     is_last: bool = False
     state: Any = None
     damage: str | None = None
@@ -74,7 +74,7 @@ class ReadBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[ReadStep]:
-    """Give a step for each record, and one for what was held back."""
+    """Give a step for each record, and one for those that were held back."""
     for record in records:
         if record.fault is not None:
             yield ReadStep(record)
@@ -84,40 +84,40 @@ def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[Read
             continue
         try:
             outcomes = reader.read(record)
-        except Exception as error:  # noqa: BLE001  (one odd record must not cost all the others)
+        except Exception as error:  # noqa: BLE001  (one odd record must not cost the others)
             yield ReadStep(record, failure=f"not understood: {reason_of(error)}")
         else:
             yield ReadStep(record, outcomes)
     is_named = bool(reader.sessions)
     try:
         held_back = reader.finish()
-    except Exception as error:  # noqa: BLE001  (what was read before is kept all the same)
+    except Exception as error:  # noqa: BLE001  (what was read before is kept)
         nowhere = LogRecord(None, 0, 0, 0)
         held_back = [ParsedRecord(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
     yield ReadStep(None, held_back, is_named=is_named)
 
 
 class SubprocessReader:
-    """A reader whose work is done in another process; it knows what that has told so far."""
+    """A reader whose work is done in another process; it knows what that has sent so far."""
 
-    def __init__(self, job: ReadJob, like: SessionSource) -> None:
-        """Send a process on its errand, to read as ``like`` does. Raises OSError if none can be."""
-        self.keys_are_global = like.keys_are_global
-        self.times_tell_apart = like.times_tell_apart
+    def __init__(self, job: ReadJob, reader: SessionSource) -> None:
+        """Start a process that reads as ``reader`` would. Raises OSError if it cannot."""
+        self.keys_are_global = reader.keys_are_global
+        self.times_tell_apart = reader.times_tell_apart
         self.sessions: dict[str, SessionHeader] = {}
         self._state: Any = None
         command = [sys.executable, "-m", "treering.capture.intake"]
         pipe = subprocess.PIPE
-        # In a session of its own: who stops an import at the terminal stops us, and we stop it.
+        # In a session of its own: Ctrl-C at the terminal stops us, and we stop it.
         self._process = subprocess.Popen(  # noqa: S603  (ours)
             command, stdin=pipe, stdout=pipe, start_new_session=True
         )
-        with self._process.stdin or contextlib.nullcontext() as asked:
-            if asked is not None:
-                asked.write(msgspec.json.encode(job))
+        with self._process.stdin or contextlib.nullcontext() as stdin:
+            if stdin is not None:
+                stdin.write(msgspec.json.encode(job))
 
     def state(self) -> Any:
-        """Return what the other reader needs to go on."""
+        """Return what the other reader needs to continue."""
         return self._state
 
     def steps(self) -> Iterator[ReadStep]:
@@ -143,19 +143,19 @@ class SubprocessReader:
 
 
 def use_subprocess(size: int) -> bool:
-    """Whether a log of so many bytes is read faster by a process of its own."""
+    """Whether a log of this size is read faster by a process of its own."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return size >= APART_BYTES_MIN and (cores or 1) > 1 and bool(sys.executable)
 
 
 def run(job: ReadJob, out: IO[bytes]) -> None:
-    """Read what was asked for, and write it down in parcels."""
+    """Read the file of ``job``, and write what is in it to ``out`` in batches."""
     reader = named_format(job.format).READER(Path(job.path))
     if isinstance(reader, OpenClawReader):
         reader.names = job.names
     if job.state is not None:
         reader.resume(job.state)
-    told: dict[str, SessionHeader] = {}
+    sent: dict[str, SessionHeader] = {}
     damage: str | None = None
     steps: list[ReadStep] = []
     size = 0
@@ -167,21 +167,21 @@ def run(job: ReadJob, out: IO[bytes]) -> None:
                 steps.append(_light(step))
                 size += 0 if step.record is None else step.record.end - step.record.offset
                 if size >= PARCEL_BYTES:
-                    _write(out, ReadBatch(steps=steps, sessions=_fresh(reader, told)))
+                    _write(out, ReadBatch(steps=steps, sessions=_new_sessions(reader, sent)))
                     steps, size = [], 0
     except OSError as error:
         damage = error.strerror or str(error)
-    sessions = _fresh(reader, told)
+    sessions = _new_sessions(reader, sent)
     state = reader.state()
     _write(out, ReadBatch(steps=steps, sessions=sessions, is_last=True, state=state, damage=damage))
 
 
 def _light(step: ReadStep) -> ReadStep:
-    """Return a step without the values of its records: their events tell what is in them."""
+    """Return a step without the values of its records: their events have all of it."""
     record = None if step.record is None else _place(step.record)
     outcomes = [
-        ParsedRecord(record=_place(one.record), events=one.events, skipped=one.skipped)
-        for one in step.outcomes
+        ParsedRecord(record=_place(parsed.record), events=parsed.events, skipped=parsed.skipped)
+        for parsed in step.outcomes
     ]
     return ReadStep(record, outcomes, step.failure, step.is_named)
 
@@ -192,11 +192,11 @@ def _place(record: LogRecord) -> LogRecord:
     )
 
 
-def _fresh(reader: LogReader, told: dict[str, SessionHeader]) -> dict[str, SessionHeader]:
-    """Return the sessions that were not told of before, or are told of otherwise now."""
-    fresh = {name: one for name, one in reader.sessions.items() if told.get(name) != one}
-    told.update(fresh)
-    return fresh
+def _new_sessions(reader: LogReader, sent: dict[str, SessionHeader]) -> dict[str, SessionHeader]:
+    """Return the sessions that were not sent before, or have changed since."""
+    new = {name: header for name, header in reader.sessions.items() if sent.get(name) != header}
+    sent.update(new)
+    return new
 
 
 def _write(out: IO[bytes], batch: ReadBatch) -> None:
@@ -205,8 +205,8 @@ def _write(out: IO[bytes], batch: ReadBatch) -> None:
 
 
 def main() -> None:
-    """Read what standard input asks for, to standard output."""
-    asked = sys.stdin.buffer.read()
-    # Whoever asked may be gone by now, even before all was said.
+    """Read the job on standard input, and write to standard output."""
+    job = sys.stdin.buffer.read()
+    # The importer may be gone by now, even before the job was complete.
     with contextlib.suppress(BrokenPipeError, msgspec.DecodeError):
-        run(msgspec.json.decode(asked, type=ReadJob), sys.stdout.buffer)
+        run(msgspec.json.decode(job, type=ReadJob), sys.stdout.buffer)

@@ -1,0 +1,236 @@
+"""Importing logs, as one algorithm.
+
+    files ──probe──▶ ordered files ──read──▶ records ──parse──▶ events ──match──▶ new ones ──▶ batch
+          probe.py                reading.py        formats/         matcher.py     file_import.py
+                                                                                    ledger_buffer.py
+
+1. **Probe** every file: its format, whether it changed since its bookmark, what it continues.
+   A file that others continue is imported before them.
+2. **Read** each file from its bookmark: bytes → ``LogRecord`` → ``ParsedEvent``. A line that cannot
+   be read is counted and costs no other line.
+3. **Match** the events with the ledger. An event has an id made of the log's own ids, so it is the
+   same whenever and from whichever copy it is read. Known ids are repeats; the others are new.
+4. **Record** new events in batches that span files: an ``Item`` becomes a ``NewEvent`` and waits in
+   the buffer. A session is opened by two events before its first one, in the same commit.
+5. **Bookmark** the file after its events are recorded.
+
+Three logs, and the events that they become. Each letter is a message with an id of its own:
+
+    a.jsonl       a plain log                   A B C      session a: opened, imported, A B C
+    b.jsonl       a fork: copies A and B,       A B D      session b: forked from a after B,
+                  then continues                                      imported, D
+    copy.jsonl    a repeat of a.jsonl, grown    A B C E    session a: … E
+
+* The plain log is new: a session is opened, and all of its events are recorded.
+* The fork repeats ids that are known in session ``a``. Nothing is recorded until its first own
+  event, D. Then session ``b`` is forked from ``a`` after the last event that both share.
+* The repeat has only known ids until E, which is recorded in session ``a``.
+
+Copies may differ, so an id alone does not decide. An event with other words or at another time than
+the known event of its id gets an id of its own (``EventMatcher._match_contents``); so does an event
+that a session repeats after it has left the session that has it (``EventMatcher._match_lineage``).
+A fork may be imported before its parent: it leaves a mark by which the parent finds it.
+
+Every record ends in exactly one of: imported, duplicate, skipped (with a reason) or error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from treering.capture.intake.file_import import FileImport
+from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
+from treering.capture.intake.line_counter import LineCounter, in_all
+from treering.capture.intake.log_search import look_through
+from treering.capture.intake.probe import CUT_OFF, Probe, parents_first, probe
+from treering.capture.quarantine import line_faults, reason_of
+from treering.errors import NotFound
+from treering.formats.parsed import LogRecord
+from treering.formats.sources import source_at
+from treering.model.scopes import parse_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.capture.intake.log_search import LogCandidate
+    from treering.ledger.ledger import Ledger
+    from treering.model.intakes import IntakeReceipt, SourceReceipt
+    from treering.model.scopes import Scope
+
+BOOKMARK_SCOPE: Final = "treering"
+"""The scope that keeps the bookmarks of files whose sessions go to scopes of their own."""
+
+
+class RowReader(Protocol):
+    """Reads the rows of a table of another program's SQLite file."""
+
+    def __call__(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Return each row by the names of its columns.
+
+        Raises NotFound if there is no such table, InvalidInput if it cannot be read.
+        """
+
+
+def import_files(
+    ledger: Ledger,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    scope: str | None = None,
+    since_ms: int | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+    live: bool = False,
+    parallel: bool = False,
+    rows: RowReader | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IntakeReceipt:
+    """Import logs of agents: see ``treering.import_logs``."""
+    importer = Importer(
+        ledger,
+        scope=scope,
+        dry_run=dry_run,
+        again=again,
+        live=live,
+        parallel=parallel,
+        rows=rows,
+        progress=progress,
+    )
+    files = look_through([Path(path) for path in paths])
+    receipt = importer.run(list(files.found.values()), since_ms=since_ms)
+    return msgspec.structs.replace(
+        receipt,
+        others=dict(files.others.most_common()),
+        others_named=files.named,
+        unreadable=[*files.unreadable, *importer.unreadable],
+    )
+
+
+class Importer:
+    """One import of several files."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        scope: str | None,
+        dry_run: bool,
+        again: bool,
+        live: bool,
+        parallel: bool,
+        rows: RowReader | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._scope = None if scope is None else parse_scope(scope)
+        self._dry_run = dry_run
+        self._again = again
+        self._live = live
+        self._parallel = parallel
+        self._rows = rows
+        self._progress = progress
+        self._notes = NoteBuffer(ledger.bookmarks(self._scope or BOOKMARK_SCOPE))
+        self._buffer = LedgerBuffer(ledger.masking(), self._notes, dry_run=dry_run)
+        self._files: list[FileImport] = []
+        """Files with events that wait for the next commit."""
+        self._receipts: list[SourceReceipt] = []
+        self._sessions: set[tuple[Scope, str]] = set()
+        self._opened: set[tuple[Scope, str]] = set()
+        self._subagents: set[tuple[Scope, str]] = set()
+        self._events: Counter[str] = Counter()
+        self._done = 0
+        self._total = 0
+        self.unreadable: list[str] = []
+        """Files that cannot be read at all: damaged, or not permitted."""
+
+    def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> IntakeReceipt:
+        """Import ``files``, each after those that it continues."""
+        receipts: list[SourceReceipt] = []
+        probes: list[Probe] = []
+        for file in files:
+            outcome = self._probe(file, since_ms)
+            if isinstance(outcome, Probe):
+                probes.append(outcome)
+            elif outcome is not None:
+                receipts.append(outcome)
+        self._total = sum(one.source.size for one in probes)
+        self._receipts += receipts
+        for one in parents_first(probes):
+            self._import(one)
+            if not self._buffer.waits:
+                self._close_files()
+        self._buffer.finish()
+        self._close_files()
+        return in_all(
+            self._receipts,
+            dry_run=self._dry_run,
+            sessions=len(self._sessions - self._subagents),
+            sessions_new=len(self._opened - self._subagents),
+            subagents=len(self._subagents),
+            by_scope=dict(self._events),
+        )
+
+    def _close_files(self) -> None:
+        """Add up the files whose events are all recorded."""
+        for file in self._files:
+            self._receipts.append(file.receipt())
+            self._sessions |= file.sessions.seen
+            self._opened |= file.sessions.opened
+            self._subagents |= file.sessions.subagents
+            self._events.update(file.sessions.events)
+        self._files.clear()
+
+    def _import(self, file: Probe) -> None:
+        file_import = FileImport(
+            self._buffer,
+            file,
+            scope=self._scope,
+            live=self._live,
+            parallel=self._parallel,
+            rows=self._rows,
+            advance=self._advance,
+        )
+        self._files.append(file_import)
+        file_import.run()
+
+    def _probe(self, file: LogCandidate, since_ms: int | None) -> SourceReceipt | Probe | None:
+        """Return what to import of a file; its receipt, if nothing is; None if it is too old."""
+        counter = LineCounter(str(file.path), None)
+        if file.left_out is not None:
+            return counter.receipt("refused", file.left_out)
+        try:
+            source = source_at(file.path)
+            if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
+                return None
+            note = None if self._again else self._notes.find(os.path.realpath(file.path))
+            # A watcher names files because they were written to, not because they are trusted.
+            is_named = file.is_named and not self._live
+            return probe(source, note, is_named=is_named) or counter.receipt("unchanged")
+        except (NotFound, OSError) as error:
+            return self._refuse(counter, error)
+        except line_faults() as error:
+            return self._refuse(counter, error)
+
+    def _refuse(self, counter: LineCounter, error: Exception) -> SourceReceipt:
+        """Return the receipt of a file that is not read; one that is cut off counts as a line."""
+        reason = _reason(error)
+        if isinstance(error, OSError) or isinstance(error.__cause__, PermissionError):
+            self.unreadable.append(counter.file)
+        if reason != CUT_OFF:
+            return counter.receipt("refused", reason)
+        self.unreadable.append(counter.file)
+        counter.lines = 1
+        counter.fail(LogRecord(None, 1, 0, 0), reason)
+        return counter.receipt("read")
+
+    def _advance(self, done: int) -> None:
+        self._done += done
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else reason_of(error)

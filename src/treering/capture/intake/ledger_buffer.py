@@ -1,0 +1,348 @@
+"""The ledger as an importer sees it: what is recorded, and what is about to be.
+
+Events wait here until a batch is full, so that one commit takes the events of many files. A
+question about a session or an id that waits commits the batch first: every answer is that of a
+ledger which has it all. A dry run commits nothing, and its answers include the events that it would
+record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from treering.capture.intake.wordings import holds, lines_of
+from treering.capture.quarantine import line_faults
+from treering.errors import Conflict, DuplicateEvent, KeyMissing
+from treering.formats.parsed import ParsedEvent, ParsedRecord
+from treering.ledger.records import EventLocation
+from treering.model.events import NewEvent
+from treering.model.queries import make_seq_cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+
+BATCH_EVENTS: Final = 1_000
+"""Events that are recorded in one commit."""
+BATCH_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of logs whose events are recorded in one commit, if they are fewer."""
+_WORDS: Final = "conversation."
+_READER: Final = "treering"
+"""The agent of a handle that only reads."""
+_GAP_MAX: Final = 8
+"""Events between two wanted ones that are read with them."""
+_READ_MAX: Final = 200
+"""Events that are read at once."""
+
+
+def batch_faults() -> tuple[type[Exception], ...]:
+    """Return what a batch may raise because of an event in it: the others can be recorded."""
+    return (DuplicateEvent, Conflict, *line_faults())
+
+
+class PendingRecord(msgspec.Struct):
+    """A parsed record, and what has become of its events so far."""
+
+    parsed: ParsedRecord
+    waiting: int = 0
+    """Its events that are not recorded yet."""
+    new_events: int = 0
+    has_own_id: bool = False
+    """Whether one of its events got another id, because its own is that of another event."""
+    failure: str | None = None
+
+
+class Item(msgspec.Struct):
+    """One event of a log on its way into the ledger."""
+
+    record: PendingRecord
+    event: ParsedEvent
+    ids: list[str]
+    """The id that it is recorded by, then those that it has if its session is a fork."""
+
+
+class WaitingEvent(msgspec.Struct):
+    """An event that waits for the next commit."""
+
+    event: NewEvent
+    session: str
+    """Its session, as its log names it."""
+    item: Item | None = None
+    """None for an event that opens a session."""
+    opens: bool = False
+    """Whether its session is new once it is recorded."""
+
+
+class BatchMember(Protocol):
+    """The import of a file that has events in a batch."""
+
+    def count(self, waiting: WaitingEvent, *, is_new: bool) -> None:
+        """Count an event that the ledger has now; it ``is_new``, or another import was faster."""
+
+    def record_again(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
+        """Record events of a batch that failed, without those of other files."""
+
+
+class LogNotes(Protocol):
+    """Keeps what is known of logs beyond one import."""
+
+    def find(self, name: str) -> Any:
+        """Return the note under ``name``; None if there is none."""
+
+    def keep_all(self, notes: Mapping[str, Any]) -> None:
+        """Keep notes under their names, in one commit."""
+
+
+class NoteBuffer:
+    """Notes that wait to be written together; those of a dry run never are."""
+
+    def __init__(self, notes: LogNotes) -> None:
+        self._notes = notes
+        self._waiting: dict[str, Any] = {}
+
+    def find(self, name: str) -> Any:
+        """Return the note under ``name``; None if there is none."""
+        return self._waiting[name] if name in self._waiting else self._notes.find(name)
+
+    def keep(self, name: str, note: Any) -> None:
+        """Keep a note under ``name`` with the next ones that are written."""
+        self._waiting[name] = note
+
+    def write(self) -> None:
+        """Write the notes that wait."""
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            self._notes.keep_all(waiting)
+
+
+class SessionProgress(msgspec.Struct):
+    """How far a session has come, and where it comes from."""
+
+    head: int = 0
+    """Its last seq; 0 if it has no past."""
+    parent: str | None = None
+    forked_seq: int | None = None
+    """Up to here its past is its parent's."""
+    imported_from: str | None = None
+    """The format of the log that it was imported from."""
+
+
+class LedgerBuffer:
+    """Answers questions about a ledger, and records events in batches."""
+
+    def __init__(self, ledger: Ledger, notes: NoteBuffer, *, dry_run: bool) -> None:
+        self.ledger = ledger
+        self.notes = notes
+        self.dry_run = dry_run
+        self._waiting: dict[Scope, list[tuple[BatchMember, WaitingEvent]]] = {}
+        self._events = self._bytes = 0
+        self._ids: set[tuple[Scope, str | None]] = set()
+        self._sessions: set[tuple[Scope, str]] = set()
+        self._bookmarks: dict[str, Any] = {}
+        """Bookmarks of files whose events wait."""
+        # What a dry run would have recorded.
+        self._foreseen: dict[tuple[Scope, str], SessionProgress] = {}
+        self._places: dict[tuple[Scope, str], EventLocation] = {}
+        self._words: dict[tuple[Scope, str], list[int]] = {}
+        self._said: dict[tuple[Scope, str], int] = {}
+        """A hash of the words of each event."""
+
+    # Recording.
+
+    def add(
+        self, member: BatchMember, scope: Scope, waiting: Sequence[WaitingEvent], size: int
+    ) -> None:
+        """Record events, which ``size`` bytes of a log hold, with the next batch."""
+        if self.dry_run:
+            for one in waiting:
+                self._foresee(scope, one.event)
+                member.count(one, is_new=True)
+            return
+        self._waiting.setdefault(scope, []).extend((member, one) for one in waiting)
+        for one in waiting:
+            self._ids.add((scope, one.event.event_id))
+            self._sessions.add((scope, one.event.session_id))
+        self._events += len(waiting)
+        self._bytes += size
+        if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
+            self.commit()
+
+    @property
+    def waits(self) -> bool:
+        """Whether events wait for the next commit."""
+        return self._events > 0
+
+    def add_bookmark(self, name: str, bookmark: Any) -> None:
+        """Keep a bookmark once all that was read before it is recorded."""
+        if self._events:
+            self._bookmarks[name] = bookmark
+        else:
+            self.notes.keep(name, bookmark)
+
+    def commit(self) -> None:
+        """Record all events that wait; if a batch cannot be recorded, file by file."""
+        if self.dry_run:
+            return
+        batches, self._waiting = self._waiting, {}
+        bookmarks, self._bookmarks = self._bookmarks, {}
+        self._ids, self._sessions = set(), set()
+        self._events = self._bytes = 0
+        # Where a session belongs is written before its events: it must not change any more.
+        self.notes.write()
+        for scope, batch in batches.items():
+            try:
+                new = self._record(one.event for _, one in batch)
+            except batch_faults():
+                for member, pairs in groupby(batch, key=lambda pair: pair[0]):
+                    member.record_again(scope, [one for _, one in pairs])
+            else:
+                for member, one in batch:
+                    member.count(one, is_new=one.event.event_id in new)
+        for name, bookmark in bookmarks.items():
+            self.notes.keep(name, bookmark)
+
+    def finish(self) -> None:
+        """Record all events and notes that wait."""
+        self.commit()
+        if not self.dry_run:
+            self.notes.write()
+
+    def record(self, member: BatchMember, waiting: Sequence[WaitingEvent]) -> None:
+        """Record events at once, all or none. Raises what the ledger raises."""
+        new = self._record(one.event for one in waiting)
+        for one in waiting:
+            member.count(one, is_new=one.event.event_id in new)
+
+    def _record(self, events: Iterator[NewEvent]) -> set[str]:
+        """Record events; return the ids of those that the ledger did not have."""
+        listed = list(events)
+        return (
+            {header.event_id for header in self.ledger.append_missing(listed)} if listed else set()
+        )
+
+    # Questions about events.
+
+    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+        """Return where the events with these ids are, for those that the ledger has."""
+        if self._ids and not self._ids.isdisjoint((scope, event_id) for event_id in event_ids):
+            self.commit()
+        found = self.ledger.known(scope, event_ids)
+        if self._places:
+            places = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
+            found |= {event_id: place for event_id, place in places if place is not None}
+        return found
+
+    def differing(
+        self, scope: Scope, parsed: Sequence[tuple[str, EventLocation, Any]]
+    ) -> list[bool | None]:
+        """Return for each payload whether it has words that the known event of its id has not.
+
+        None if the ledger cannot tell: the event was erased, or its key is not here.
+        """
+        differs: list[bool | None] = [None] * len(parsed)
+        by_session: dict[str, dict[int, list[int]]] = {}
+        for at, (event_id, place, payload) in enumerate(parsed):
+            said = self._said.get((scope, event_id))
+            if said is None:
+                by_session.setdefault(place.session_id, {}).setdefault(place.seq, []).append(at)
+            else:
+                differs[at] = said != hash(lines_of(payload))
+        for session, seqs in by_session.items():
+            for event in self._read_events(scope, session, sorted(seqs)):
+                for at in () if event.redacted else seqs.get(event.seq, ()):
+                    event_id, _, payload = parsed[at]
+                    if event.event_id == event_id:
+                        differs[at] = not holds(event.payload, payload)
+        return differs
+
+    def _read_events(self, scope: Scope, session: str, seqs: Sequence[int]) -> Iterator[Event]:
+        """Give the events of a session with these seqs, and some between them."""
+        read = 0
+        for at, seq in enumerate(seqs):
+            if seq <= read:
+                continue
+            last = seq
+            for following in seqs[at:]:
+                if following - last > _GAP_MAX or following - seq >= _READ_MAX:
+                    break
+                last = following
+            after = make_seq_cursor(scope, session, seq - 1)
+            try:
+                page = self.ledger.replay_events(
+                    scope, session, first=last - seq + 1, after=after
+                ).items
+            except KeyMissing:
+                return
+            yield from page
+            read = page[-1].seq if page else last
+
+    @cached_property
+    def has_legacy_ids(self) -> bool:
+        """Whether the ledger may hold ids that an earlier version made of words."""
+        return self.ledger.rekeyed_ms() is not None
+
+    # Questions about sessions.
+
+    def progress(self, scope: Scope, session: str) -> SessionProgress:
+        """Return how far a session has come."""
+        if (scope, session) in self._sessions:
+            self.commit()
+        foreseen = self._foreseen.get((scope, session))
+        if foreseen is not None:
+            return foreseen
+        handle = self._handle(scope, session)
+        last = next(iter(handle.headers(last=1)), None)
+        if last is None:
+            return SessionProgress()
+        outline = handle.outline()
+        return SessionProgress(last.seq, outline.parent, outline.forked_seq, outline.imported_from)
+
+    def words(self, scope: Scope, session: str) -> list[int]:
+        """Return the seqs of all messages in a session and in its past before a fork."""
+        if (scope, session) in self._sessions:
+            self.commit()
+        headers = self._handle(scope, session).headers()
+        recorded = [header.seq for header in headers if header.kind.startswith(_WORDS)]
+        return recorded + self._words.get((scope, session), [])
+
+    def _handle(self, scope: Scope, session: str) -> Session:
+        return self.ledger.session(session, scope=scope, agent=_READER)
+
+    # A dry run.
+
+    def foresee_opening(
+        self, scope: Scope, session: str, shared: EventLocation | None, marks: Sequence[str]
+    ) -> None:
+        """Remember that a session would be opened, as a fork after the event at ``shared``.
+
+        ``marks`` are the ids that it may be known by, the best first.
+        """
+        head, parent = 0, None
+        if shared is not None:
+            head, parent = shared.seq, shared.session_id
+            before = self.words(scope, parent)
+            self._words[scope, session] = before[: bisect_right(before, head)]
+        # Two events say that it was opened, and from which file.
+        self._foreseen[scope, session] = SessionProgress(head + 2, parent, head or None)
+        for mark in marks[:1]:
+            self._places[scope, mark] = EventLocation(session, head + 2)
+
+    def _foresee(self, scope: Scope, event: NewEvent) -> None:
+        """Remember that an event would be recorded."""
+        session = event.session_id
+        line = self._foreseen[scope, session] = self.progress(scope, session)
+        line.head += 1
+        event_id = event.event_id or ""
+        self._places[scope, event_id] = EventLocation(session, line.head, event.ts_ms or 0)
+        self._said[scope, event_id] = hash(lines_of(event.payload))
+        if event.kind.startswith(_WORDS):
+            self._words.setdefault((scope, session), []).append(line.head)

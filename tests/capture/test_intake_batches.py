@@ -1,0 +1,157 @@
+"""Batches of an import: one commit for many files, and none of them pays for another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from capture.intake_logs import (
+    EVERYWHERE,
+    check_sums,
+    claude_log,
+    every_event,
+    said_in,
+    session_in,
+    write,
+)
+from formats.logs.claude_code import SESSION
+from treering.app import import_logs
+from treering.ledger.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from treering import NewEvent
+
+FILES = 30
+
+
+def session_id(number: int) -> str:
+    return f"{SESSION[:-2]}{number:02}"
+
+
+def fill(folder: Path, damage: Callable[[int, dict[str, Any]], None] | None = None) -> Path:
+    """Write many small logs, a session each."""
+    for number in range(FILES):
+        log = claude_log(f"ask {number}", session=session_id(number), first=1 + number * 10)
+        for line in log.lines:
+            line["uuid"] = line["uuid"].replace("11111111", f"{number:08}")
+            line["parentUuid"] = line["parentUuid"] and line["parentUuid"].replace(
+                "11111111", f"{number:08}"
+            )
+            if damage is not None:
+                damage(number, line)
+        write(folder / f"{session_id(number)}.jsonl", log.lines)
+    return folder
+
+
+@pytest.fixture
+def appends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many events each append of an import has, as they come."""
+    sizes: list[int] = []
+    append = Ledger.append_missing
+
+    def counted(self: Ledger, events: Sequence[NewEvent]) -> Any:
+        sizes.append(len(events))
+        return append(self, events)
+
+    monkeypatch.setattr(Ledger, "append_missing", counted)
+    return sizes
+
+
+def check_all_there(ledger: Ledger) -> None:
+    for number in range(FILES):
+        session = session_in(ledger, session_id(number))
+        assert said_in(session) == [f"ask {number}", f"about ask {number}"]
+        opened, imported, *rest = (header.kind for header in session.headers())
+        assert (opened, imported) == ("session.opened", "session.imported")
+        assert "session.opened" not in rest
+    assert ledger.verify().intact
+
+
+def test_many_small_logs_are_recorded_in_one_commit(
+    ledger: Ledger, tmp_path: Path, appends: list[int]
+) -> None:
+    receipt = import_logs(ledger, [fill(tmp_path / "logs")], scope=EVERYWHERE)
+
+    check_sums(receipt)
+    assert receipt.sessions_new == FILES
+    assert appends == [receipt.events + 2 * FILES]
+    check_all_there(ledger)
+    again = import_logs(ledger, [tmp_path / "logs"], scope=EVERYWHERE)
+    assert again.files_unchanged == FILES
+
+
+def test_every_file_of_a_batch_has_its_own_receipt(ledger: Ledger, tmp_path: Path) -> None:
+    receipt = import_logs(ledger, [fill(tmp_path / "logs")], scope=EVERYWHERE)
+
+    assert len(receipt.sources) == FILES
+    assert {(one.imported, one.events, one.errors) for one in receipt.sources} == {(2, 3, 0)}
+
+
+def test_an_event_that_cannot_be_recorded_costs_no_other_file(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    def damage(number: int, line: dict[str, Any]) -> None:
+        if number == 7 and line["type"] == "user":
+            line["message"]["content"] = [{"type": "text", "text": "x"}, nested(70)]
+
+    logs = fill(tmp_path / "logs", damage)
+    receipt = import_logs(ledger, [logs], scope=EVERYWHERE)
+
+    check_sums(receipt)
+    assert receipt.errors == 1
+    assert receipt.imported == 2 * FILES - 1
+    spoken = {one.payload["text"] for one in every_event(ledger) if "assistant" in one.kind}
+    assert spoken == {f"about ask {number}" for number in range(FILES)}
+
+
+def nested(levels: int) -> Any:
+    value: Any = {"type": "image"}
+    for _ in range(levels):
+        value = {"type": "image", "source": value}
+    return value
+
+
+def test_a_session_that_another_import_opens_meanwhile_is_opened_once(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = fill(tmp_path / "logs")
+    other = sorted(logs.iterdir())[3:6]
+    append = Ledger.append_missing
+    receipts = []
+
+    def slower(self: Ledger, events: Sequence[NewEvent]) -> Any:
+        monkeypatch.setattr(Ledger, "append_missing", append)
+        receipts.append(import_logs(ledger, other, scope=EVERYWHERE))
+        return append(self, events)
+
+    monkeypatch.setattr(Ledger, "append_missing", slower)
+    receipts.append(import_logs(ledger, [logs], scope=EVERYWHERE))
+
+    for receipt in receipts:
+        check_sums(receipt)
+    assert [receipt.sessions_new for receipt in receipts] == [3, FILES - 3]
+    assert sum(receipt.events for receipt in receipts) == 3 * FILES
+    check_all_there(ledger)
+
+
+def test_a_session_that_is_begun_meanwhile_by_its_agent_is_opened_once(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = fill(tmp_path / "logs")
+    append = Ledger.append_missing
+
+    def slower(self: Ledger, events: Sequence[NewEvent]) -> Any:
+        monkeypatch.setattr(Ledger, "append_missing", append)
+        ledger.session(session_id(4), scope=EVERYWHERE, agent="somebody").open()
+        return append(self, events)
+
+    monkeypatch.setattr(Ledger, "append_missing", slower)
+    receipt = import_logs(ledger, [logs], scope=EVERYWHERE)
+
+    check_sums(receipt)
+    assert receipt.sessions_new == FILES - 1
+    check_all_there(ledger)
