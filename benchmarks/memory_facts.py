@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 import treering
+from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_categories import category_of
 from treering.derive.memory_state import FactPayload, hashed
-from treering.derive.statements import statement_of
-from treering.memory.events import told
+from treering.memory.events import fact_event
 from treering.model.memories import CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, NewFact
 from treering.model.scopes import parse_scope
 from workload import SEED, START_MS
@@ -74,7 +74,7 @@ def record(ledger: treering.Ledger, scope: str, said: Sequence[str]) -> None:
     """Record facts as learning would, but for comparing each with all before it."""
     for at in range(0, len(said), BATCH):
         ledger.append([
-            told(
+            fact_event(
                 parse_scope(scope),
                 "memory.stored",
                 _content(f"fact-{number}", text),

@@ -24,7 +24,7 @@ from treering.context.tokens import estimate
 from treering.derive.fact_extraction import Utterance
 from treering.derive.fact_support import is_supported
 from treering.errors import Unavailable
-from treering.memory.allowance import ANSWER_TOKENS_MAX, PROMPT_TOKENS
+from treering.memory.monthly_budget import ANSWER_TOKENS_MAX, PROMPT_TOKENS
 from web_endpoint import completion, endpoint
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import DAY, HERE
 from concurrency.processes import Colleague, colleagues
-from treering.memory.events import changed
+from treering.memory.events import fact_change_event
 from treering.memory.learning import CHUNK
 from treering.model.memories import NewFact
 from treering.model.scopes import Scope
@@ -131,7 +131,7 @@ def test_a_fact_that_several_use_again_at_once_is_not_thereby_confirmed(path: Pa
         fact_id = memory.learn("Owns a grey umbrella", user="jo", importance=1).fact_id
         memory.fade(now_ms=memory.fact(fact_id).created_ms + 200 * DAY)
         # Each saw that it had faded before the other said that it is used.
-        used = changed(
+        used = fact_change_event(
             Scope(HERE), "memory.restored", fact_id, session=None, user="jo", reason="used"
         )
         ledger.append([used, used])

@@ -9,7 +9,7 @@ import pytest
 from builders import HERE
 from treering.derive.memory_state import FactPayload, hashed
 from treering.errors import InvalidInput
-from treering.memory.events import told
+from treering.memory.events import fact_event
 from treering.memory.records import Row
 from treering.model.events import NewEvent
 from treering.model.scopes import Scope
@@ -54,7 +54,7 @@ def as_recorded_before(ledger: Ledger, session: str, text: str = FACT) -> str:
         valid_from_ms=1,
         source_session=session,
     )
-    ledger.append([told(SCOPE, "memory.stored", content, session=session, user=None)])
+    ledger.append([fact_event(SCOPE, "memory.stored", content, session=session, user=None)])
     return content.id
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import treering
 from builders import HERE, NOON, said
 from treering.derive.activity import Activity, ActivityCounter
-from treering.derive.periods import Drift, Period, drifts
+from treering.derive.periods import MetricChange, Period, metric_changes
 from treering.model.tool_records import ToolRecord
 
 
@@ -114,16 +114,16 @@ def _record(number: int, took: int) -> ToolRecord:
 def test_the_period_before_is_as_long_and_ends_where_the_other_begins() -> None:
     period = Period(since_ms=1_000, until_ms=1_499)
 
-    assert period.before() == Period(since_ms=500, until_ms=999)
-    assert Period(since_ms=1, until_ms=10).before() is None
+    assert period.previous() == Period(since_ms=500, until_ms=999)
+    assert Period(since_ms=1, until_ms=10).previous() is None
 
 
 def test_drift_is_the_part_by_which_a_number_grew() -> None:
-    found = drifts({"a": 15, "b": 3, "c": None}, {"a": 10, "b": 0, "d": 2})
+    found = metric_changes({"a": 15, "b": 3, "c": None}, {"a": 10, "b": 0, "d": 2})
 
     assert found == [
-        Drift(name="a", now=15, before=10, change=0.5),
-        Drift(name="b", now=3, before=0, change=None),
-        Drift(name="c", now=None, before=None, change=None),
-        Drift(name="d", now=None, before=2, change=None),
+        MetricChange(name="a", now=15, before=10, change=0.5),
+        MetricChange(name="b", now=3, before=0, change=None),
+        MetricChange(name="c", now=None, before=None, change=None),
+        MetricChange(name="d", now=None, before=2, change=None),
     ]

@@ -54,7 +54,7 @@ def test_a_trail_of_goals_tells_what_all_events_tell(story: Any) -> None:
 
     assert entity_log.values(GOALS, read) == goals(events)
     for run in RUNS:
-        assert entity_log.of(run).values(GOALS, read) == goals(events, run_id=run)
+        assert entity_log.for_run(run).values(GOALS, read) == goals(events, run_id=run)
 
 
 @given(schedule_stories)
@@ -82,7 +82,7 @@ def test_a_trail_stays_short_however_often_a_thing_changes(times: int) -> None:
         entity_log.take(event, SCHEDULES.kinds, hidden=False)
         longest = max(longest, len(entity_log.kept))
         if entity_log.is_long:
-            entity_log.clear(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
+            entity_log.compact(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
 
     assert longest <= SLACK + 5
     (found,) = entity_log.values(SCHEDULES, lambda seqs: [events[seq - 1] for seq in seqs])
@@ -116,5 +116,5 @@ def followed(noun: Any, story: list[Any]) -> tuple[EntityLog, list[Event], Any]:
     for event, (_, cleared) in zip(events, story, strict=True):
         entity_log.take(event, noun.kinds, hidden=False)
         if cleared:
-            entity_log.clear(noun, read)
+            entity_log.compact(noun, read)
     return entity_log, events, read

@@ -15,12 +15,12 @@ from sinks.carried_events import recorded
 from treering.derive.memory_state import (
     FactPayload,
     MemoryState,
-    believed,
+    assertion_at,
     hashed,
-    held_at,
-    telling_at,
+    state_at,
+    was_valid_at,
 )
-from treering.memory.events import changed, identity, recalled, told
+from treering.memory.events import fact_change_event, fact_event, recall_event, user_event
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def tell(
         valid_from_ms=since,
         **fields,
     )
-    return at(position, told(OURS, kind, content, session=session, user=user, summary="told"))
+    return at(position, fact_event(OURS, kind, content, session=session, user=user, summary="told"))
 
 
 def change(position: int, kind: str, fact_id: str, **payload: Any) -> Event:
-    return at(position, changed(OURS, kind, fact_id, session="s1", user="ann", **payload))
+    return at(position, fact_change_event(OURS, kind, fact_id, session="s1", user="ann", **payload))
 
 
 def folded(*events: Event) -> MemoryState:
@@ -91,7 +91,7 @@ def test_of_one_statement_learnt_twice_at_once_the_first_stands_for_both() -> No
     assert states(state) == {"f1": "current", "f2": "superseded"}
     assert state.facts["f2"].superseded_by == "f1"
     assert state.facts["f1"].cites == [hashed("e1"), hashed("e2")]
-    twin = state.twin(ANN, hashed("Likes tea"))
+    twin = state.fact_with_statement(ANN, hashed("Likes tea"))
     assert twin is not None
     assert twin.id == "f1"
 
@@ -116,7 +116,7 @@ def test_what_was_so_earlier_and_is_learnt_later_is_past_at_once() -> None:
 
     assert states(state) == {"f1": "current", "f2": "superseded"}
     assert (state.facts["f2"].valid_to_ms, state.facts["f2"].superseded_by) == (NOON, "f1")
-    rival = state.rival(ANN, TOWN)
+    rival = state.fact_in_slot(ANN, TOWN)
     assert rival is not None
     assert rival.id == "f1"
 
@@ -130,7 +130,7 @@ def test_a_fact_whose_first_telling_was_erased_is_as_it_was_told_again() -> None
     assert (row.state, row.recorded_ms, row.cites) == (
         "superseded", again.recorded_ms, [hashed("e2")],
     )  # fmt: skip
-    assert len(row.tellings) == 1
+    assert len(row.assertions) == 1
 
 
 def test_the_same_event_of_another_owner_touches_nothing() -> None:
@@ -159,7 +159,7 @@ def test_what_is_over_stays_over() -> None:
 
     assert states(state) == {"f1": "forgotten", "f2": "superseded"}
     assert state.facts["f1"].reason == "never did"
-    assert len(state.facts["f1"].tellings) == 1
+    assert len(state.facts["f1"].assertions) == 1
 
 
 def test_what_was_forgotten_may_be_learnt_anew() -> None:
@@ -207,19 +207,19 @@ def test_what_was_believed_and_how_it_read_is_known_for_every_time() -> None:
     row = state.facts["f1"]
 
     days = [NOON + day * DAY for day in (0, 1, 3, 5)]
-    assert [believed(row, one) for one in days] == [None, "current", "current", "archived"]
-    assert [telling_at(row, one).position for one in days] == [1, 1, 3, 3]
-    assert held_at(row, NOON + 3 * DAY)
-    assert not held_at(row, NOON + 4 * DAY)
-    assert held_at(row, NOON + 4 * DAY, as_of_ms=NOON + 2 * DAY)
-    assert not held_at(row, NOON - 1)
+    assert [state_at(row, one) for one in days] == [None, "current", "current", "archived"]
+    assert [assertion_at(row, one).position for one in days] == [1, 1, 3, 3]
+    assert was_valid_at(row, NOON + 3 * DAY)
+    assert not was_valid_at(row, NOON + 4 * DAY)
+    assert was_valid_at(row, NOON + 4 * DAY, as_of_ms=NOON + 2 * DAY)
+    assert not was_valid_at(row, NOON - 1)
 
 
 def test_recalling_counts_as_use_and_changes_no_state() -> None:
     state = folded(
         tell(1, "f1", "Likes tea"),
         change(2, "memory.archived", "f1"),
-        at(4, recalled(OURS, ["f1", "unknown"], session="s1", user="ann")),
+        at(4, recall_event(OURS, ["f1", "unknown"], session="s1", user="ann")),
     )
 
     row = state.facts["f1"]
@@ -278,11 +278,11 @@ def happenings(draw: st.DrawFn) -> list[Event]:
             kind = draw(st.sampled_from(["archived", "restored", "forgotten", "superseded"]))
             events.append(change(position, f"memory.{kind}", draw(IDS), by=draw(IDS)))
         elif sort == 8:
-            events.append(at(position, recalled(OURS, [draw(IDS)], session=None, user=None)))
+            events.append(at(position, recall_event(OURS, [draw(IDS)], session=None, user=None)))
         else:
             one, other = draw(USERS), draw(USERS)
             payload = {"user": one, "merged": other, "undone": draw(st.booleans())}
-            events.append(at(position, identity(OURS, "user.merged", "merged", payload)))
+            events.append(at(position, user_event(OURS, "user.merged", "merged", payload)))
     return events
 
 
@@ -338,10 +338,17 @@ def test_only_what_changed_is_kept_again(events: list[Event], stop: int) -> None
 def test_rows_that_hold_no_text_and_no_name() -> None:
     state = folded(
         tell(1, "f1", "Lives in Ghent", slot=TOWN, evidence=("cited-event",)),
-        at(2, identity(OURS, "user.linked", "linked",
-            {"user": "ann", "channel": "telegram", "handle": "@ann77"})),
-        at(3, identity(OURS, "user.merged", "merged", {"user": "ann", "merged": "bobby"})),
-    )  # fmt: skip
+        at(
+            2,
+            user_event(
+                OURS,
+                "user.linked",
+                "linked",
+                {"user": "ann", "channel": "telegram", "handle": "@ann77"},
+            ),
+        ),
+        at(3, user_event(OURS, "user.merged", "merged", {"user": "ann", "merged": "bobby"})),
+    )
 
     kept = b"".join(body or b"" for _, _, body in state.rows(state.all_keys()))
 
@@ -365,7 +372,7 @@ def test_rows_of_another_version_are_refused() -> None:
 def test_mergers_are_followed_to_their_end_and_never_in_a_circle() -> None:
     def merged(position: int, user: str, other: str, *, undone: bool = False) -> Event:
         payload = {"user": user, "merged": other, "undone": undone}
-        return at(position, identity(OURS, "user.merged", "merged", payload))
+        return at(position, user_event(OURS, "user.merged", "merged", payload))
 
     state = folded(merged(1, "ann", "bob"), merged(2, "bob", "cy"), merged(3, "cy", "ann"))
 

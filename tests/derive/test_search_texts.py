@@ -7,7 +7,7 @@ import pytest
 
 import treering
 from builders import HERE, called, said
-from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import (
     TEXT_CHARACTERS_MAX,
     files_in,
@@ -148,7 +148,7 @@ def test_secrets_are_masked_before_anything_is_read() -> None:
 
 def test_a_snippet_begins_before_the_first_match() -> None:
     text = "one two three " * 30 + "the walrus\nsat down " + "four five " * 40
-    sighting = sight(text, terms("walrus sat"))
+    sighting = find_terms(text, terms("walrus sat"))
 
     shown, spans = snippet_of(text, sighting.spans)
 
@@ -174,14 +174,14 @@ def test_a_snippet_of_a_short_text_is_all_of_it() -> None:
 def test_words_side_by_side_and_in_order_count_more(nearer: str, farther: str) -> None:
     asked = terms("walrus sat")
 
-    assert sight(nearer, asked).nearness > sight(farther, asked).nearness
+    assert find_terms(nearer, asked).nearness > find_terms(farther, asked).nearness
 
 
 def test_what_is_inside_of_a_name_is_shown_there() -> None:
-    sighting = sight("call getUserName now", terms("serna"))
+    sighting = find_terms("call getUserName now", terms("serna"))
 
     assert (sighting.found, sighting.spans) == (1, [(9, 14)])
-    assert sight("nothing of it", terms("serna")).found == 0
+    assert find_terms("nothing of it", terms("serna")).found == 0
 
 
 @pytest.mark.parametrize(

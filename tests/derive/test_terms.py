@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from treering.derive.terms import SMALL_WORDS, term_ids, terms
+from treering.derive.terms import STOP_WORDS, term_ids, terms
 
 
 def test_endings_do_not_count() -> None:
@@ -18,7 +18,7 @@ def test_small_words_are_left_out() -> None:
 
 
 def test_small_words_are_in_one_spelling() -> None:
-    assert all(word == word.lower() and word.isalpha() for word in SMALL_WORDS)
+    assert all(word == word.lower() and word.isalpha() for word in STOP_WORDS)
 
 
 def test_names_in_code_count_whole_and_in_parts() -> None:

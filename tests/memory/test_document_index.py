@@ -15,7 +15,7 @@ from treering.embedders.static import StaticEmbedder
 from treering.errors import Unavailable
 from treering.memory import document_index
 from treering.memory.document_index import DocumentIndex
-from treering.memory.events import told
+from treering.memory.events import fact_event
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) ->
         writer.memory(HERE).learn("Lives in Ghent", user="ann")
         with treering.open(tmp_path / "ledger.db", mode="ro") as reader:
             reading = reader.memory(HERE)
-            writer.append([told(SCOPE, "memory.stored", content, session=None, user="ann")])
+            writer.append([fact_event(SCOPE, "memory.stored", content, session=None, user="ann")])
             assert [one.id for one in reading.facts(category="preference").items] == ["f1"]
             assert reading.recall("rye bread", user="ann").ids == []
 

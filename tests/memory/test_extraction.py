@@ -10,9 +10,9 @@ import treering
 from builders import HERE, NOON, run_of, said
 from treering import InvalidInput, Ledger, NotFound, Session
 from treering.derive.fact_extraction import Candidate, Utterance
-from treering.memory.allowance import month_start_ms
-from treering.memory.conversations import STRETCH_CHARACTERS_MAX
-from treering.memory.model_reading import FAILURES_MAX, Extraction
+from treering.memory.conversations import PART_CHARACTERS_MAX
+from treering.memory.model_extraction import FAILURES_MAX, Extraction
+from treering.memory.monthly_budget import month_start_ms
 from treering.memory.records import MEMORY_SESSION
 
 if TYPE_CHECKING:
@@ -542,7 +542,7 @@ def test_a_long_conversation_is_shown_in_parts(book: Ledger, memory: Memory) -> 
     assert receipt.calls == len(model.shown) == 3
     assert receipt.messages == sum(map(len, model.shown)) == 10
     for part in model.shown:
-        assert sum(len(one.text) for one in part) <= STRETCH_CHARACTERS_MAX
+        assert sum(len(one.text) for one in part) <= PART_CHARACTERS_MAX
 
 
 def test_a_budget_stops_it_and_nothing_is_lost(book: Ledger, memory: Memory) -> None:

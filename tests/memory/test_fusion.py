@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
-from treering.memory.fusion import FusionWeights, best_of_chunks, rank, speaks_of
+from treering.memory.fusion import FusionWeights, best_of_chunks, is_about_query, rank
 from treering.memory.lexical import Lexicon
 from treering.memory.passages import passage_scores
-from treering.memory.placing import placed
-from treering.memory.spread import Spread
+from treering.memory.session_order import order_by_session
+from treering.memory.whitening import Whitening
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,13 +49,13 @@ def lexicon_of(texts: list[str]) -> Lexicon:
 
 def ranked(question: str, texts: list[str] = TEXTS, sessions: list[int] = SESSIONS) -> Ranking:
     embedder = StaticEmbedder()
-    lexicon, placing = lexicon_of(texts), placed(sessions, range(len(texts)))
+    lexicon, session_order = lexicon_of(texts), order_by_session(sessions, range(len(texts)))
     vectors = embedder.embed(texts)
     return rank(
         words=lexicon.scores(term_ids(question)),
-        passages=passage_scores(lexicon, term_ids(question), placing),
-        likeness=Spread(vectors).likeness(vectors, embedder.embed_queries([question])[0]),
-        placing=placing,
+        passages=passage_scores(lexicon, term_ids(question), session_order),
+        similarity=Whitening(vectors).similarity(vectors, embedder.embed_queries([question])[0]),
+        session_order=session_order,
     )
 
 
@@ -79,8 +79,8 @@ def test_a_score_is_the_sum_of_its_parts(rows: list[tuple[int, float, float]]) -
     ranking = rank(
         words=scores(*(words for _, words, _ in rows)),
         passages=scores(*(words / 2 for _, words, _ in rows)),
-        likeness=scores(*(alike for _, _, alike in rows)),
-        placing=placed([session for session, _, _ in rows], range(len(rows))),
+        similarity=scores(*(alike for _, _, alike in rows)),
+        session_order=order_by_session([session for session, _, _ in rows], range(len(rows))),
     )
 
     assert np.allclose(np.sum(ranking[1:], axis=0), ranking.scores, atol=1e-5)
@@ -94,8 +94,8 @@ def test_nothing_lifts_what_stands_in_another_session() -> None:
     ranking = rank(
         words=scores(0, 5, 0, 0),
         passages=scores(0, 0, 0, 0),
-        likeness=None,
-        placing=placed([1, 1, 2, 2], [1, 2, 1, 2]),
+        similarity=None,
+        session_order=order_by_session([1, 1, 2, 2], [1, 2, 1, 2]),
     )
 
     assert ranking.best(9) == [1, 0]
@@ -106,8 +106,8 @@ def test_the_one_behind_is_lifted_more_than_the_one_before() -> None:
     ranking = rank(
         words=scores(0, 0, 5, 0, 0),
         passages=scores(0, 0, 0, 0, 0),
-        likeness=None,
-        placing=placed([1] * 5, range(5)),
+        similarity=None,
+        session_order=order_by_session([1] * 5, range(5)),
     )
 
     assert ranking.best(1) == [2]
@@ -118,14 +118,14 @@ def test_sessions_may_be_interleaved() -> None:
     apart = rank(
         words=scores(1, 2, 3, 4),
         passages=scores(4, 3, 2, 1),
-        likeness=scores(0.1, 0.2, 0.4, 0.3),
-        placing=placed([1, 1, 2, 2], [1, 2, 1, 2]),
+        similarity=scores(0.1, 0.2, 0.4, 0.3),
+        session_order=order_by_session([1, 1, 2, 2], [1, 2, 1, 2]),
     )
     mixed = rank(
         words=scores(3, 1, 4, 2),
         passages=scores(2, 4, 1, 3),
-        likeness=scores(0.4, 0.1, 0.3, 0.2),
-        placing=placed([2, 1, 2, 1], [1, 1, 2, 2]),
+        similarity=scores(0.4, 0.1, 0.3, 0.2),
+        session_order=order_by_session([2, 1, 2, 1], [1, 1, 2, 2]),
     )
 
     assert np.allclose(apart.scores[[2, 0, 3, 1]], mixed.scores)
@@ -133,7 +133,10 @@ def test_sessions_may_be_interleaved() -> None:
 
 def test_without_an_embedder_words_count_alone() -> None:
     ranking = rank(
-        words=scores(2, 1), passages=scores(0, 0), likeness=None, placing=placed([1, 2], [1, 1])
+        words=scores(2, 1),
+        passages=scores(0, 0),
+        similarity=None,
+        session_order=order_by_session([1, 2], [1, 1]),
     )
 
     assert np.allclose(ranking.words, [1, 0.5])
@@ -145,8 +148,8 @@ def test_weights_decide() -> None:
         return rank(
             words=scores(1, 0),
             passages=scores(0, 0),
-            likeness=scores(0, 1),
-            placing=placed([1, 2], [1, 1]),
+            similarity=scores(0, 1),
+            session_order=order_by_session([1, 2], [1, 1]),
             weights=FusionWeights(words=words),
         ).best(1)
 
@@ -156,7 +159,12 @@ def test_weights_decide() -> None:
 def test_nothing_is_ranked_where_nothing_is() -> None:
     none = scores()
 
-    assert rank(words=none, passages=none, likeness=none, placing=placed([], [])).best(5) == []
+    assert (
+        rank(
+            words=none, passages=none, similarity=none, session_order=order_by_session([], [])
+        ).best(5)
+        == []
+    )
 
 
 def test_one_document_is_found() -> None:
@@ -165,18 +173,18 @@ def test_one_document_is_found() -> None:
 
 def test_a_passage_is_found_by_words_of_several_documents() -> None:
     texts = ["Lisbon again", "yes", "the trams", "so", "bread", "rye"]
-    lexicon, placing = lexicon_of(texts), placed([1, 1, 1, 2, 2, 2], range(6))
-    found = passage_scores(lexicon, term_ids("trams of Lisbon"), placing)
+    lexicon, session_order = lexicon_of(texts), order_by_session([1, 1, 1, 2, 2, 2], range(6))
+    found = passage_scores(lexicon, term_ids("trams of Lisbon"), session_order)
 
     assert found[:3].min() > 0
     assert not found[3:].any()
 
 
 def test_a_removed_document_is_part_of_no_passage() -> None:
-    lexicon, placing = lexicon_of(["Lisbon", "yes"]), placed([1, 1], [1, 2])
+    lexicon, session_order = lexicon_of(["Lisbon", "yes"]), order_by_session([1, 1], [1, 2])
     lexicon.remove([0])
 
-    assert not passage_scores(lexicon, term_ids("Lisbon"), placing).any()
+    assert not passage_scores(lexicon, term_ids("Lisbon"), session_order).any()
 
 
 def test_what_all_vectors_share_does_not_count() -> None:
@@ -184,21 +192,21 @@ def test_what_all_vectors_share_does_not_count() -> None:
     own = np.eye(8, dtype=np.float32)[1:]
     vectors = (4 * shared + np.tile(own, (30, 1))) / np.sqrt(np.float32(17))
     query = (4 * shared + own[2]) / np.sqrt(np.float32(17))
-    cosines, likeness = vectors @ query, Spread(vectors).likeness(vectors, query)
+    cosines, similarity = vectors @ query, Whitening(vectors).similarity(vectors, query)
 
     assert cosines.min() > 0.9
-    assert likeness.argmax() % 7 == 2
-    assert likeness.min() < likeness.max() - 0.5
+    assert similarity.argmax() % 7 == 2
+    assert similarity.min() < similarity.max() - 0.5
 
 
 def test_likeness_stays_within_its_bounds() -> None:
     vectors = StaticEmbedder().embed([*TEXTS, ""])
-    likeness = Spread(vectors).likeness(vectors, vectors[0])
+    similarity = Whitening(vectors).similarity(vectors, vectors[0])
 
-    assert likeness.argmax() == 0
-    assert np.abs(likeness).max() <= 1 + 1e-4
-    assert likeness[-1] == 0
-    assert not Spread(vectors).likeness(vectors, vectors[-1]).any()
+    assert similarity.argmax() == 0
+    assert np.abs(similarity).max() <= 1 + 1e-4
+    assert similarity[-1] == 0
+    assert not Whitening(vectors).similarity(vectors, vectors[-1]).any()
 
 
 def test_a_long_document_is_as_near_as_its_best_chunk() -> None:
@@ -213,7 +221,7 @@ def test_a_memory_knows_of_what_it_does_not_speak() -> None:
     def known(question: str) -> bool:
         coverage = lexicon.matches(term_ids(question)).coverage
         cosines = vectors @ embedder.embed_queries([question])[0]
-        return speaks_of(coverage, cosines, cosine_min=embedder.cosine_min)
+        return is_about_query(coverage, cosines, cosine_min=embedder.cosine_min)
 
     assert known("What is the greyhound called?")
     assert known("Which animal did he take in, a dog?")

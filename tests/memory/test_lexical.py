@@ -110,5 +110,5 @@ def test_parts_stay_few_however_many_documents_come() -> None:
         lexicon.add([number % 7, 99])
         lexicon.scores([99])
 
-    assert len(lexicon._parts) <= 11
+    assert len(lexicon._segments) <= 11
     assert np.count_nonzero(lexicon.scores([99])) == 600

@@ -48,7 +48,7 @@ def learn(book: Ledger, *texts: str, scope: str = HERE) -> list[str]:
 def told(found: MemoryFold) -> dict[str, str]:
     """Return what the facts that are current say, by id."""
     rows = [row for row in found.state.facts.values() if row.state == "current"]
-    tellings = found.tellings([row.position for row in rows])
+    tellings = found.events_at([row.position for row in rows])
     return {row.id: tellings[row.position].payload["text"] for row in rows}
 
 
@@ -70,7 +70,7 @@ def test_what_others_record_is_taken_in(book: Ledger, tmp_path: Path) -> None:
 def test_whoever_comes_next_goes_on_where_another_stopped(book: Ledger) -> None:
     [first] = learn(book, "Lives in Ghent")
     early = recollected(book._store)
-    early.keep()
+    early.save()
     assert book._store.memory_rows(SCOPE).mark == book._store.end(SCOPE)
     [second] = learn(book, "Likes tea")
 
@@ -102,7 +102,7 @@ def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, dam
     found = recollected(store)
 
     assert told(found) == {fact_id: "Lives in Ghent"}
-    found.keep()
+    found.save()
     assert [row.key for row in store.memory_rows(SCOPE).items] == [fact_id]
 
 
@@ -117,20 +117,20 @@ def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) ->
     found.refresh()
 
     assert (told(found), found.generation) == ({kept: "Likes tea"}, 1)
-    assert found.tellings([position]) == {}
+    assert found.events_at([position]) == {}
     found.refresh()
     assert found.generation == 1
 
 
 def test_what_was_erased_is_not_among_rows_that_were_kept_before(book: Ledger) -> None:
     book.memory(HERE).learn("Lives in Ghent", user="ann", fact_id="f1")
-    recollected(book._store).keep()
+    recollected(book._store).save()
     book.redact(HERE, event_id="memory:f1")
 
     found = recollected(book._store)
 
     assert told(found) == {}
-    found.keep()
+    found.save()
     assert "f1" not in {row.key for row in book._store.memory_rows(SCOPE).items}
 
 
@@ -210,8 +210,8 @@ def test_what_has_not_settled_counts_and_is_not_kept(unsettled: Unsettled) -> No
     found.refresh()
 
     assert list(told(found)) == ["porto"]
-    assert len(found.state.facts["porto"].tellings) == 1
-    found.keep()
+    assert len(found.state.facts["porto"].assertions) == 1
+    found.save()
     assert store.memory_rows(SCOPE).items == []
     unsettled.settled = 2
     found.refresh()

@@ -40,10 +40,10 @@ from formats.logs import codex
 from treering import NewEvent
 from treering.capture.intake.event_ids import ledger_name, named_id
 from treering.context.assemble import Contribution
+from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_extraction import legacy_statement_id, same_statement_id
 from treering.derive.memory_state import hashed
-from treering.derive.statements import statement_of
 from treering.derive.terms import terms
 from treering.formats.parsed import is_of_words, unmarked
 from treering.formats.records import read_records

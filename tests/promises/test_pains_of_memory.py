@@ -15,7 +15,7 @@ from builders import ELSEWHERE, HERE
 from surfaces.command_line import CommandLine
 from treering.context.tokens import estimate
 from treering.derive.fact_extraction import Candidate
-from treering.memory.model_reading import Extraction
+from treering.memory.model_extraction import Extraction
 from treering.tools import bind
 
 if TYPE_CHECKING:

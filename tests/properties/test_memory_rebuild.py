@@ -44,7 +44,7 @@ def derived(ledger: Ledger) -> Derived:
     # Searching puts events on their shelf.
     ledger.search("Boston", scope=HERE, mode="hybrid")
     holdings, store = ledger._memory_factory.scope_memories, ledger._store
-    holdings.keep()
+    holdings.save()
     state = holdings.of(SCOPE).fold.state
     rows = state.rows(state.all_keys())
     kept = [(row.sort, row.key, row.body) for row in store.memory_rows(SCOPE).items]

@@ -1,6 +1,6 @@
-"""Activity: what went on in a scope in a period, in numbers.
+"""Activity: what happened in a scope in a period, in numbers.
 
-Times of tools are kept to three digits, so that any number of them takes little room.
+Durations of tools are rounded to three digits, so that any number of them takes little memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from treering.derive.reports import (
     Report,
     Sums,
     Tokens,
-    by_model,
-    in_all,
-    larger,
+    larger_report,
     report_of,
+    total_usage,
+    usage_by_model,
 )
 from treering.model.events import Event
 from treering.model.views import ModelUsage, Spent
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolRecord
 
 CALLS_KNOWN_MAX: Final = 10_000
-"""Calls of models that are remembered, in case that they are reported again."""
+"""Model calls that are remembered in case they are reported again."""
 _DIGITS: Final = 1_000
 _CODED: Final = frozenset({"ops.alert", "ops.error", "ops.receipt", "ops.warning"})
 _CODE_NAMES: Final = ("code", "receipt", "hook", "deliverer", "error_class")
@@ -45,46 +45,46 @@ class ToolActivity(msgspec.Struct, frozen=True, kw_only=True):
     synthetic: int
     open: int
     failure_rate: float | None
-    """Of the calls that are over, the part that failed or got no result; None if none is."""
+    """The share of ended calls that failed or got no result; None if none ended."""
     p50_ms: int | None
     p95_ms: int | None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What went on."""
+    """What happened in a period."""
 
     events: int
     sessions: int
-    """That anything happened in."""
+    """Sessions with any event."""
     sessions_opened: int
     turns: int
     runs_failed: int
-    """Interrupted ones included."""
+    """Including interrupted ones."""
     by_kind: dict[str, int]
     tools: list[ToolActivity]
-    """Those that were called most first."""
+    """Most called first."""
     all_tools: ToolActivity
     usage: Spent
     by_model: tuple[ModelUsage, ...]
     alerts: dict[str, int]
-    """By code; so are all that follow."""
+    """By code, like the fields that follow."""
     errors: dict[str, int]
     warnings: dict[str, int]
     receipts: dict[str, int]
 
     def numbers(self) -> dict[str, float | None]:
-        """Return what is worth comparing with another period."""
-        spent, every = self.usage, self.all_tools
+        """Return the numbers worth comparing with another period."""
+        spent, tools = self.usage, self.all_tools
         cost = None if spent.cost_usd is None or not spent.calls else float(spent.cost_usd)
         return {
             "sessions": self.sessions,
             "turns": self.turns,
             "events": self.events,
             "runs_failed": self.runs_failed,
-            "tool_calls": every.calls,
-            "failure_rate": every.failure_rate,
-            "p50_ms": every.p50_ms,
-            "p95_ms": every.p95_ms,
+            "tool_calls": tools.calls,
+            "failure_rate": tools.failure_rate,
+            "p50_ms": tools.p50_ms,
+            "p95_ms": tools.p95_ms,
             "tokens": spent.total_tokens,
             "cost_usd": cost,
             "alerts": sum(self.alerts.values()),
@@ -94,7 +94,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActivityCounter:
-    """Activity so far. Events come in the order of time, tool records in any."""
+    """Counts activity. Events come in order of time, tool records in any order."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -105,7 +105,7 @@ class ActivityCounter:
         self._reported: OrderedDict[tuple[Any, ...], Report] = OrderedDict()
 
     def take(self, header: Header) -> None:
-        """Count an event. One that reports usage has to come with its payload."""
+        """Count an event. A usage report must come with its payload."""
         self._kinds[header.kind] += 1
         self._sessions.add(header.session_id)
         if header.kind in _CODED:
@@ -118,10 +118,10 @@ class ActivityCounter:
         self._tools.setdefault(record.tool, _Calls()).take(record)
 
     def activity(self) -> Activity:
-        """Return what went on."""
-        every = _Calls()
+        """Return the activity so far."""
+        all_calls = _Calls()
         for calls in self._tools.values():
-            every.add(calls)
+            all_calls.add(calls)
         ranked = sorted(self._tools.items(), key=lambda one: (-one[1].total, one[0] or ""))
         kinds = self._kinds
         return Activity(
@@ -132,9 +132,9 @@ class ActivityCounter:
             runs_failed=kinds["run.failed"] + kinds["run.interrupted"],
             by_kind=dict(sorted(kinds.items())),
             tools=[calls.activity(tool) for tool, calls in ranked],
-            all_tools=every.activity(None),
-            usage=in_all(self._spent),
-            by_model=by_model(self._spent),
+            all_tools=all_calls.activity(None),
+            usage=total_usage(self._spent),
+            by_model=usage_by_model(self._spent),
             alerts=dict(self._codes["ops.alert"].most_common()),
             errors=dict(self._codes["ops.error"].most_common()),
             warnings=dict(self._codes["ops.warning"].most_common()),
@@ -142,7 +142,7 @@ class ActivityCounter:
         )
 
     def _report(self, event: Event) -> None:
-        """Count what a call used, once: of several reports of it the largest."""
+        """Count the usage of a call once: the largest of its reports."""
         report = report_of(event)
         if report is None:
             return
@@ -150,7 +150,7 @@ class ActivityCounter:
         if report.call is not None:
             call = (event.session_id, *report.call)
             known = self._reported.pop(call, None)
-            self._reported[call] = report if known is None else larger(known, report)
+            self._reported[call] = report if known is None else larger_report(known, report)
             report = self._reported[call]
             if len(self._reported) > CALLS_KNOWN_MAX:
                 self._reported.popitem(last=False)
@@ -180,22 +180,22 @@ class _Calls:
         self._times += other._times
 
     def activity(self, tool: str | None) -> ToolActivity:
-        found = self._statuses
-        over = found["ok"] + found["failed"] + found["synthetic"]
+        statuses = self._statuses
+        ended = statuses["ok"] + statuses["failed"] + statuses["synthetic"]
         return ToolActivity(
             tool=tool,
             calls=self.total,
-            ok=found["ok"],
-            failed=found["failed"],
-            synthetic=found["synthetic"],
-            open=found["open"],
-            failure_rate=(found["failed"] + found["synthetic"]) / over if over else None,
+            ok=statuses["ok"],
+            failed=statuses["failed"],
+            synthetic=statuses["synthetic"],
+            open=statuses["open"],
+            failure_rate=(statuses["failed"] + statuses["synthetic"]) / ended if ended else None,
             p50_ms=self._percentile(50),
             p95_ms=self._percentile(95),
         )
 
     def _percentile(self, percent: int) -> int | None:
-        """Return the least time that so many of a hundred calls did not exceed."""
+        """Return the nearest-rank percentile of the durations."""
         rank, seen = -(-self._times.total() * percent // 100), 0
         for time, count in sorted(self._times.items()):
             seen += count
@@ -205,7 +205,7 @@ class _Calls:
 
 
 def _rounded(milliseconds: int) -> int:
-    """Return a time to three digits; less than a second is exact."""
+    """Return a duration rounded down to three digits; below a second it is exact."""
     unit = 1
     while milliseconds >= _DIGITS * unit:
         unit *= 10
@@ -213,8 +213,8 @@ def _rounded(milliseconds: int) -> int:
 
 
 def _code(header: Header) -> str:
-    """Return the code that an event names."""
+    """Return the code of an event."""
     refs = header.refs if isinstance(header.refs, dict) else {}
     return next(
-        (told for name in _CODE_NAMES if isinstance(told := refs.get(name), str) and told), _NO_CODE
+        (code for name in _CODE_NAMES if isinstance(code := refs.get(name), str) and code), _NO_CODE
     )

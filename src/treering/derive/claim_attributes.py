@@ -1,8 +1,8 @@
-"""Attributes: what a claim is about, in one name each, and which of them hold one value at a time.
+"""Attributes: one name for what a claim is about, and whether it holds one value at a time.
 
-A word that stands for a class ("the city of", "the sport of") names its own slot, and a noun that
-is possessed or stands before "of" does too: most attributes need no list. The lists here join what
-is said in several ways, and keep apart what may be true of many at once.
+A class name ("the city of", "the sport of") names its own slot, and so does a noun that is
+possessed or followed by "of", so most attributes need no list. The lists here unify different
+wordings, and mark attributes that may have many values at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CLASSES: Final = (
     r"|channel|ethnicity|nationality|family|order|species|currency|colou?r"
 )
 CLASSED: Final = re.compile(rf"the (?P<noun>(?:[a-z]+ )?(?:{_CLASSES})) of (?P<value>\S.*)")
-"""A value behind the name of its class: "the city of London", not "the City of London"."""
+"""A value after the name of its class: "the city of London", not "the City of London"."""
 
 _SAME: Final = {
     "be bear in": "place of birth", "be bear in city": "place of birth",
@@ -88,19 +88,19 @@ _SLOTS: Final = frozenset(
         "weight", "residence", "mode", "style", "format", "spelling", "keyboard", "font size",
     }
 )  # fmt: skip
-"""Nouns that hold one value at a time, also where the value is a plain word."""
+"""Nouns that hold one value at a time, even if the value is an ordinary word."""
 
 _MANY: Final = word_set(
     "son daughter child brother sister sibling friend colleague cousin nephew niece uncle aunt pet"
     " dog cat hobby interest goal skill allergy member part one example kind type sort fan piece"
     " result reason way student neighbour neighbor grandson granddaughter teammate coworker"
 )
-"""Nouns of which someone may have many."""
+"""Nouns of which a person may have many."""
 _MANY_VERBS: Final = word_set(
     "like prefer use speak know have visit buy own play read watch eat drink cook want need study"
     " teach be support avoid collect follow attend meet adopt keep work"
 )
-"""Verbs that are said of many things at once, unless what they are said with tells otherwise."""
+"""Verbs that apply to many things at once, unless their object says otherwise."""
 _STATES: Final = word_set(
     "slow fast down up broken ready good bad great fine empty full big small huge ok okay done"
     " failing working running wrong right nice ugly old cool awesome terrible amazing important"
@@ -114,15 +114,15 @@ _NAMED: Final = re.compile(r"[A-Z0-9\"'#]|\S+[@/\d]|\S*[A-Z]")
 
 
 def attribute_of(relation: str) -> str:
-    """Return the one name of an attribute, said as verb and preposition or as a noun."""
-    said = " ".join(
+    """Return the canonical name of an attribute, given as verb and preposition or as a noun."""
+    verb_phrase = " ".join(
         base(word) for word in normal(relation).replace("favorite", "favourite").split()
     )
-    return _SAME.get(said, said)
+    return _SAME.get(verb_phrase, verb_phrase)
 
 
 def holds_one(attribute: str) -> bool:
-    """Return whether what is said with a verb holds one value at a time."""
+    """Return whether a verb's attribute holds one value at a time."""
     if attribute in _SINGLE:
         return True
     return (
@@ -131,12 +131,12 @@ def holds_one(attribute: str) -> bool:
 
 
 def holds_many(attribute: str) -> bool:
-    """Return whether what is said with a verb, or of an event's day, may hold of many at once."""
+    """Return whether a verb's attribute, or an event's day, may hold many values at once."""
     return attribute.startswith("day of ") or attribute.split(" ", 1)[0] in _MANY_VERBS
 
 
-def embraces(attribute: str | None, value: str, other: str) -> bool:
-    """Return whether a value says the same as another, and less: who is divorced is single."""
+def is_less_specific(attribute: str | None, value: str, other: str) -> bool:
+    """Return whether a value is true of another but less specific: divorced is single."""
     if attribute != "spouse" or value == other:
         return False
     if value == "single":
@@ -145,9 +145,9 @@ def embraces(attribute: str | None, value: str, other: str) -> bool:
 
 
 def names_slot(noun: str, value: str) -> bool:
-    """Return whether a noun, said to be a value, holds one at a time.
+    """Return whether a noun with this value holds one value at a time.
 
-    A state ("the database is slow") is no value of it; a name or a number is.
+    A state ("the database is slow") is not a value of it; a name or a number is.
     """
     last = noun.rsplit(" ", 1)[-1]
     if last in _MANY or (_is_state(value)):
@@ -158,7 +158,7 @@ def names_slot(noun: str, value: str) -> bool:
 
 
 def is_of_many(noun: str) -> bool:
-    """Return whether someone may have several of a noun."""
+    """Return whether a person may have several of a noun."""
     return noun.rsplit(" ", 1)[-1] in _MANY
 
 
@@ -173,7 +173,7 @@ def is_slot(noun: str) -> bool:
 
 
 def names_attribute(noun: str) -> bool:
-    """Return whether a noun as a whole is known to name what holds one value at a time."""
+    """Return whether a whole noun phrase is known to name an attribute with one value at a time."""
     attribute = attribute_of(noun)
     return attribute in _SLOTS or attribute in _NAMED_ONCE
 

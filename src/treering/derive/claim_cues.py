@@ -1,11 +1,18 @@
-"""Cues: the words of a sentence that deny, change or take back what the rest of it says."""
+"""Cues: words that negate, change or correct what the rest of a sentence says."""
 
 from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
 
-from treering.derive.claim_words import VERBS, base, expanded, spelt, third_person, trimmed
+from treering.derive.claim_words import (
+    VERBS,
+    base,
+    expand_contractions,
+    normalise_characters,
+    third_person,
+    trimmed,
+)
 from treering.lazy import lazy_pattern
 
 _IGNORE: Final = re.IGNORECASE
@@ -31,7 +38,7 @@ _CHANGED: Final = lazy_pattern(
     r"|Stopped"
     r"|Quit|Gave up|Used to|Recently|From now on|These days|Nowadays)\b"
 )
-"""In lower case but for the first word: "New York" and "Apocalypse Now" change nothing."""
+"""In lower case except the first word: "New York" and "Apocalypse Now" are not changes."""
 _USED_TO: Final = lazy_pattern(r"(?<!is )(?<!are )(?<!was )(?<!be )(?:\bused|^Used) to (?=\w)")
 _ADVERBS: Final = lazy_pattern(
     r"\b(?:now|currently|presently|nowadays|these days|still|also|really|already|actually|mostly"
@@ -52,7 +59,7 @@ _DENIED: Final = lazy_pattern(
     r"|\bno more$"
 )
 _CAPITAL_NOT: Final = lazy_pattern(r"^(Am|Are|Had|Has|Have|Is|Might|Must|Need|Was|Were) Not\b")
-"""What "Isn't" at the beginning becomes; in a title, "Not" is a word like others."""
+"""What "Isn't" at the start becomes; within a title, "Not" is an ordinary word."""
 _CEASED: Final = lazy_pattern(
     r"(?:\b(?:has |have )?(?:stopped|quit|gave up|given up)|^(?:Stopped|Quit|Gave up)) (?=\w+ing\b)"
 )
@@ -63,8 +70,8 @@ _STAND: Final = lazy_pattern(r"\b(?:stand|bear) (?=\w)")
 _BLANKS: Final = lazy_pattern(r"\s+")
 
 
-class Marked(NamedTuple):
-    """A sentence without its cues, and what they say."""
+class SentenceCues(NamedTuple):
+    """A sentence without its cues, and what the cues say."""
 
     text: str
     negated: bool
@@ -73,12 +80,12 @@ class Marked(NamedTuple):
     replaced: str | None
 
 
-UNMARKED: Final = Marked("", negated=False, changed=False, corrected=False, replaced=None)
+NO_CUES: Final = SentenceCues("", negated=False, changed=False, corrected=False, replaced=None)
 
 
-def unmarked(text: str) -> Marked:
-    """Take the cues out of a sentence."""
-    said = _BLANKS.sub(" ", expanded(spelt(text))).strip()
+def extract_cues(text: str) -> SentenceCues:
+    """Remove the cues from a sentence."""
+    said = _BLANKS.sub(" ", expand_contractions(normalise_characters(text))).strip()
     said = said.lower() if said.isupper() else said
     said, corrected = _without_lead(trimmed(said))
     changed = _CHANGED.search(said) is not None
@@ -86,29 +93,31 @@ def unmarked(text: str) -> Marked:
     said, denied = _without_denial(said)
     if changed or " " in said:
         said = _AGAIN.sub("", _ADVERBS.sub("", said))
-    return Marked(said.strip(), denied, changed or corrected, corrected, replaced)
+    return SentenceCues(said.strip(), denied, changed or corrected, corrected, replaced)
 
 
 def _without_lead(said: str) -> tuple[str, bool]:
     lead = _LEAD.match(said)
     said = said[lead.end() :] if lead is not None else said
-    back = _CORRECTION.match(said)
-    return (said, False) if back is None else (said[back.end() :], True)
+    correction = _CORRECTION.match(said)
+    return (said, False) if correction is None else (said[correction.end() :], True)
 
 
 def _without_former(said: str) -> tuple[str, str | None]:
-    """Take out the value that a sentence names as the former one."""
-    for form in (_NOT_BUT, _FORMER):
-        found = form.search(said)
-        if found is not None and found.start() > 0:
-            rest = f"{said[: found.start()]}{' ' if form is _NOT_BUT else ''}{said[found.end() :]}"
-            if "prefer" not in said[: found.start()].lower():
-                return _BLANKS.sub(" ", rest), found["old"].strip()
+    """Remove the value that a sentence names as the former one."""
+    for pattern in (_NOT_BUT, _FORMER):
+        match = pattern.search(said)
+        if match is not None and match.start() > 0:
+            rest = (
+                f"{said[: match.start()]}{' ' if pattern is _NOT_BUT else ''}{said[match.end() :]}"
+            )
+            if "prefer" not in said[: match.start()].lower():
+                return _BLANKS.sub(" ", rest), match["old"].strip()
     return said, None
 
 
 def _without_denial(said: str) -> tuple[str, bool]:
-    """Take out what denies; twice denied is said."""
+    """Remove negations; two of them cancel each other."""
     denied = False
     if _CEASED.search(said) is not None:
         said, denied = _ING.sub(_based, _CEASED.sub("", said)), True
@@ -117,7 +126,7 @@ def _without_denial(said: str) -> tuple[str, bool]:
     without, count = _DENIED.subn("", _CAPITAL_NOT.sub(r"\1 not", said), count=2)
     if count:
         said, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
-    # Who cannot eat nuts does not eat them: nor is there a difference where it is not denied.
+    # "Cannot eat nuts" and "does not eat nuts" are the same fact, and so are "can" and "does".
     return _ABLE.sub(_able, said, count=1), denied
 
 

@@ -1,4 +1,4 @@
-"""Forms of sentences in which a noun names the attribute: "the author of Emma is Jane Austen"."""
+"""Sentences in which a noun names the attribute: "the author of Emma is Jane Austen"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from treering.derive.claim_attributes import attribute_of
-from treering.derive.claim_words import SAID_OF, VERBS, normal, word_set
+from treering.derive.claim_words import FINITE_VERBS, VERBS, normal, word_set
 from treering.lazy import lazy_pattern
 
 _COPULA: Final = lazy_pattern(r" (is|was|are|were) ")
@@ -62,11 +62,11 @@ _SMALL: Final = word_set(
 _NO_NAMES: Final = word_set("i we he she it they this that these those there user who")
 
 
-def titled(text: str) -> tuple[str, str] | None:
-    """Return a name and what is said of it, if the name is plain to see by its capitals.
+def read_title(text: str) -> tuple[str, str] | None:
+    """Return a title and what is said about it, if its capitals make it recognisable.
 
-    Names of books and songs are full of words that mean something elsewhere ("Never Let Me Go",
-    "I Am Legend"): what is said of them begins behind.
+    Titles of books and songs are full of words that mean something elsewhere ("Never Let Me Go", "I
+    Am Legend"); the statement begins after them.
     """
     found = _TITLED.match(text)
     if found is None:
@@ -75,7 +75,7 @@ def titled(text: str) -> tuple[str, str] | None:
 
 
 def is_title(name: str) -> bool:
-    """Return whether a name is written as one: every word that counts with a capital."""
+    """Return whether a name is written as a title: every significant word capitalised."""
     parts = name.split(" ")
     if (len(parts) == 1 and parts[0].lower() in _NO_NAMES) or (
         len(parts) == 2 and parts[0] in {"My", "Our", "The"}
@@ -84,11 +84,11 @@ def is_title(name: str) -> bool:
     return all(one[:1].isupper() or one in _SMALL or not one[:1].islower() for one in parts)
 
 
-def divided_of(text: str) -> tuple[str | None, str, str, str | None] | None:
-    """Divide what follows "the" into subject, attribute and value, or return None.
+def read_noun_of(text: str) -> tuple[str | None, str, str, str | None] | None:
+    """Split the text after "the" into subject, attribute and value, or return None.
 
-    The subject is None where only a noun is said to be something. The last part is the whole of
-    what stands before "is" if the value is something that was done to it.
+    The subject is None if there is only a noun. The last part is all text before "is" if the value
+    is a participle ("was founded by").
     """
     for found in _copulas(text):
         left, value = text[: found.start()], text[found.end() :]
@@ -101,7 +101,7 @@ def divided_of(text: str) -> tuple[str | None, str, str, str | None] | None:
     return None
 
 
-def possessed(text: str) -> tuple[str, str, str] | None:
+def read_possessive(text: str) -> tuple[str, str, str] | None:
     """Return owner, attribute and value of "Ann's husband is Bob", or None."""
     found = _POSSESSED.fullmatch(text) if "'" in text else None
     if found is None:
@@ -109,13 +109,13 @@ def possessed(text: str) -> tuple[str, str, str] | None:
     return found["owner"], attribute_of(found["noun"]), found["value"]
 
 
-def labelled(text: str) -> tuple[str, str] | None:
-    """Return the noun and the value of "Timezone: CET", or None."""
+def read_label(text: str) -> tuple[str, str] | None:
+    """Return noun and value of "Timezone: CET", or None."""
     found = _LABEL.fullmatch(text) if ":" in text else None
     return None if found is None else (found["noun"], found["value"])
 
 
-def reversed_of(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
+def read_reversed(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
     """Return subject and attribute of "Ann is the mayor of Ghent", whose value comes first."""
     if verb.lower() not in {"is", "was"} or not subject[:1].isupper():
         return None
@@ -129,10 +129,10 @@ def reversed_of(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
 
 
 def _copulas(text: str) -> list[re.Match[str]]:
-    """Return where "is" stands, the likeliest first.
+    """Return the occurrences of "is", most likely first.
 
-    A title may hold one ("The author of What is Life is …"), so the last counts, unless what
-    comes before it is an aside.
+    A title may contain one ("The author of What is Life is …"), so the last counts, unless an aside
+    comes before it.
     """
     found = list(_COPULA.finditer(text))
     while len(found) > 1 and (
@@ -164,18 +164,18 @@ def _divided(left: str) -> tuple[str | None, str] | None:
 
 
 def _related(found: re.Match[str]) -> tuple[str, str]:
-    """Divide "company that produced Emma" and "university where Ann was educated".
+    """Split "company that produced Emma" and "university where Ann was educated".
 
-    A verb that is not known stays with the subject: the two together are still of one slot.
+    An unknown verb stays with the subject: both together still name one slot.
     """
     parts = found["rest"].split(" ")
     noun, how = found["noun"], found["how"]
     if parts[0] in VERBS and len(parts) > 1:
-        behind = next((at for at, one in enumerate(parts[1:], 1) if not _is_joint(one)), 1)
-        verb = " ".join(parts[:behind])
-        return " ".join(parts[behind:]), attribute_of(f"{noun} {how} {verb}")
+        subject_at = next((at for at, one in enumerate(parts[1:], 1) if not _is_joint(one)), 1)
+        verb = " ".join(parts[:subject_at])
+        return " ".join(parts[subject_at:]), attribute_of(f"{noun} {how} {verb}")
     for at in range(1, len(parts)):
-        if parts[at] in SAID_OF:
+        if parts[at] in FINITE_VERBS:
             return " ".join(parts[:at]), attribute_of(f"{noun} {how} {' '.join(parts[at:])}")
     return found["rest"], attribute_of(f"{noun} {how}")
 

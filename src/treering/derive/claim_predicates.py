@@ -1,4 +1,4 @@
-"""Predicates: what a sentence says of its subject, as an attribute and a value."""
+"""Predicates: what a sentence says about its subject, as an attribute and a value."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.derive.claim_attributes import CLASSED, attribute_of, holds_one, is_slot
 from treering.derive.claim_times import (
     days_in,
-    divided,
     is_date,
     is_occasion,
     is_repeated,
     is_schedule,
+    split_times,
 )
 from treering.derive.claim_words import VERBS, base, normal, word_set, words
 from treering.lazy import lazy_pattern
@@ -71,18 +71,18 @@ _CRAFT: Final = lazy_pattern(
 
 
 class PredicateMeaning(NamedTuple):
-    """What a predicate comes to."""
+    """The meaning of a predicate."""
 
     attribute: str
     value: str
     single: bool
     replaced: str | None = None
     negative: bool = False
-    """True if the verb itself denies: hating is not liking."""
+    """Whether the verb itself negates: hating is not liking."""
 
 
 def read_predicate(predicate: str) -> PredicateMeaning | None:
-    """Read what stands behind a subject, from its verb on; None if it cannot be told."""
+    """Read the text after a subject, from its verb on; None if it cannot be read."""
     first, _, rest = predicate.partition(" ")
     verb = VERBS.get(first.lower())
     if verb is None:
@@ -90,7 +90,7 @@ def read_predicate(predicate: str) -> PredicateMeaning | None:
     rest = rest.strip()
     if verb == "have" and rest.startswith("been "):
         verb, rest = "be", rest[5:]
-    if is_schedule(predicate) and not (verb == "be" and _is_told_by(rest)):
+    if is_schedule(predicate) and not (verb == "be" and _is_detail(rest)):
         return scheduled(predicate)
     if not rest:
         return None if verb in {"be", "have", "do"} else PredicateMeaning(verb, "", single=False)
@@ -98,20 +98,20 @@ def read_predicate(predicate: str) -> PredicateMeaning | None:
 
 
 def scheduled(text: str) -> PredicateMeaning | None:
-    """Read a text that says when something takes place."""
-    event, times = divided(text)
+    """Read a text that says when something happens."""
+    event, times = split_times(text)
     named = [base(word) for word in words(event) if word not in _FILLING]
     if not named or not times:
         return None
     return PredicateMeaning(
-        f"time of {' '.join((*named, *_kept_apart(named[0], times)))}", times, single=True
+        f"time of {' '.join((*named, *_separate_days(named[0], times)))}", times, single=True
     )
 
 
 def occasion(text: str) -> PredicateMeaning | None:
-    """Read a text without a verb that names an event and when it is.
+    """Read a text without a verb that names an event and its time.
 
-    There are many flights and one flight to Oslo: only what is told of more than its day moves.
+    There are many flights but one flight to Oslo: only an event with details has a slot.
     """
     reading = scheduled(text)
     if reading is None or is_repeated(text):
@@ -122,13 +122,13 @@ def occasion(text: str) -> PredicateMeaning | None:
     return PredicateMeaning(f"day of {event}", reading.value, single=False)
 
 
-def _kept_apart(event: str, times: str) -> list[str]:
-    """Return the days that have an hour of their own: who wakes at six on weekdays may sleep on."""
+def _separate_days(event: str, times: str) -> list[str]:
+    """Return the days with an hour of their own: weekdays say nothing about weekends."""
     return [day for day in days_in(times) if day in _KINDS_OF_DAY or event in _ROUTINES]
 
 
 def value_in(text: str) -> tuple[str, str]:
-    """Return the class that a value names before itself, or nothing, and the value."""
+    """Return the class named before a value, or an empty text, and the value."""
     found = CLASSED.match(text)
     return ("", text) if found is None else (found["noun"].lower(), found["value"])
 
@@ -179,7 +179,7 @@ def _plain(verb: str, rest: str) -> PredicateMeaning | None:
         return _with_preposition(verb, rest)
     noun, value = value_in(rest)
     if verb == "join" and not noun and first.lower() in {"a", "an", "the"}:
-        # One works for one company and joins many clubs.
+        # A person works for one company but joins many clubs.
         return PredicateMeaning("join in", value, single=False)
     attribute = attribute_of(f"{verb} {noun}" if noun else verb)
     return PredicateMeaning(attribute, value, single=bool(noun) or holds_one(attribute))
@@ -263,14 +263,14 @@ def _eat(verb: str, rest: str) -> PredicateMeaning | None:
     return _plain(verb, rest)
 
 
-def _is_told_by(rest: str) -> bool:
-    """Return whether a time is a detail of something else: a birth, a death."""
+def _is_detail(rest: str) -> bool:
+    """Return whether a time is a detail of something else: a birth, a foundation."""
     return rest.startswith(("born ", "founded ", "released "))
 
 
 _KINDS_OF_DAY: Final = frozenset({"weekday", "weekend"})
 _ROUTINES: Final = word_set("wake get go start begin finish end stop eat sleep work open close")
-"""What is done every day, at an hour that the day decides."""
+"""Daily routines, whose hour depends on the day."""
 _FILLING: Final = word_set(
     "is are was were be has have had takes take place on at in every each of and to up always"
     " usually typically there it from by"

@@ -1,8 +1,8 @@
 """Relations: what a new statement does to an old one.
 
-Where both can be read as claims, the claims decide; elsewhere their words and the similarity of
-their meanings do. Similarity alone never tells a contradiction: "likes fish" and "does not like
-fish" are as similar as two sentences can be.
+If both can be read as claims, the claims decide; otherwise their words and their similarity do.
+Similarity alone never shows a contradiction: "likes fish" and "does not like fish" are as similar
+as two sentences can be.
 """
 
 from __future__ import annotations
@@ -14,22 +14,28 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from treering.derive.claim_attributes import holds_many
 from treering.derive.claim_times import days_in
-from treering.derive.claim_values import EMPTY, compared, joined, may_be_part, one_word
-from treering.derive.claim_words import VERBS, lettered, normal, word_set, words
+from treering.derive.claim_values import (
+    EMPTY,
+    canonical_word,
+    compare_values,
+    join_phrases,
+    may_be_part,
+)
+from treering.derive.claim_words import VERBS, mark_letters, normal, word_set, words
 from treering.derive.claims import CLAIM_CHARACTERS_MAX, TEXTS_HELD, Claim, claim_slot, read_claim
 
 Relation: TypeAlias = Literal["same", "refines", "contradicts", "unrelated"]
 
 SAME_SIMILARITY_MIN: Final = 0.9
-"""From here on two statements say the same, if nothing tells them apart."""
+"""From this similarity on two statements are the same, if nothing distinguishes them."""
 RELATED_SIMILARITY_MIN: Final = 0.6
 _ENGLISH: Final = frozenset(VERBS.values()) - word_set("die do be") | word_set(
     "with of from the for about than over using when while every each during because against"
 )
-"""Words by which a statement is known to be English; German, Dutch and Portuguese have the rest."""
+"""Words that show that a statement is English; others also occur in German, Dutch or Portuguese."""
 _OPPOSED_SIMILARITY_MIN: Final = 0.8
 _SHARED_MIN: Final = 0.6
-"""The part of their words that two statements share if one denies the other."""
+"""The share of words that two statements have in common if one denies the other."""
 
 _OPPOSITES: Final = frozenset(
     frozenset(pair.split("/"))
@@ -47,17 +53,17 @@ _QUALIFYING: Final = word_set(
     "almost nearly hardly barely scarcely rarely seldom except unless without if maybe perhaps"
     " might may supposedly allegedly fake former formerly only half"
 )
-"""Words that take something from what the rest says: without them more is said, not less."""
+"""Words that weaken a statement: without them it says more, not less."""
 _NUMBER: Final = re.compile(
     r"-?v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
 )
 
 
 def relation(new: str, old: str, similarity: float) -> Relation:
-    """Return what a new statement does to an old one that is ``similarity`` near in meaning.
+    """Return what a new statement does to an old one of this ``similarity``.
 
-    ``same``: nothing new. ``refines``: the old one, and more. ``contradicts``: both cannot hold
-    now. ``unrelated``: both may stand.
+    ``same``: nothing new. ``refines``: the old one, and more. ``contradicts``: both cannot be true
+    now. ``unrelated``: both may be true.
     """
     first, second = _statement(new[:CLAIM_CHARACTERS_MAX]), _statement(old[:CLAIM_CHARACTERS_MAX])
     if first.words == second.words and first.claim.negated == second.claim.negated:
@@ -70,29 +76,36 @@ class _Statement(NamedTuple):
     claim: Claim
     slot: str | None
     words: tuple[str, ...]
-    """The words that say something, in order."""
+    """The meaningful words, in order."""
     names: frozenset[str]
-    """Those of them that are written as names."""
+    """Those written as names."""
 
 
 @lru_cache(maxsize=TEXTS_HELD)
 def _statement(text: str) -> _Statement:
     claim = read_claim(text)
-    said = tuple(one_word(word) for word in words(joined(lettered(text))) if word not in EMPTY)
-    names = frozenset(
-        one_word(one) for part in text.split()[1:] if part[:1].isupper() for one in words(part)
+    meaningful = tuple(
+        canonical_word(word)
+        for word in words(join_phrases(mark_letters(text)))
+        if word not in EMPTY
     )
-    return _Statement(claim, claim_slot(claim), said, names)
+    names = frozenset(
+        canonical_word(one)
+        for part in text.split()[1:]
+        if part[:1].isupper()
+        for one in words(part)
+    )
+    return _Statement(claim, claim_slot(claim), meaningful, names)
 
 
 def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
-    """Decide by subject, attribute and value; None where they do not tell."""
+    """Decide by subject, attribute and value; None if they do not decide."""
     one, other = new.claim, old.claim
     if one.subject is not None and other.subject is not None and one.subject != other.subject:
         return "unrelated"
     if new.slot is None or new.slot != old.slot:
         return _by_events(one, other) or _by_choice(one, other)
-    values = compared(one, other)
+    values = compare_values(one, other)
     if one.negated != other.negated:
         return "contradicts" if values in {"equal", "wider", "narrower"} else "unrelated"
     if values == "equal":
@@ -105,7 +118,7 @@ def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
 
 
 def _by_many(one: Claim, other: Claim, values: str) -> Relation | None:
-    """Decide where many values may hold at once."""
+    """Decide for attributes with many values."""
     if values == "other":
         named = {normal(one.value or ""), normal(other.value or "")}
         if named in _OPPOSITES and one.attribute in {"prefer", "use", "be"}:
@@ -116,31 +129,31 @@ def _by_many(one: Claim, other: Claim, values: str) -> Relation | None:
 
 
 def _by_events(one: Claim, other: Claim) -> Relation | None:
-    """Decide where one tells more than the other of what takes place: with whom, on which days."""
+    """Decide if one says more about an event than the other: with whom, on which days."""
     first, second = _event(one), _event(other)
     if one.negated != other.negated or not first or not second:
         return None
     days = {*days_in(one.value or ""), *days_in(other.value or "")}
     if not (first < second or first > second):
         return "unrelated" if first != second and first ^ second <= days else None
-    values = compared(one, other)
+    values = compare_values(one, other)
     if first > second:
         return "refines" if values in {"equal", "narrower"} else "unrelated"
     if values in {"equal", "wider"}:
         return "same"
-    # An hour that is told of no day in particular is that of each.
+    # An hour without a day applies to every day.
     return "contradicts" if second - first <= days else "unrelated"
 
 
 def _by_choice(one: Claim, other: Claim) -> Relation | None:
-    """Decide where one says what is preferred to what, and the other names one of the two."""
+    """Decide if one says what is preferred to what, and the other names one of the two."""
     for choice, plain in ((one, other), (other, one)):
         pair = (choice.attribute or "").removeprefix("prefer ").split(" or ")
         value = normal(plain.value or "")
         if value not in pair or choice.negated or plain.negated:
             continue
         if plain.attribute == "like":
-            # Who prefers tea to coffee may like both.
+            # Someone who prefers tea to coffee may like both.
             return "unrelated"
         if plain.attribute == "prefer" and value != normal(choice.value or ""):
             return "contradicts"
@@ -148,7 +161,7 @@ def _by_choice(one: Claim, other: Claim) -> Relation | None:
 
 
 def _event(claim: Claim) -> frozenset[str]:
-    """Return the words that name what a claim tells the time of; none if it tells no time."""
+    """Return the words that name the event of a claim about a time; empty for other claims."""
     said = claim.attribute or ""
     return frozenset(said.split()[2:]) if said.startswith("time of ") else frozenset()
 
@@ -158,16 +171,21 @@ def _by_former(new: _Statement, old: _Statement) -> Relation | None:
     former = new.claim.replaced
     if former is None:
         return None
-    gone = {one_word(word) for word in words(joined(former))} - EMPTY
-    come = {one_word(word) for word in words(joined(new.claim.value or ""))} - EMPTY
-    there = set(old.words)
-    if gone and gone <= there and not (come and come <= there) and not old.claim.negated:
+    removed = {canonical_word(word) for word in words(join_phrases(former))} - EMPTY
+    added = {canonical_word(word) for word in words(join_phrases(new.claim.value or ""))} - EMPTY
+    old_words = set(old.words)
+    if (
+        removed
+        and removed <= old_words
+        and not (added and added <= old_words)
+        and not old.claim.negated
+    ):
         return "contradicts"
     return None
 
 
 def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
-    """Decide by words, for statements that are near enough to be about the same."""
+    """Decide by words, for statements similar enough to be about the same."""
     if similarity < RELATED_SIMILARITY_MIN or not new.words or not old.words:
         return "unrelated"
     one, other = set(new.words), set(old.words)
@@ -176,7 +194,7 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
         near = shared >= _SHARED_MIN or similarity >= _OPPOSED_SIMILARITY_MIN
         return "contradicts" if near and _is_denied(one, other) else "unrelated"
     if one == other:
-        # Who owes whom is told by the order of the names alone.
+        # Only the order of the names says who owes whom.
         return "same" if _named(new, old) == _named(old, new) else "unrelated"
     if not _are_named_apart(new, old) and _is_exchanged(new, old):
         return "contradicts"
@@ -185,23 +203,23 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
     if _are_apart(new, old) or not _QUALIFYING.isdisjoint(one ^ other):
         return "unrelated"
     if not _is_english(new, old):
-        # Any further word may deny the rest: "isst Fleisch" and "isst kein Fleisch".
+        # In other languages any further word may negate the rest: "isst kein Fleisch".
         return "unrelated"
     if one > other:
         return "refines"
     if one < other:
         return "same"
-    told_apart = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
+    distinguishing = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
         (new.names - other) and (old.names - one)
     )
-    return "same" if similarity >= SAME_SIMILARITY_MIN and not told_apart else "unrelated"
+    return "same" if similarity >= SAME_SIMILARITY_MIN and not distinguishing else "unrelated"
 
 
 def _is_english(new: _Statement, old: _Statement) -> bool:
-    """Return whether words and similarity tell what says the same.
+    """Return whether words and similarity can show that two statements are the same.
 
-    In other languages names cannot be told from words, nor what denies from the rest, and vectors
-    of what no table knows are all alike.
+    In other languages names and negations are not recognised, and the vectors of unknown words are
+    all alike.
     """
     said = {*new.words, *old.words}
     return all(map(str.isascii, said)) and bool(_ENGLISH & said)
@@ -217,7 +235,7 @@ def _named(one: _Statement, other: _Statement) -> list[str]:
 
 
 def _are_apart(new: _Statement, old: _Statement) -> bool:
-    """Return whether both are claims of one value, about different attributes."""
+    """Return whether both claim one value each, of different attributes."""
     return (
         new.slot is not None
         and old.slot is not None
@@ -234,9 +252,9 @@ def _are_named_apart(new: _Statement, old: _Statement) -> bool:
 
 
 def _is_exchanged(new: _Statement, old: _Statement) -> bool:
-    """Return whether one word or number of an otherwise equal statement stands for another.
+    """Return whether two otherwise equal statements differ in one word or number.
 
-    Two subjects may do the same, so the first word is never the one that counts.
+    Two subjects may do the same, so the first word never counts.
     """
     if abs(len(new.words) - len(old.words)) > 1 or min(len(new.words), len(old.words)) < 2:
         return False
@@ -248,19 +266,19 @@ def _is_exchanged(new: _Statement, old: _Statement) -> bool:
     if len(edits) != 1 or edits[0][0] != "replace":
         return False
     _, first, last, begin, end = edits[0]
-    gone, come = old.words[first:last], new.words[begin:end]
-    if len(gone) == len(come) == 1 and frozenset((gone[0], come[0])) in _OPPOSITES:
+    removed, added = old.words[first:last], new.words[begin:end]
+    if len(removed) == len(added) == 1 and frozenset((removed[0], added[0])) in _OPPOSITES:
         return True
     if first == 0 or not _is_settled(new.claim, old.claim):
         return False
-    if any(map(_NUMBER.fullmatch, gone)) and any(map(_NUMBER.fullmatch, come)):
+    if any(map(_NUMBER.fullmatch, removed)) and any(map(_NUMBER.fullmatch, added)):
         return True
-    are_names = old.names.issuperset(gone) and new.names.issuperset(come)
+    are_names = old.names.issuperset(removed) and new.names.issuperset(added)
     return are_names and _is_english(new, old)
 
 
 def _is_settled(new: Claim, old: Claim) -> bool:
-    """Return whether neither is one of many claims that may hold at once."""
+    """Return whether neither is a claim of which many may hold at once."""
     return not any(
         claim.attribute is not None and not claim.single_valued and holds_many(claim.attribute)
         for claim in (new, old)

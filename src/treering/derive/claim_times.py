@@ -1,4 +1,4 @@
-"""Times as people say them: what a schedule holds, and what it is a schedule of."""
+"""Times in natural language: whether a text is a schedule, and of what."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _DATED: Final = lazy_pattern(
     rf"|\bin (?:{_MONTH})(?: \d{{4}})?\b",
     re.IGNORECASE,
 )
-"""A day or a month of the calendar, with what leads to it."""
+"""A date or month, with its preposition."""
 _PAST: Final = lazy_pattern(r"\b[a-z]{2,}ed\b")
 _DATE: Final = lazy_pattern(
     rf"\b(?:\d{{4}}-\d\d-\d\d|(?:1[0-9]|20)\d\d|(?:{_MONTH})\.? \d{{1,2}}"
@@ -62,22 +62,22 @@ _DATE: Final = lazy_pattern(
 
 
 def is_schedule(text: str) -> bool:
-    """Return whether a text says when something takes place, again and again or at an hour."""
+    """Return whether a text says when something happens, repeatedly or at an hour."""
     return _REPEATED.search(text) is not None or _AT.search(text) is not None
 
 
 def is_time(text: str) -> bool:
-    """Return whether a text names a time and nothing else."""
+    """Return whether a text is only a time."""
     return not _PIECES.sub("", text).strip(" ,.")
 
 
 def is_repeated(text: str) -> bool:
-    """Return whether a text says that something comes again and again."""
+    """Return whether a text says that something repeats."""
     return _REPEATED.search(text) is not None
 
 
-def divided(text: str) -> tuple[str, str]:
-    """Return what a schedule is of, and its times."""
+def split_times(text: str) -> tuple[str, str]:
+    """Return the event of a schedule, and its times."""
     dates = [found.group() for found in _DATED.finditer(text)]
     rest = _DATED.sub(" ", text)
     times = [found.group() for found in _PIECES.finditer(rest)]
@@ -85,17 +85,17 @@ def divided(text: str) -> tuple[str, str]:
 
 
 def is_day(text: str) -> bool:
-    """Return whether a text names a day of the calendar and nothing else."""
+    """Return whether a text is only a date."""
     return _DATED.fullmatch(text.strip(" ,.")) is not None
 
 
 def is_occasion(text: str) -> bool:
-    """Return whether a text that has no known verb names an event and its day."""
+    """Return whether a text without a known verb names an event and its date."""
     return _DATED.search(text) is not None and _PAST.search(text) is None
 
 
 def days_in(times: str) -> list[str]:
-    """Return the days of the week in a text that tells times, if it tells an hour as well."""
+    """Return the weekdays in a text about times, if it also names an hour."""
     if _AT.search(times) is None and CLOCK.search(times) is None:
         return []
     days = [day.lower().removesuffix("s") for day in DAY.findall(times)]
@@ -103,5 +103,5 @@ def days_in(times: str) -> list[str]:
 
 
 def is_date(text: str) -> bool:
-    """Return whether a text names a day or a year."""
+    """Return whether a text names a date or a year."""
     return _DATE.search(text) is not None

@@ -1,4 +1,4 @@
-"""Words of claims in one spelling each: case, endings, articles and contractions do not count."""
+"""The words of claims in normal form: without case, endings, articles and contractions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
 ARTICLES: Final = frozenset({"a", "an", "the"})
 _LETTER: Final = re.compile(r"(?<=[a-z] )A(?!\S)|(?<=\w )[aA](?=[.,;:!?)]|$)")
-"""An "A" that is no article: in the midst of a sentence, or with nothing behind it."""
+"""An "A" that is not an article: within a sentence, or with nothing after it."""
 _LEADING_ARTICLE: Final = re.compile(r"\A(?:the|an|a) (?=\S)")
 _CONTRACTION: Final = re.compile(
     r"\b(?:(can)'?t|(can)not|(won)'t|(shan)'t|(\w+?)n't|(I|we|you|they)'(m|re|ve|ll)"
@@ -50,45 +50,47 @@ _IRREGULAR: Final = {
     "swimming": "swim", "stopping": "stop", "getting": "get", "owned": "own", "chaired": "chair",
 }  # fmt: skip
 _NOUNS: Final = frozenset({"names", "ends", "heads", "stars", "bases", "rules", "leads", "trains"})
-"""Forms that are nouns more often than verbs."""
+"""Forms that are more often nouns than verbs."""
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text that lists them."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 def normal(text: str) -> str:
-    """Return a name or value in the spelling by which it is compared."""
-    folded = _BLANKS.sub(" ", expanded(spelt(text)).casefold().strip(_EDGES))
+    """Return a name or value in the form used for comparison."""
+    folded = _BLANKS.sub(
+        " ", expand_contractions(normalise_characters(text)).casefold().strip(_EDGES)
+    )
     return _LEADING_ARTICLE.sub("", folded, count=1) if folded[:1] in {"a", "t"} else folded
 
 
-def spelt(text: str) -> str:
+def normalise_characters(text: str) -> str:
     """Return a text with one kind of quotes and letters."""
     return (text if text.isascii() else unicodedata.normalize("NFKC", text)).translate(_QUOTES)
 
 
-def lettered(text: str) -> str:
-    """Return a text in which "project A" keeps its letter: it is no article."""
+def mark_letters(text: str) -> str:
+    """Return a text in which the letter of "project A" is not taken for an article."""
     return _LETTER.sub("a#", text)
 
 
-def expanded(text: str) -> str:
-    """Return a text without contractions: "I'm" is "I am", "doesn't" is "does not"."""
+def expand_contractions(text: str) -> str:
+    """Return a text without contractions: "I'm" becomes "I am", "doesn't" becomes "does not"."""
     return _CONTRACTION.sub(_whole, text) if "'" in text or "annot" in text else text
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, folded, in order, articles left out.
+    """Return the words of a text, folded, in order, without articles.
 
-    Signs that say something are words of their own: a currency, an emoji.
+    Meaningful symbols are words of their own: a currency, an emoji.
     """
     return [word for word in _joined(text.casefold()) if word not in ARTICLES]
 
 
 def word_finder(letter: str, joint: str = "") -> Callable[[str], list[str]]:
-    """Return what finds the words in a folded text: ``letter``s, held together by ``joint``s."""
+    """Return a function that finds words in folded text: letters held together by joints."""
 
     def pattern(one: str, sign: str) -> re.Pattern[str]:
         further = f"(?:{joint}{one}+)*" if joint else ""
@@ -96,8 +98,8 @@ def word_finder(letter: str, joint: str = "") -> Callable[[str], list[str]]:
 
     @cache
     def any_script() -> re.Pattern[str]:
-        # Vowels of many scripts are marks, which are no letters to a pattern: Hindi for "my son"
-        # and "my daughter" differ in nothing else.
+        # In many scripts vowels are combining marks, which \\w does not match: in Hindi, "my son"
+        # and "my daughter" differ only in them.
         marks, signs = _marks_and_signs()
         return pattern(f"(?:{letter}|[{marks}])", f"[${signs}]")
 
@@ -108,28 +110,41 @@ def word_finder(letter: str, joint: str = "") -> Callable[[str], list[str]]:
 _joined: Final = word_finder(r"[^\W_]", "[.'+#/@:_-]")
 
 
+_statement_words: Final = word_finder(r"\w")
+_SPEAKER: Final = frozenset({"i", "user"})
+
+
+def statement_of(text: str) -> str:
+    """Return the words of a statement without case, articles, punctuation and speaker."""
+    found = _statement_words(unicodedata.normalize("NFKC", text).casefold())
+    kept = [word for word in found if word not in ARTICLES]
+    if kept and kept[0] in _SPEAKER:
+        kept = kept[1:]
+    return " ".join(kept or found)
+
+
 @cache
 def _marks_and_signs() -> tuple[str, str]:
-    """Return the characters that belong to letters, and those that are signs of their own."""
+    """Return the combining marks, and the symbols that are words of their own."""
     marks: list[str] = []
     signs: list[str] = []
     for code in (*range(0xA1, 0x3400), *range(0xA000, 0xAC00), *range(0xFB00, 0x20000)):
         character = chr(code)
-        sort = unicodedata.category(character)
-        if sort[0] == "M" and not 0xFE00 <= code <= 0xFE0F:  # Those tell how an emoji looks.
+        category = unicodedata.category(character)
+        if category[0] == "M" and not 0xFE00 <= code <= 0xFE0F:  # Variation selectors of emojis.
             marks.append(character)
-        elif sort in {"So", "Sc", "Sm"}:
+        elif category in {"So", "Sc", "Sm"}:
             signs.append(character)
     return "".join(marks), re.escape("".join(signs))
 
 
 def trimmed(text: str) -> str:
-    """Return a text without what stands at its edges and says nothing."""
+    """Return a text without meaningless characters at its edges."""
     return text.strip(_EDGES)
 
 
 def base(word: str) -> str:
-    """Return the base of a word: of a verb that is known, else its singular."""
+    """Return the base form of a known verb, else the singular of a word."""
     known = VERBS.get(word)
     if known is not None:
         return known
@@ -139,7 +154,7 @@ def base(word: str) -> str:
 
 
 def third_person(verb: str) -> str:
-    """Return a verb's base as it is said of someone: "live" is "lives"."""
+    """Return the third person of a verb: "live" becomes "lives"."""
     if verb in {"be", "have", "do"}:
         return {"be": "is", "have": "has", "do": "does"}[verb]
     if verb.endswith(("s", "x", "z", "ch", "sh", "o")):
@@ -154,7 +169,7 @@ def _whole(found: re.Match[str]) -> str:
     if we or he:
         return f"{we or he} {_TAILS[(ours or his).lower()]}"
     verb = can or cannot or other or ("will" if wont else "shall")
-    # A capital stays one: "Don't Look Now" is a title wherever it stands.
+    # Keep the capital: "Don't Look Now" is a title anywhere.
     return f"{verb} Not" if found.group()[0].isupper() else f"{verb} not"
 
 
@@ -168,10 +183,10 @@ VERBS: Final[dict[str, str]] = {
     **{form: verb for verb in _BASES.split() for form, verb in _forms(verb).items()},
     **_IRREGULAR,
 }
-"""Forms of the verbs that claims are made with, and the base of each."""
-SAID_OF: Final = frozenset(
+"""Forms of the verbs used in claims, with their base."""
+FINITE_VERBS: Final = frozenset(
     form
     for form, verb in VERBS.items()
     if form != verb and not form.endswith("ing") and form not in _NOUNS
 )
-"""Forms that can only be said of someone: with them a sentence's subject ends."""
+"""Finite verb forms: they end the subject of a sentence."""

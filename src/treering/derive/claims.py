@@ -1,8 +1,8 @@
-"""Claims: what one sentence says, as subject, attribute and value.
+"""Claims: what a sentence says, as subject, attribute and value.
 
-Two current claims with one key and two values contradict each other. A key is only made where the
-attribute holds one value at a time: someone lives in one place and speaks many languages. Nothing
-is guessed: what cannot be told is None.
+Two current claims with the same key and different values contradict each other. Only attributes
+that hold one value at a time have a key: a person lives in one place and speaks many languages.
+Nothing is guessed: what cannot be read is None.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from treering.derive.claim_attributes import (
     names_attribute,
     names_slot,
 )
-from treering.derive.claim_cues import UNMARKED, unmarked
+from treering.derive.claim_cues import NO_CUES, extract_cues
 from treering.derive.claim_forms import (
-    divided_of,
     is_title,
-    labelled,
-    possessed,
-    reversed_of,
-    titled,
+    read_label,
+    read_noun_of,
+    read_possessive,
+    read_reversed,
+    read_title,
 )
 from treering.derive.claim_predicates import (
     PredicateMeaning,
@@ -37,16 +37,23 @@ from treering.derive.claim_predicates import (
     value_in,
 )
 from treering.derive.claim_times import is_day, is_occasion, is_schedule, is_time
-from treering.derive.claim_words import SAID_OF, VERBS, normal, spelt, trimmed, word_set
+from treering.derive.claim_words import (
+    FINITE_VERBS,
+    VERBS,
+    normal,
+    normalise_characters,
+    trimmed,
+    word_set,
+)
 from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
-    from treering.derive.claim_cues import Marked
+    from treering.derive.claim_cues import SentenceCues
 
 CLAIM_CHARACTERS_MAX: Final = 1_000
-"""What comes later in a statement is not read."""
+"""The rest of a statement is not read."""
 USER: Final = "user"
-"""The subject of what is said in the first person, of the user, or of nobody."""
+"""The subject of sentences in the first person, about the user, or without a subject."""
 
 _FIRST_PERSON: Final = lazy_pattern(r"(?:I|we|(?:the |this )?user)\s+(?=\S)", re.IGNORECASE)
 _OWN: Final = lazy_pattern(r"(?:my|our|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
@@ -58,42 +65,42 @@ _KIN: Final = lazy_pattern(
 _CALL: Final = lazy_pattern(r"(?:please )?call me (?=\S)", re.IGNORECASE)
 _PRONOUNS: Final = word_set("he she it they this that these those there who which what here you")
 _NOT_SUBJECTS: Final = word_set("if when while because although though since unless")
-_MORE: Final = lazy_pattern(r"(?:a|an) ", re.IGNORECASE)
-_TOLD: Final = lazy_pattern(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
+_INDEFINITE: Final = lazy_pattern(r"(?:a|an) ", re.IGNORECASE)
+_LOCATED: Final = lazy_pattern(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
 _SUBJECT_WORDS_MAX: Final = 14
 
 TEXTS_HELD: Final = 4_096
-"""A fact is read several times while it is compared with others."""
+"""Cached: a fact is read several times while it is compared with others."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sentence says of whom."""
+    """What a sentence says about whom."""
 
     subject: str | None = None
-    """In the spelling by which it is compared; ``user`` for the user."""
+    """In the form used for comparison; ``user`` for the user."""
     attribute: str | None = None
     value: str | None = None
-    """As it was written."""
+    """As written."""
     negated: bool = False
     """Whether it says that this is not so, or no longer."""
     single_valued: bool = False
     """Whether the attribute holds one value at a time."""
     changed: bool = False
-    """Whether it says that something is no longer as it was."""
+    """Whether it says that something changed."""
     corrected: bool = False
-    """Whether it takes back what was said before."""
+    """Whether it takes back an earlier statement."""
     replaced: str | None = None
-    """The value that it names as the former one."""
+    """The value it names as the former one."""
 
 
 @lru_cache(maxsize=TEXTS_HELD)
 def read_claim(text: str) -> Claim:
     """Read a sentence as a claim."""
     text = text[:CLAIM_CHARACTERS_MAX].strip()
-    named = _of_title(spelt(text))
+    named = _of_title(normalise_characters(text))
     if named is not None:
-        return _claim(*named, UNMARKED)
-    marked = unmarked(text)
+        return _claim(*named, NO_CUES)
+    marked = extract_cues(text)
     subject, reading = _read(marked.text, denied=marked.negated)
     if reading is None:
         return _claim(subject, PredicateMeaning("", "", single=False), marked)
@@ -101,22 +108,22 @@ def read_claim(text: str) -> Claim:
 
 
 def claim_key(claim: Claim) -> str | None:
-    """Return the key that contradicting claims share, or None if there is none.
+    """Return the key that contradicting claims share, or None.
 
-    What is denied has no key: not to live in one town does not contradict to live in another.
+    A negated claim has no key: not living in one town does not contradict living in another.
     """
     slot = claim_slot(claim)
     return slot if claim.single_valued and not claim.negated else None
 
 
 def claim_slot(claim: Claim) -> str | None:
-    """Return subject and attribute as one text, whether the attribute holds one value or many."""
+    """Return subject and attribute as one text, for attributes with one or many values."""
     if claim.subject is None or claim.attribute is None:
         return None
     return f"{claim.subject} :: {claim.attribute}"
 
 
-def _claim(subject: str | None, reading: PredicateMeaning, marked: Marked) -> Claim:
+def _claim(subject: str | None, reading: PredicateMeaning, marked: SentenceCues) -> Claim:
     return Claim(
         subject=subject,
         attribute=reading.attribute or None,
@@ -130,11 +137,11 @@ def _claim(subject: str | None, reading: PredicateMeaning, marked: Marked) -> Cl
 
 
 def _of_title(text: str) -> tuple[str, PredicateMeaning] | None:
-    """Read what is said of a name that is plain to see, whatever its words mean elsewhere."""
-    noun = possessed(text)
-    if noun is not None and is_title(noun[0]) and not _MORE.match(noun[2]):
+    """Read a sentence about a recognisable title, whatever its words mean elsewhere."""
+    noun = read_possessive(text)
+    if noun is not None and is_title(noun[0]) and not _INDEFINITE.match(noun[2]):
         return normal(noun[0]), PredicateMeaning(noun[1], value_in(noun[2])[1], single=True)
-    title = titled(text)
+    title = read_title(text)
     if title is None or _KIN.fullmatch(title[0]) is not None:
         return None
     reading = read_predicate(title[1])
@@ -142,7 +149,7 @@ def _of_title(text: str) -> tuple[str, PredicateMeaning] | None:
 
 
 def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | None]:
-    """Return the subject of a sentence and what is said of it, as far as either can be told."""
+    """Return the subject of a sentence and what is said about it; None for what cannot be read."""
     called = _CALL.match(text)
     if called is not None:
         return USER, PredicateMeaning("name", text[called.end() :], single=True)
@@ -154,14 +161,14 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | No
         return _of_own(text[own.end() :])
     if text[:4].lower() == "the ":
         return _of_the(text[4:]) or _of_named(text)
-    label = labelled(text)
+    label = read_label(text)
     if label is not None:
         return USER, PredicateMeaning(
             attribute_of(label[0]), label[1], single=is_slot(attribute_of(label[0]))
         )
     word = text.split(" ", 1)[0].lower()
-    # "Does not like fish" is "like fish" by now.
-    if word in SAID_OF or word == "born" or (denied and word in VERBS):
+    # The negation was removed: "Does not like fish" is "like fish" here.
+    if word in FINITE_VERBS or word == "born" or (denied and word in VERBS):
         return USER, read_predicate(text if word != "born" else f"was {text}")
     kin = _KIN.match(text)
     if kin is not None or word in {"favourite", "favorite"} or is_slot(word):
@@ -170,7 +177,7 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | No
 
 
 def _is_of_slot(text: str) -> bool:
-    """Return whether a sentence begins with a name of several words for what the user has once."""
+    """Return whether a sentence begins with a phrase for something the user has once."""
     noun, is_there, _ = text.partition(" is ")
     return bool(is_there) and noun.count(" ") in {1, 2} and names_attribute(noun)
 
@@ -181,7 +188,7 @@ def _of_own(text: str) -> tuple[str | None, PredicateMeaning | None]:
     if verb is None:
         return USER, scheduled(text) if is_schedule(text) else None
     attribute = attribute_of(noun)
-    if VERBS[verb] == "be" and not _MORE.match(rest) and "years old" not in rest:
+    if VERBS[verb] == "be" and not _INDEFINITE.match(rest) and "years old" not in rest:
         if (is_time(rest) or is_day(rest)) and not is_slot(attribute):
             return USER, scheduled(text)
         value = rest.removeprefix("called ").removeprefix("named ")
@@ -194,40 +201,40 @@ def _of_own(text: str) -> tuple[str | None, PredicateMeaning | None]:
 
 def _of_the(text: str) -> tuple[str | None, PredicateMeaning | None] | None:
     """Read "the author of Emma is Jane Austen", "the database is PostgreSQL"."""
-    found = divided_of(text)
+    found = read_noun_of(text)
     if found is None:
         return None
     subject, attribute, value, rest = found
     if subject is None:
         if (is_time(value) or is_day(value)) and not is_slot(attribute):
             return USER, scheduled(text)
-        if not names_slot(attribute, value) or _MORE.match(value):
+        if not names_slot(attribute, value) or _INDEFINITE.match(value):
             return normal(attribute), read_predicate(f"is {value}")
         return USER, PredicateMeaning(attribute, value, single=True)
-    told = _TOLD.match(value)
-    if told is None and rest is not None:
-        # "The capital of France was founded by …" says something of the capital.
+    located = _LOCATED.match(value)
+    if located is None and rest is not None:
+        # "The capital of France was founded by …" is about the capital.
         return rest, read_predicate(f"was {value}")
-    value = value_in(value[told.end() :] if told else value)[1]
+    value = value_in(value[located.end() :] if located else value)[1]
     return normal(subject), PredicateMeaning(
-        attribute, value, not _MORE.match(value) or is_slot(attribute)
+        attribute, value, not _INDEFINITE.match(value) or is_slot(attribute)
     )
 
 
 def _of_named(text: str) -> tuple[str | None, PredicateMeaning | None]:
-    """Read a sentence whose subject ends where its verb stands."""
-    noun = possessed(text)
+    """Read a sentence whose subject ends at its verb."""
+    noun = read_possessive(text)
     if noun is not None:
         owner, attribute, value = noun
-        if not _MORE.match(value):
+        if not _INDEFINITE.match(value):
             return normal(owner), PredicateMeaning(attribute, value_in(value)[1], single=True)
     subject, verb, rest = _at_verb(text)
     if verb is None:
-        is_told = is_schedule(text) or is_occasion(text)
-        return (USER, occasion(text)) if is_told else (None, None)
+        is_event = is_schedule(text) or is_occasion(text)
+        return (USER, occasion(text)) if is_event else (None, None)
     if VERBS[verb] == "be" and (is_time(rest) or is_day(rest)):
         return USER, scheduled(text)
-    back = reversed_of(subject, verb, rest)
+    back = read_reversed(subject, verb, rest)
     if back is not None and not is_of_many(back[1]):
         return normal(back[0]), PredicateMeaning(back[1], subject, single=True)
     named: str | None = normal(subject)
@@ -237,9 +244,9 @@ def _of_named(text: str) -> tuple[str | None, PredicateMeaning | None]:
 
 
 def _at_verb(text: str) -> tuple[str, str | None, str]:
-    """Return what stands before the verb of a sentence, the verb, and what stands behind."""
+    """Return the text before the verb of a sentence, the verb, and the text after it."""
     parts = text.split(" ", _SUBJECT_WORDS_MAX)
-    for known in (SAID_OF, VERBS):
+    for known in (FINITE_VERBS, VERBS):
         for at in range(1, len(parts) - 1):
             if parts[at] in known and not parts[at].endswith("ing"):
                 return " ".join(parts[:at]), parts[at], " ".join(parts[at + 1 :])

@@ -1,4 +1,4 @@
-"""Counts: how much of what a timeline holds."""
+"""Counts: how many events of which kind a timeline has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def counts(headers: Iterable[Header]) -> Counts:
-    """Return how much of what a whole timeline holds.
+    """Return the counts of a whole timeline.
 
     Nothing is ignored: failed runs, undone turns and erased events are counted.
     """
@@ -28,17 +28,17 @@ def counts(headers: Iterable[Header]) -> Counts:
 
 
 class EventCounter(msgspec.Struct, array_like=True):
-    """The counts up to some point of a timeline."""
+    """Counts up to some point of a timeline."""
 
     kinds: dict[str, int] = {}
     erased: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
     open_runs: set[int] = set()
-    """By their numbers."""
+    """Run numbers of open runs."""
 
     def take(self, header: Header) -> None:
-        """Follow one event."""
+        """Count one event."""
         self.kinds[header.kind] = self.kinds.get(header.kind, 0) + 1
         self.erased += header.redacted
         at_ms = header.ts_ms

@@ -1,7 +1,7 @@
-"""Trails: which events still matter for things that are added, changed and removed.
+"""Entity logs: which events still matter for things that are added, changed and removed.
 
-A trail holds the seqs of events, never their texts. What they say is read from the events, so an
-erasure reaches all that is told of them.
+A log holds seqs, never text. The content is read from the events, so an erasure takes effect
+everywhere.
 """
 
 from __future__ import annotations
@@ -20,67 +20,67 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
 
     EventsAt = Callable[[Sequence[int]], Iterable[Event]]
-    """Reads the events at some seqs, in order; those that are gone are left out."""
+    """Reads the events at some seqs, in order, without those that are gone."""
 
 SLACK: Final = 256
-"""A trail may grow by so many seqs, and to twice its length, before it is cleared."""
+"""A log may grow by this many seqs, and to twice its length, before it is compacted."""
 
 Verb = Literal["begin", "change", "count", "touch", "end"]
-"""begin: add or replace; change, count: what is there; touch: change or begin; end: remove."""
+"""begin: add or replace; change, count: update; touch: update or add; end: remove."""
 
 Value_co = TypeVar("Value_co", covariant=True)
 
 
 class EntityChange(msgspec.Struct, frozen=True, gc=False):
-    """What one event does to one thing."""
+    """What one event does to one entity."""
 
     seq: int
     subject: str
     verb: Verb
     fields: tuple[str, ...] = ()
-    """What it states of it."""
+    """The fields that it sets."""
     times: int = 1
-    """For how many events it stands."""
+    """The number of events that it stands for."""
 
 
 class EntityState(msgspec.Struct, gc=False):
-    """What has become of one thing so far."""
+    """The state of one entity so far."""
 
     first: int
-    """The seq that gave it its place among the others."""
+    """The seq that determines its place in the order."""
     begun: int
     fields: dict[str, tuple[int, int]]
-    """The last seq that states each field, and for how many events it stands."""
+    """The last seq that set each field, and the number of events it stands for."""
 
 
 class EntityType(Protocol[Value_co]):
-    """A sort of thing that events tell of."""
+    """A type of entity that events change."""
 
     @property
     def kinds(self) -> Collection[str]:
-        """Return the kinds of events that tell of it."""
+        """Return the kinds of events that change it."""
 
-    def mention(self, event: Event, /) -> EntityChange | None:
-        """Return what ``event`` does; None if it cannot be understood."""
+    def change_of(self, event: Event, /) -> EntityChange | None:
+        """Return what ``event`` does; None if it cannot be read."""
 
     def value(
         self, subject: str, entity_state: EntityState, events: dict[int, Event], /
     ) -> Value_co:
-        """Return the thing itself, told with its events."""
+        """Return the entity, built from its events."""
 
 
 class EntityLog(msgspec.Struct, array_like=True):
-    """The seqs that matter for one noun, up to some point of a timeline."""
+    """The seqs that matter for one type of entity, up to some point of a timeline."""
 
     kept: list[tuple[int, int]] = []
-    """Those that count, rising, and for how many events each stands."""
+    """Seqs that count, ascending, and the number of events each stands for."""
     waiting: dict[int, list[int]] = {}
-    """Those of runs that have not ended, by the run's number."""
+    """Seqs of open runs, by run number."""
     cleared: int = 0
-    """How long it was when it was last cleared."""
+    """Its length when it was last compacted."""
 
     def take(self, header: Header, kinds: Collection[str], *, hidden: bool) -> None:
-        """Follow one event. Those that were erased or are hidden do not count."""
+        """Add one event. Erased and hidden events do not count."""
         if header.kind in kinds and not header.redacted and not hidden:
             if header.run_id is None:
                 self.kept.append((header.seq, 1))
@@ -95,7 +95,7 @@ class EntityLog(msgspec.Struct, array_like=True):
 
     @property
     def is_long(self) -> bool:
-        """Whether it pays to clear it."""
+        """Return whether compacting it pays off."""
         return len(self.kept) > 2 * self.cleared + SLACK
 
     @property
@@ -103,19 +103,19 @@ class EntityLog(msgspec.Struct, array_like=True):
         """Return how many events wait for their runs to end."""
         return sum(map(len, self.waiting.values()))
 
-    def clear(self, noun: EntityType[Any], read: EventsAt) -> None:
-        """Drop what no longer matters, whatever comes next."""
+    def compact(self, entity_type: EntityType[Any], read: EventsAt) -> None:
+        """Drop seqs that can no longer matter."""
         waiting = [seq for seqs in self.waiting.values() for seq in seqs]
-        # What waits may yet come between: of things that it tells of, everything stays.
-        unsettled = {found.subject for found in map(noun.mention, read(waiting)) if found}
-        mentions: list[EntityChange] = []
+        # Pending events may still be ordered in between: keep everything about their entities.
+        unsettled = {found.subject for found in map(entity_type.change_of, read(waiting)) if found}
+        changes: list[EntityChange] = []
         matter: dict[int, int] = {}
-        for mention in changes_in(noun, self.kept, read):
-            if mention.subject in unsettled:
-                matter[mention.seq] = mention.times
+        for change_of in changes_in(entity_type, self.kept, read):
+            if change_of.subject in unsettled:
+                matter[change_of.seq] = change_of.times
             else:
-                mentions.append(mention)
-        for entity_state in entity_states(mentions).values():
+                changes.append(change_of)
+        for entity_state in entity_states(changes).values():
             for seq, times in (
                 (entity_state.first, 1),
                 (entity_state.begun, 1),
@@ -125,90 +125,92 @@ class EntityLog(msgspec.Struct, array_like=True):
         self.kept = sorted(matter.items())
         self.cleared = len(self.kept)
 
-    def of(self, run_id: str | None) -> EntityLog:
-        """Return what counts for a run: its own events do, although it has not ended."""
+    def for_run(self, run_id: str | None) -> EntityLog:
+        """Return the log as a run sees it: with the run's own pending events."""
         own = [] if run_id is None else self.waiting.get(run_number(run_id), [])
         return EntityLog(kept=sorted([*self.kept, *((seq, 1) for seq in own)]))
 
-    def values(self, noun: EntityType[Value_co], read: EventsAt) -> list[Value_co]:
-        """Return the things that the trail tells of, in the order they were added."""
+    def values(self, entity_type: EntityType[Value_co], read: EventsAt) -> list[Value_co]:
+        """Return the entities in the log, in the order they were added."""
         times = dict(self.kept)
         events = {event.seq: event for event in read(list(times))}
-        return told(noun, events, times)
+        return entities_in(entity_type, events, times)
 
 
 class FunctionalType(Generic[Value_co]):
-    """A noun made of functions."""
+    """An entity type made of functions."""
 
     def __init__(
         self,
         kinds: Collection[str],
-        mention: Callable[[Event], EntityChange | None],
+        change_of: Callable[[Event], EntityChange | None],
         value: Callable[[str, EntityState, dict[int, Event]], Value_co],
     ) -> None:
         self.kinds = kinds
-        self.mention = mention
+        self.change_of = change_of
         self.value = value
 
 
-def told(
-    noun: EntityType[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
+def entities_in(
+    entity_type: EntityType[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
 ) -> list[Value_co]:
-    """Return the things that ``events``, by seq and all of them counting, tell of."""
+    """Return the entities described by ``events``, given by seq and all visible."""
     kept = list((times or dict.fromkeys(events, 1)).items())
-    found = entity_states(
-        changes_in(noun, kept, lambda seqs: (events[s] for s in seqs if s in events))
+    states = entity_states(
+        changes_in(entity_type, kept, lambda seqs: (events[s] for s in seqs if s in events))
     )
-    return [noun.value(subject, entity_state, events) for subject, entity_state in found.items()]
+    return [
+        entity_type.value(subject, entity_state, events) for subject, entity_state in states.items()
+    ]
 
 
-def entity_states(mentions: Iterable[EntityChange]) -> dict[str, EntityState]:
-    """Return what became of each thing that is there in the end, in the order they were added."""
-    found: dict[str, EntityState] = {}
-    for mention in mentions:
-        subject, seq, verb = mention.subject, mention.seq, mention.verb
-        entity_state = found.get(subject)
+def entity_states(changes: Iterable[EntityChange]) -> dict[str, EntityState]:
+    """Return the state of each entity that exists at the end, in the order they were added."""
+    states: dict[str, EntityState] = {}
+    for change_of in changes:
+        subject, seq, verb = change_of.subject, change_of.seq, change_of.verb
+        entity_state = states.get(subject)
         if verb == "end":
-            found.pop(subject, None)
+            states.pop(subject, None)
         elif entity_state is None:
             if verb in {"begin", "touch"}:
-                stated = dict.fromkeys(mention.fields, (seq, 1))
-                found[subject] = EntityState(first=seq, begun=seq, fields=stated)
+                stated = dict.fromkeys(change_of.fields, (seq, 1))
+                states[subject] = EntityState(first=seq, begun=seq, fields=stated)
         elif verb == "begin":
             entity_state.begun = seq
-            entity_state.fields = dict.fromkeys(mention.fields, (seq, 1))
+            entity_state.fields = dict.fromkeys(change_of.fields, (seq, 1))
         else:
-            for field in mention.fields:
+            for field in change_of.fields:
                 _, before = entity_state.fields.get(field, (0, 0))
-                entity_state.fields[field] = seq, mention.times + before if verb == "count" else 1
-    return found
+                entity_state.fields[field] = seq, change_of.times + before if verb == "count" else 1
+    return states
 
 
 def changes_in(
-    noun: EntityType[Any], kept: Sequence[tuple[int, int]], read: EventsAt
+    entity_type: EntityType[Any], kept: Sequence[tuple[int, int]], read: EventsAt
 ) -> Iterator[EntityChange]:
-    """Return what the events at ``kept`` do, those that were erased left out."""
+    """Yield what the events at ``kept`` do, without erased ones."""
     times = dict(kept)
     for event in read(list(times)):
-        found = None if event.redacted else noun.mention(event)
-        if found is not None:
+        change = None if event.redacted else entity_type.change_of(event)
+        if change is not None:
             count = times[event.seq]
-            yield found if count == 1 else msgspec.structs.replace(found, times=count)
+            yield change if count == 1 else msgspec.structs.replace(change, times=count)
 
 
 @lru_cache(maxsize=1_024)
 def run_number(run_id: str) -> int:
-    """Return a number that stands for a run and does not tell its name."""
+    """Return a number for a run that does not reveal its name."""
     return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=8).digest())
 
 
-def stated(event: Event) -> dict[str, Any]:
-    """Return what an event says of a thing by name, in its payload or else in its refs."""
-    found: dict[str, Any] = {}
+def fields_of(event: Event) -> dict[str, Any]:
+    """Return the named fields of an event, from its refs and payload; the payload wins."""
+    fields: dict[str, Any] = {}
     for part in (event.refs, event.payload):
         if isinstance(part, dict):
-            found.update(part)
-    return found
+            fields.update(part)
+    return fields
 
 
 def name_in(content: dict[str, Any], *fields: str) -> str | None:
@@ -221,6 +223,6 @@ def name_in(content: dict[str, Any], *fields: str) -> str | None:
 
 
 def evidence(entity_state: EntityState, events: dict[int, Event]) -> tuple[str, ...]:
-    """Return the ids of the events that say what a course is, in order."""
+    """Return the ids of the events that make up an entity, in order."""
     seqs = {entity_state.begun, *(seq for seq, _ in entity_state.fields.values())}
     return tuple(events[seq].event_id for seq in sorted(seqs))

@@ -1,4 +1,4 @@
-"""Categories of facts, and the one that a statement belongs to."""
+"""The categories of facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIN: Final = lazy_pattern(
     r"|roommate|flatmate|neighbou?r|dogs?|cats?|pets?|puppy|kitten|horse|parrot|hamster|rabbit)\b",
     re.IGNORECASE,
 )
-"""People and animals that someone has."""
+"""People and animals in somebody's life."""
 _WORK: Final = lazy_pattern(
     r"\b(?:job|title|role|boss|manager|company|employer|team|colleagues?|office|client|salary"
     r"|career|degree|phd|university|occupation|profession)\b",
@@ -49,7 +49,7 @@ _HABIT: Final = lazy_pattern(
 
 
 def category_of(text: str) -> Category:
-    """Return the category that a statement belongs to, by what it is about."""
+    """Return the category of a statement."""
     claim = read_claim(text)
     attribute = claim.attribute or ""
     if attribute.startswith(("prefer ", "favourite ")):

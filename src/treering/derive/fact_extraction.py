@@ -1,9 +1,9 @@
-"""Facts found in what was said, without a model: the user's own words, in normal form.
+"""Finds facts in messages without a model: the user's own words, in normal form.
 
-Only the user makes facts. What an assistant says is not evidence, and what a tool returns counts
-only where it asks to be remembered: then it is handed on, marked, for the gate to keep apart. The
-same utterances always give the same candidates, and the same evidence the same id. That id is made
-under the salts of the evidence, which are erased with it: it gives no word back.
+Only users state facts. An assistant's words are not evidence, and a tool's output counts only if it
+asks to be remembered: then it is passed on, marked, for the gate to quarantine. The same messages
+always give the same candidates, and the same evidence the same id. The id is keyed with the salts
+of the evidence, which are erased with it, so it does not give the words away.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from treering.derive.claim_times import CLOCK, DAY
-from treering.derive.claim_words import expanded, normal
+from treering.derive.claim_words import expand_contractions, normal
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import Category, category_of
 from treering.derive.fact_noise import OVERRIDE, is_question
 from treering.derive.fact_quality import FACT_CHARACTERS_MAX, judge_fact
 from treering.derive.fact_sentences import clauses, own_sentences
-from treering.derive.fact_statements import Statement, stated
+from treering.derive.fact_statements import Statement, read_statement
 from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CANDIDATES_PER_UTTERANCE_MAX: Final = 20
 TOOL_CANDIDATES_MAX: Final = 5
 CORRECTION_REACH: Final = 4
-"""How many utterances after a fact a short correction still means it."""
+"""The number of later utterances in which a short correction can still refer to a fact."""
 
 _IGNORE: Final = re.IGNORECASE
 _EXPLICIT: Final = lazy_pattern(
@@ -65,7 +65,7 @@ _NOT_BUT: Final = lazy_pattern(
     _IGNORE,
 )
 _SPOKEN: Final = lazy_pattern(r"(?:I|we|you|my|our|your|it|this|to|when|how|what)\b", _IGNORE)
-"""What only its speaker or its moment makes sense of."""
+"""Only makes sense for the speaker or at that moment."""
 _MEANT_WORDS_MAX: Final = 6
 _ASKED: Final = lazy_pattern(
     r"\b(?:remember|note|keep in mind|don't forget)(?::| that\b)|\b(?:from now on|you must|always"
@@ -75,7 +75,7 @@ _ASKED: Final = lazy_pattern(
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was said, as an event recorded it."""
+    """A message as an event recorded it."""
 
     event_id: str
     role: Literal["user", "assistant", "tool"]
@@ -84,7 +84,7 @@ class Utterance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement that may become a fact, if the gate lets it."""
+    """A statement that may become a fact, if it passes the gate."""
 
     text: str
     category: Category
@@ -95,49 +95,49 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     """The ids of the events that say it."""
     role: Literal["user", "tool"] = "user"
-    """Who said it; what a tool said is not believed."""
+    """Who said it; a tool is not believed."""
     explicit: bool = False
-    """Whether it was asked to be remembered."""
+    """Whether somebody asked to remember it."""
     correction: bool = False
-    """Whether it takes back what was said before."""
+    """Whether it takes back an earlier statement."""
     sayings: tuple[tuple[str, ...], ...] = ()
-    """For each time it was said, the events that say it: of a correction, what it corrects comes
-    first. Empty if that is not known."""
+    """For each time it was said, the events that say it; of a correction, the corrected event
+    first. Empty if unknown."""
 
 
 def extract_facts(utterances: Sequence[Utterance]) -> list[Candidate]:
-    """Return the candidates that utterances give, in the order they were said.
+    """Return the candidates in utterances, in the order they were said.
 
     What is said twice is one candidate with the evidence of both.
     """
-    found: dict[tuple[str, str], Candidate] = {}
+    candidates: dict[tuple[str, str], Candidate] = {}
     last: Candidate | None = None
     last_at = 0
     for at, utterance in enumerate(utterances):
         context = last if at - last_at <= CORRECTION_REACH else None
         for candidate in _candidates(utterance, context):
             key = candidate.role, normal(candidate.text)
-            found[key] = _joined(found.pop(key, None), candidate)
+            candidates[key] = _joined(candidates.pop(key, None), candidate)
             if candidate.role == "user":
                 last, last_at = candidate, at
-    return list(found.values())
+    return list(candidates.values())
 
 
 def same_statement_id(salts: Sequence[bytes], text: str) -> str:
-    """Return the id of a fact that events with these salts say: the same when it is found again."""
-    told = normal(text).encode(errors="surrogatepass")
-    return _uuid(hmac.digest(b"".join(salts), told, "sha256").hex())
+    """Return the id of a fact stated by events with these salts; it is reproducible."""
+    words = normal(text).encode(errors="surrogatepass")
+    return _uuid(hmac.digest(b"".join(salts), words, "sha256").hex())
 
 
 def legacy_statement_id(evidence_id: str, text: str) -> str:
-    """Return the id that earlier versions gave a fact; its text can be guessed from that."""
+    """Return the id that earlier versions gave a fact, from which its text can be guessed."""
     return _uuid(
         sha256(f"{evidence_id}\0{normal(text)}".encode(errors="surrogatepass")).hexdigest()
     )
 
 
 def _uuid(digest: str) -> str:
-    # The layout of a UUID of version 8, which is free for digests.
+    # The layout of UUID version 8, which is free for custom digests.
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
@@ -153,16 +153,16 @@ def _candidates(utterance: Utterance, context: Candidate | None) -> list[Candida
 
 
 def _of_user(utterance: Utterance, context: Candidate | None) -> list[Candidate]:
-    found: list[Candidate] = []
-    for candidate in _said(utterance, context, found):
-        found.append(candidate)
-        if len(found) == CANDIDATES_PER_UTTERANCE_MAX:
+    candidates: list[Candidate] = []
+    for candidate in _said(utterance, context, candidates):
+        candidates.append(candidate)
+        if len(candidates) == CANDIDATES_PER_UTTERANCE_MAX:
             break
-    return found
+    return candidates
 
 
 def _said(
-    utterance: Utterance, context: Candidate | None, found: list[Candidate]
+    utterance: Utterance, context: Candidate | None, candidates: list[Candidate]
 ) -> Iterator[Candidate]:
     for sentence in own_sentences(utterance.text):
         if is_question(sentence):
@@ -173,31 +173,35 @@ def _said(
             continue
         greeted = _GREETED.match(sentence)
         if greeted is not None:
-            told = Statement(f"Name is {greeted['name']}", "personal", 9, 0.9)
-            yield from _kept(utterance, told, correction=False)
-        plain = expanded(sentence)
+            introduction = Statement(f"Name is {greeted['name']}", "personal", 9, 0.9)
+            yield from _accepted(utterance, introduction, correction=False)
+        plain = expand_contractions(sentence)
         lead = _LEAD.match(plain)
         plain = plain[lead.end() :] if lead is not None else plain
         back = _BACK.match(plain)
         said = plain[back.end() :] if back is not None else plain
-        meant = _meant(said.strip(" .!"), found[-1] if found else context, is_back=back is not None)
+        meant = _meant(
+            said.strip(" .!"), candidates[-1] if candidates else context, is_back=back is not None
+        )
         if meant is not None:
             yield from _corrected(utterance, *meant)
             continue
         for clause in clauses(said):
-            statement = stated(clause)
+            statement = read_statement(clause)
             if statement is not None:
-                yield from _kept(utterance, statement, correction=back is not None)
+                yield from _accepted(utterance, statement, correction=back is not None)
 
 
 def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:
-    """Give what is to be remembered: as a fact of the user, else as it was said."""
-    told = [statement for clause in clauses(rest) if (statement := stated(clause)) is not None]
-    if not told and _SPOKEN.match(rest) is None:
+    """Yield what to remember: as a fact about the user, else as it was said."""
+    statements = [
+        statement for clause in clauses(rest) if (statement := read_statement(clause)) is not None
+    ]
+    if not statements and _SPOKEN.match(rest) is None:
         text = rest.strip(" .!")
         text = text[:1].upper() + text[1:]
-        told = [Statement(text, category_of(text), 8, 0.95)]
-    for statement in told:
+        statements = [Statement(text, category_of(text), 8, 0.95)]
+    for statement in statements:
         if judge_fact(statement.text, origin="user").outcome == "accept":
             yield Candidate(
                 text=statement.text,
@@ -210,7 +214,9 @@ def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:
             )
 
 
-def _kept(utterance: Utterance, statement: Statement, *, correction: bool) -> Iterator[Candidate]:
+def _accepted(
+    utterance: Utterance, statement: Statement, *, correction: bool
+) -> Iterator[Candidate]:
     if judge_fact(statement.text, origin="user").outcome != "accept":
         return
     yield Candidate(
@@ -225,26 +231,26 @@ def _kept(utterance: Utterance, statement: Statement, *, correction: bool) -> It
 
 
 def _meant(said: str, context: Candidate | None, *, is_back: bool) -> tuple[Candidate, str] | None:
-    """Return the fact that a short correction means, and its text as it should be."""
-    found = _NOT_BUT.fullmatch(said) or _MEANT.fullmatch(said)
-    if context is None or found is None or len(found["value"].split()) > _MEANT_WORDS_MAX:
+    """Return the fact that a short correction refers to, and its corrected text."""
+    correction = _NOT_BUT.fullmatch(said) or _MEANT.fullmatch(said)
+    if context is None or correction is None or len(correction["value"].split()) > _MEANT_WORDS_MAX:
         return None
-    old, value = found["old"], found["value"].strip()
+    old, value = correction["old"], correction["value"].strip()
     if not is_back and old is None and not re.match(r"I mean|make ", said, _IGNORE):
         return None
-    text = _exchanged(context.text, old, value)
+    text = _with_value(context.text, old, value)
     return None if text is None or text == context.text else (context, text)
 
 
-def _exchanged(text: str, old: str | None, new: str) -> str | None:
-    """Return a fact's text with its value exchanged, or None if it is not plain which."""
+def _with_value(text: str, old: str | None, new: str) -> str | None:
+    """Return a fact's text with its value replaced, or None if it is unclear which."""
     if old is not None and old.lower() in text.lower():
         at = text.lower().rindex(old.lower())
         return text[:at] + new + text[at + len(old) :]
     for time in (CLOCK, DAY):
-        there, come = time.search(text), time.search(new)
-        if there is not None and come is not None:
-            return text[: there.start()] + come.group() + text[there.end() :]
+        old_time, new_time = time.search(text), time.search(new)
+        if old_time is not None and new_time is not None:
+            return text[: old_time.start()] + new_time.group() + text[old_time.end() :]
     value = read_claim(text).value
     if (
         old is not None
@@ -275,8 +281,8 @@ def _corrected(utterance: Utterance, context: Candidate, text: str) -> Iterator[
 
 
 def _of_tool(utterance: Utterance) -> list[Candidate]:
-    """Give what a tool's text asks to be remembered or done, for the gate to keep apart."""
-    found = [
+    """Return sentences of a tool that ask to be remembered or obeyed, to be quarantined."""
+    candidates = [
         Candidate(
             text=sentence[:FACT_CHARACTERS_MAX],
             category="preference",
@@ -290,7 +296,7 @@ def _of_tool(utterance: Utterance) -> list[Candidate]:
         for sentence in own_sentences(utterance.text)
         if _ASKED.search(sentence) is not None or OVERRIDE.search(sentence) is not None
     ]
-    return found[:TOOL_CANDIDATES_MAX]
+    return candidates[:TOOL_CANDIDATES_MAX]
 
 
 def _joined(known: Candidate | None, candidate: Candidate) -> Candidate:

@@ -1,4 +1,4 @@
-"""Forms in which people say lasting things of themselves, and those that only seem to."""
+"""Patterns of sentences in which people state lasting facts about themselves, and of lookalikes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WHEN: Final = lazy_pattern(
     r"|this (?:year|month|week))\b",
     _IGNORE,
 )
-"""When something came to an end."""
+"""When something ended."""
 ENDED: Final = lazy_pattern(
     rf"(?:I|we) {_ADVERBS}(?P<helping>am |are |can )?(?P<how>no longer|(?<=am )not|(?<=are )not)"
     r" (?P<rest>\S.*)",
@@ -100,7 +100,7 @@ LOCAL: Final = lazy_pattern(
     r"|issue|function|script|list|file))\b",
     _IGNORE,
 )
-"""What is spoken of is in front of the speakers, not in their lives."""
+"""Refers to something at hand, not to the speaker's life."""
 HERE: Final = lazy_pattern(
     r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\b(?:this (?!project|repo|year)|I |we "
     r"|you |him\b|those "
@@ -131,7 +131,7 @@ STATE: Final = lazy_pattern(
 VAGUE: Final = lazy_pattern(
     r"(?:like|so|such|very|too|really|pretty|quite|about|all|not|always|\w+ing)\b", _IGNORE
 )
-TOLD: Final = lazy_pattern(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
+DESCRIBED: Final = lazy_pattern(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
 NEVER: Final = lazy_pattern(r"(?:please )?(?:do not|never|avoid) (?=\w)", _IGNORE)
 ORDERS: Final = word_set(
     "use run write answer reply respond commit push ask check add prefer keep format include start"
@@ -142,7 +142,7 @@ ORDERS: Final = word_set(
     " remove overwrite guess apologise apologize invent force skip leave finish end begin spell"
     " indent declare return catch raise type annotate store share book order recommend set"
 )
-"""What a user tells an agent to do, time and again."""
+"""Verbs of standing orders to an agent."""
 HABITS: Final = word_set(
     "run go wake swim ride cook practise practice read watch commute train take get walk write work"
     " start finish eat drink review meditate exercise sleep meet deploy release ship"
@@ -158,7 +158,7 @@ LASTING: Final[dict[str, tuple[Category, int]]] = {
     "collect": ("habit", 4),
 }  # fmt: skip
 ALONE: Final = frozenset({"smoke", "drink"})
-"""What is said of someone in one word."""
+"""Verbs that need no object."""
 PAST: Final[dict[str, tuple[Category, int]]] = {
     "moved": ("personal", 8), "relocated": ("personal", 8), "switched": ("technical", 7),
     "migrated": ("technical", 7), "upgraded": ("technical", 6), "grew": ("personal", 6),

@@ -1,4 +1,4 @@
-"""Noise: the texts that fill memories and are no facts, each kind by its own marks."""
+"""Noise: texts that are not facts, recognised by kind."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _MACHINERY: Final = lazy_pattern(
     r"|as an ai\b|language model|tool (?:call|result|output)s?\b|session (?:started|ended|id\b)"
     r"|conversation (?:started|ended|began|summary)|no (?:new )?(?:facts|memories|information)\b)"
 )
-"""On lower-case text."""
+"""Applied to lower-case text."""
 _LINE: Final = lazy_pattern(
     r"^\s*(?:\$ |>>> |# ?!|//|/\*|\{|\[\d|<\w+[ >/]|</|@@ |diff --git|[+-]{3} |import \w+|from \w+"
     r" import |def \w+\(|class \w+[:(]|function \w+\(|const \w+ =|let \w+ =|var \w+ =|return\b"
@@ -101,14 +101,14 @@ OVERRIDE: Final = lazy_pattern(
     r"|\b(?:reveal|print|show|leak|exfiltrate) (?:me )?(?:your|the) (?:system prompt|instructions"
     r"|api keys?|secrets?|passwords?|credentials)"
     r"|(?:\b(?:send|upload|exfiltrate|leak)\b"
-    # These are nouns, too: somebody's email is no order to write one.
+    # These are also nouns: "my email is ..." is not an order to write one.
     r"|(?:^|[.;:,!?]\s*|\b(?:and|then|to|please|must|should|will|can|always|now|also|you)\s+)"
     r"(?:post|forward|e-?mail)\b"
     r"(?!\s*[:=]|\s+(?:is|was|are|were|at|address(?:es)?|id|account|office|code)\b|\s+\S+@\S+$))"
     r"[^.]{0,80}(?:https?://|\bwebhook\b|\S+@\S+\.\w)",
     _IGNORE,
 )
-"""What tries to take over whoever reads it."""
+"""Tries to override the instructions of its reader."""
 INSTRUCTION: Final = lazy_pattern(
     r"^(?:please |important[:!] ?|note[:!] ?|instruction[s]?[:!] ?)*(?:always|never|from now on,?"
     r"|do not"
@@ -121,37 +121,37 @@ INSTRUCTION: Final = lazy_pattern(
     r"|\b(?:you must|you should always|must be run|curl [^|]*\| ?(?:ba)?sh|rm -rf)\b",
     _IGNORE,
 )
-"""What tells its reader what to do."""
+"""Gives its reader instructions."""
 _CODE_SHARE_MIN: Final = 0.2
 
 
 def is_filler(text: str) -> bool:
-    """Return whether a text only greets, answers or acknowledges."""
+    """Return whether a text is only a greeting, an answer or an acknowledgement."""
     return len(text) < 80 and _FILLERS.fullmatch(text) is not None
 
 
 def is_question(text: str) -> bool:
-    """Return whether a text asks something."""
+    """Return whether a text is a question."""
     return text.rstrip("\"') ").endswith("?")
 
 
 def is_plain_question(text: str) -> bool:
-    """Return whether a text asks from its first word on; a title that asks is none."""
+    """Return whether a text asks from its first word on, unlike a title with a question mark."""
     return is_question(text) and _ASKING.match(text.lstrip("\"'( ")) is not None
 
 
 def is_transient(text: str) -> bool:
-    """Return whether a text tells how things are for the moment only."""
+    """Return whether a text is only true for the moment."""
     return _TRANSIENT.search(text.rstrip(" .!")) is not None or _STARTED.match(text) is not None
 
 
 def is_machinery(text: str) -> bool:
-    """Return whether a text is about the talk itself or the machine behind it."""
+    """Return whether a text is about the conversation itself or the agent's machinery."""
     return _MACHINERY.search(text.lower()) is not None
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text is a line of code, of a log or of a terminal."""
+    """Return whether a text is a line of code, log or terminal output."""
     if _LINE.search(text) is not None:
         return True
     signs = sum(text.count(sign) for sign in "{}[]<>=;|\\$`~^")

@@ -1,8 +1,8 @@
-"""The gate of memory: which statements may become facts, and why others may not.
+"""Decides which statements may become facts, and why others may not.
 
-Most of what an agent hears is no fact. What the user said is judged by what it is; what an
-application hands over is meant, and only refused where it says nothing; what a tool returned may
-have been written by anybody, so it is kept apart until someone confirms it.
+Most messages are not facts. A user's words are judged by their content. An application's facts are
+intended, and refused only if they say nothing. A tool's output may come from anybody, so it is
+quarantined until somebody confirms it.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ _HELPING: Final = word_set(
     "can could will would should must may might never always not need needs cannot"
 )
 _HINTS: Final = {
-    "empty": "Say what is to be remembered, in one sentence.",
+    "empty": "Say in one sentence what to remember.",
     "too_long": f"State one fact in at most {FACT_CHARACTERS_MAX} characters.",
-    "fragment": 'Say it as a whole sentence, with whom it is about: "Prefers dark mode".',
+    "fragment": 'Write a whole sentence that says who it is about: "Prefers dark mode".',
     "filler": "Greetings and acknowledgements are not kept; state a fact.",
     "question": "A question is not a fact; state what is known.",
-    "code": "Code and log lines are not facts; say in words what is to be remembered.",
+    "code": "Code and log lines are not facts; say in words what to remember.",
     "noise": "This is about the conversation or its machinery, not about the user or the world.",
-    "transient": "This holds only for the moment; state what will still be true next week.",
+    "transient": "This is only true for the moment; state what will still be true next week.",
     "generic": "This would be true of anybody; say what exactly.",
     "instruction": "It tells its reader what to do; confirm it if the user meant it.",
-    "external": "It came from a tool; confirm it if it is to be believed.",
+    "external": "It came from a tool; confirm it if it is true.",
 }
 
 
 class QualityVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate decides about a statement."""
+    """The decision about a statement."""
 
     outcome: Outcome
     reason: str | None = None
-    """A code for machines; None if it is accepted."""
+    """A code for machines; None if accepted."""
     hint: str | None = None
     """What to do about it."""
 
@@ -81,16 +81,16 @@ ACCEPTED: Final = QualityVerdict(outcome="accept")
 
 def judge_fact(text: str, *, origin: Origin) -> QualityVerdict:
     """Decide whether a statement may become a fact."""
-    said = text.strip()
-    if not said:
+    statement = text.strip()
+    if not statement:
         return _verdict("refuse", "empty")
-    if len(said) > FACT_CHARACTERS_MAX:
+    if len(statement) > FACT_CHARACTERS_MAX:
         return _verdict("refuse", "too_long")
-    if OVERRIDE.search(said) is not None:
+    if OVERRIDE.search(statement) is not None:
         return _verdict("quarantine", "instruction")
-    if origin in {"tool", "agent"} and INSTRUCTION.search(said) is not None:
+    if origin in {"tool", "agent"} and INSTRUCTION.search(statement) is not None:
         return _verdict("quarantine", "instruction")
-    reason = _hollow(said) if origin == "host" else _flaw(said)
+    reason = _hollow(statement) if origin == "host" else _flaw(statement)
     if reason is not None:
         return _verdict("refuse", reason)
     return _verdict("quarantine", "external") if origin == "tool" else ACCEPTED
@@ -101,7 +101,7 @@ def _verdict(outcome: Outcome, reason: str) -> QualityVerdict:
 
 
 def _hollow(said: str) -> str | None:
-    """Return why a text that is meant as a fact says nothing, or None."""
+    """Return why a text that was given as a fact says nothing, or None."""
     if is_filler(said):
         return "filler"
     if is_plain_question(said):
@@ -117,7 +117,7 @@ def _hollow(said: str) -> str | None:
 
 
 def _flaw(said: str) -> str | None:
-    """Return why a text is no fact, or None."""
+    """Return why a text is not a fact, or None."""
     if is_filler(said):
         return "filler"
     if is_question(said):
@@ -144,7 +144,7 @@ def _is_fragment(said: str) -> bool:
     if any(word in VERBS or word in _HELPING or _WORK.fullmatch(word) for word in named[1:]):
         return False
     if not said.isascii() or (len(named) > 3 and not _ENGLISH.intersection(named)):
-        # Another language: its verbs are not known here.
+        # Another language, whose verbs are unknown here.
         return False
     return INSTRUCTION.match(said) is None and read_claim(said).attribute is None
 

@@ -1,7 +1,7 @@
-"""Statements: what the first person says of itself, as facts about the user.
+"""First-person statements as facts about the user.
 
-"I live in Ghent" becomes "Lives in Ghent". Only forms that tell something lasting are known;
-whatever else is said is left alone, because a memory full of junk is worse than one with gaps.
+"I live in Ghent" becomes "Lives in Ghent". Only forms that say something lasting are recognised: a
+memory full of junk is worse than one with gaps.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from treering.derive.fact_forms import (
     ALONE,
     CALL,
     CUT,
+    DESCRIBED,
     ENDED,
     EVENTS,
     FIRST,
@@ -41,7 +42,6 @@ from treering.derive.fact_forms import (
     STATE,
     SUPPOSED,
     TAIL,
-    TOLD,
     VAGUE,
     WHEN,
 )
@@ -58,26 +58,36 @@ class Statement(NamedTuple):
     confidence: float
 
 
-def stated(clause: str) -> Statement | None:
+def read_statement(clause: str) -> Statement | None:
     """Return the fact that a clause states about its speaker, or None."""
-    said = TAIL.sub("", CUT.sub("", clause.strip(" ,.!")).strip(" ,.!"))
-    if not said or len(said.split()) > _WORDS_MAX or SUPPOSED.search(said) is not None:
+    clause_text = TAIL.sub("", CUT.sub("", clause.strip(" ,.!")).strip(" ,.!"))
+    if (
+        not clause_text
+        or len(clause_text.split()) > _WORDS_MAX
+        or SUPPOSED.search(clause_text) is not None
+    ):
         return None
-    called = CALL.fullmatch(said)
+    called = CALL.fullmatch(clause_text)
     if called is not None:
         return Statement(f"Name is {called['name']}", "personal", 9, 0.95)
-    said = _no_longer(said)
-    return _standing(said) or _ended(said) or _first(said) or _mine(said) or _of_project(said)
+    clause_text = _no_longer(clause_text)
+    return (
+        _standing(clause_text)
+        or _ended(clause_text)
+        or _first(clause_text)
+        or _mine(clause_text)
+        or _of_project(clause_text)
+    )
 
 
 def _standing(said: str) -> Statement | None:
-    """Read what is to be done from now on."""
+    """Read a standing order."""
     found = STANDING.fullmatch(said)
     if found is None:
         return None
     rest = found["rest"]
     if found["onward"]:
-        inner = stated(rest)
+        inner = read_statement(rest)
         if inner is not None:
             return inner
     how = "Never" if found["not"] or (found["how"] or "").lower() == "never" else "Always"
@@ -90,7 +100,7 @@ def _standing(said: str) -> Statement | None:
 
 
 def _no_longer(said: str) -> str:
-    """Return a clause with "not any more" as "no longer", and with whom it is about."""
+    """Return a clause with "not any more" as "no longer", and with its subject."""
     found = NOT_ANY_MORE.fullmatch(said)
     if found is not None:
         verb = third_person(found["verb"]) if found["does"] else found["verb"]
@@ -100,7 +110,7 @@ def _no_longer(said: str) -> str:
 
 
 def _ended(said: str) -> Statement | None:
-    """Read what is no longer so, where it would be a fact if it were."""
+    """Read what is no longer so, if it would be a fact."""
     found = ENDED.fullmatch(_given_up(said))
     if found is None:
         return None
@@ -120,7 +130,7 @@ def _ended(said: str) -> Statement | None:
 
 
 def _given_up(said: str) -> str:
-    """Return "I stopped smoking" as "I no longer smoke", unless it says when that was."""
+    """Return "I stopped smoking" as "I no longer smoke", unless it says when."""
     found = GIVEN_UP.fullmatch(said)
     verb = None if found is None else VERBS.get(found["doing"].lower())
     if found is None or verb is None or WHEN.search(found["rest"]) is not None:
@@ -129,7 +139,7 @@ def _given_up(said: str) -> str:
 
 
 def _first(said: str) -> Statement | None:
-    """Read what begins with "I" or "we"."""
+    """Read a clause that begins with "I" or "we"."""
     found = FIRST.fullmatch(said)
     if found is None:
         return None
@@ -213,7 +223,7 @@ def _have(rest: str) -> Statement | None:
 
 
 def _mine(said: str) -> Statement | None:
-    """Read what begins with "my" or "our"."""
+    """Read a clause that begins with "my" or "our"."""
     found = MINE.fullmatch(said)
     if found is None:
         return None
@@ -227,7 +237,7 @@ def _mine(said: str) -> Statement | None:
     if VAGUE.match(rest) is not None:
         return None
     if KIN.search(noun) is not None:
-        known = verb not in {"is", "are", "was"} or TOLD.match(rest) is not None
+        known = verb not in {"is", "are", "was"} or DESCRIBED.match(rest) is not None
         return _statement(text, "relationship", 7) if known else None
     if verb == "is" and is_slot(attribute) and names_slot(attribute, rest):
         weight = 9 if attribute in {"name", "date of birth", "timezone"} else 6
@@ -248,7 +258,7 @@ def _statement(text: str, category: Category, importance: int) -> Statement:
 
 
 def _of_user(text: str) -> str:
-    """Return a text that speaks of the user, not as the user."""
+    """Return a text about the user instead of by the user."""
     for mine, theirs in (
         (" my ", " their "),
         (" our ", " their "),

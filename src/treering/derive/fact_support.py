@@ -1,4 +1,4 @@
-"""Support: whether a statement is borne out by the words that it is said to come from."""
+"""Whether the cited messages support a statement."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SUPPORT_MIN: Final = 0.5
-"""The part of a statement's terms that must have been said."""
+"""The share of a statement's terms that must occur in the messages."""
 
 _SPEAKER: Final = frozenset(terms("user person speaker they says said mentioned"))
-"""Words by which a statement names who said it."""
+"""Words that name the speaker."""
 _DENIAL: Final = lazy_pattern(
     r"\b(?:not|no|never|none|nor|cannot|without|nothing|nobody)\b|n['\u2019]t\b"
 )
 _STOPPED: Final = lazy_pattern(r"\b(?:stop|stopped|quit|gave up|used to|avoid|hate|dislike)\b")
 _NUMBER: Final = lazy_pattern(r"\d+")
 _NAME: Final = lazy_pattern(r"(?<=[^.!?:] )[^\W\d_a-z][\w'-]*")
-"""A word in capitals that begins no sentence."""
+"""A capitalised word that does not begin a sentence."""
 
 
 def is_supported(statement: str, said: Iterable[str]) -> bool:
-    """Whether what was ``said`` bears out a statement: most of its words, all numbers and names.
+    """Return whether ``said`` supports a statement: most of its words, all numbers and names.
 
-    It may say the same in other words, but it may not add a denial.
+    It may paraphrase, but it must not add a negation.
     """
     source = " ".join(said)
     wanted = set(terms(statement)) - _SPEAKER
@@ -41,5 +41,5 @@ def is_supported(statement: str, said: Iterable[str]) -> bool:
         return False
     if _DENIAL.search(statement.lower()) is None:
         return True
-    told = source.lower()
-    return _DENIAL.search(told) is not None or _STOPPED.search(told) is not None
+    lowered = source.lower()
+    return _DENIAL.search(lowered) is not None or _STOPPED.search(lowered) is not None

@@ -1,4 +1,4 @@
-"""Fading: what is left of a memory that nobody uses. Computed when asked, never written down."""
+"""Fading: how much of a memory is left without use. Computed on demand, never stored."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Final
 
 DAY_MS: Final = 86_400_000
 CONSTANT_DAYS: Final = 90
-"""The time constant: unused for so long, a memory keeps 1/e of what it had."""
+"""The time constant: after this time without use a memory keeps 1/e of its strength."""
 UNUSED_DAYS: Final = 30
-"""Nothing fades before it was unused for so long."""
+"""A memory used within this time does not fade."""
 ARCHIVED_BELOW: Final = 0.1
 USES_MAX: Final = 20
-"""More uses keep a memory no longer."""
+"""Further uses do not strengthen a memory."""
 RECENT_DAYS: Final = 30
-"""The time constant of recency, in ranking."""
+"""The time constant of recency in ranking."""
 
 
 def strength(*, importance: float, uses: int, accessed_ms: int, now_ms: int) -> float:
-    """Return the factor by which a memory has faded; ``importance`` is from 0 to 1."""
+    """Return the strength of a memory, from 0 to 1; ``importance`` is from 0 to 1."""
     days = max(now_ms - accessed_ms, 0) / DAY_MS
     return math.exp(-days / CONSTANT_DAYS) * (1 + importance + min(uses / USES_MAX, 1)) / 3
 
 
 def is_unused(accessed_ms: int, now_ms: int) -> bool:
-    """Whether a memory has been unused for so long that it fades."""
+    """Return whether a memory has been unused long enough to fade."""
     return now_ms - accessed_ms > UNUSED_DAYS * DAY_MS
 
 
 def faded(
     confidence: float, *, importance: float, uses: int, accessed_ms: int, now_ms: int
 ) -> float:
-    """Return what is left of the confidence in a memory."""
+    """Return the confidence that is left in a memory."""
     if not is_unused(accessed_ms, now_ms):
         return confidence
     return confidence * strength(

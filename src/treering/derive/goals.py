@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
+from treering.derive.entity_log import (
+    EntityChange,
+    FunctionalType,
+    entities_in,
+    evidence,
+    fields_of,
+    name_in,
+)
 from treering.derive.visible import visible
 from treering.model.views import Goal
 
@@ -24,18 +31,17 @@ _TOUCHED: Final = "touched"
 
 
 def goals(events: Sequence[Event], *, run_id: str | None = None) -> list[Goal]:
-    """Return the goals that a whole timeline leaves, in the order they were added.
+    """Return the goals left at the end of a timeline, in the order they were added.
 
-    Adding an id again replaces the goal in its place. What does not count, was erased or has no id
-    is ignored, and so is an update of a goal that is not there: a goal whose adding was erased is
-    gone, whatever is said of it later.
+    Adding an id again replaces the goal in place. Hidden, erased and anonymous events are ignored,
+    and so are updates of unknown goals: if the event that added a goal is erased, the goal is gone.
     """
-    return told(GOALS, {event.seq: event for event in visible(events, run_id=run_id)})
+    return entities_in(GOALS, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
 def _mention(event: Event) -> EntityChange | None:
     verb = _VERBS.get(event.kind)
-    content = stated(event)
+    content = fields_of(event)
     subject = name_in(content, "id")
     if verb is None or subject is None:
         return None
@@ -44,17 +50,17 @@ def _mention(event: Event) -> EntityChange | None:
 
 
 def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> Goal:
-    found: dict[str, Any] = {
-        field: stated(events[entity_state.fields[field][0]])[field]
+    fields: dict[str, Any] = {
+        field: fields_of(events[entity_state.fields[field][0]])[field]
         for field in _FIELDS
         if field in entity_state.fields
     }
     return Goal(
         id=subject,
-        description=found.get("description", ""),
-        status=found.get("status", "active"),
-        parent=name_in(found, "parent"),
-        progress=found.get("progress"),
+        description=fields.get("description", ""),
+        status=fields.get("status", "active"),
+        parent=name_in(fields, "parent"),
+        progress=fields.get("progress"),
         created_ms=events[entity_state.begun].ts_ms,
         updated_ms=events[entity_state.fields[_TOUCHED][0]].ts_ms,
         event_ids=evidence(entity_state, events),

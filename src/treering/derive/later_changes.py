@@ -1,6 +1,6 @@
-"""What later events say of earlier ones: that they were undone, or erased.
+"""What later events change about earlier ones: they were undone or erased.
 
-It is found on the way back from the end of a timeline, as far as one cares to go.
+Found by reading a timeline backwards, as far as needed.
 """
 
 from __future__ import annotations
@@ -16,29 +16,32 @@ if TYPE_CHECKING:
 
 
 class LaterChanges:
-    """What the events of a tail say of those before them. Ask only for what was looked at."""
+    """What the last events of a timeline change about those before them.
+
+    Query only what was added.
+    """
 
     def __init__(self) -> None:
         self._below: int | None = None
         self._cancelled: set[int] = set()
         self._hidden: list[tuple[int, int]] = []
-        """Stretches that are undone: minus the seq behind the last, and the first. Rising."""
+        """Undone ranges as (-end, first), ascending; ``end`` is exclusive."""
         self._reaches: list[tuple[int, int]] = []
-        """Events that change what is before them, and from where on. The last one first."""
+        """Events that change earlier ones, and the first seq they change; newest first."""
 
     def add(self, header: Header) -> None:
-        """Take in an event. Come with every one, from the last to the first."""
+        """Add an event. Events must be added newest first, without gaps."""
         if header.kind in ERASURE_KINDS:
-            # A state that was found before an erasure may count what is gone.
+            # A state computed before an erasure may count erased events.
             self._reaches.append((header.seq, 1))
         if self._below is not None:
             if header.seq >= self._below:
                 return
             self._below = None
-        taken_back = redone_by(header)
-        if taken_back is not None:
-            self._cancelled.add(taken_back)
-            self._reaches.append((header.seq, taken_back))
+        redone = redone_by(header)
+        if redone is not None:
+            self._cancelled.add(redone)
+            self._reaches.append((header.seq, redone))
         undone = undone_by(header)
         if undone is not None and undone.seq not in self._cancelled:
             self._below = undone.from_seq
@@ -46,12 +49,12 @@ class LaterChanges:
             self._reaches.append((undone.seq, undone.from_seq))
 
     def is_undone(self, seq: int) -> bool:
-        """Whether the event at ``seq`` is undone."""
-        # Of the stretches that end behind it, the one that ends first: none lies in another.
+        """Return whether the event at ``seq`` is undone."""
+        # Ranges are disjoint: check the one that ends first after ``seq``.
         at = bisect_right(self._hidden, (-seq - 1, seq + 1)) - 1
         return at >= 0 and self._hidden[at][1] <= seq < -self._hidden[at][0]
 
     def invalid_from(self, seq: int) -> int | None:
-        """Return from where on a state at ``seq`` is not what it was; None if it is."""
+        """Return the first seq that later events change in a state at ``seq``; None if none do."""
         starts = [start for marked, start in self._reaches if start <= seq < marked]
         return min(starts, default=None)

@@ -1,10 +1,17 @@
-"""Memories kept and forgotten, from the events that tell of them."""
+"""Memory records of a session, from its memory events."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
+from treering.derive.entity_log import (
+    EntityChange,
+    FunctionalType,
+    entities_in,
+    evidence,
+    fields_of,
+    name_in,
+)
 from treering.derive.visible import visible
 from treering.model.views import MemoryRecord
 
@@ -28,16 +35,16 @@ _STATE: Final = "state"
 
 
 def memories(events: Sequence[Event], *, run_id: str | None = None) -> list[MemoryRecord]:
-    """Return what a whole timeline did to each memory, in the order they were first told of.
+    """Return what a timeline did to each memory, in the order they were first mentioned.
 
-    One that was stored elsewhere is known from the first event that names it. What does not count,
-    was erased or has no id is ignored, and so is what was refused or only recalled.
+    A memory stored elsewhere is known from its first event here. Hidden, erased and anonymous
+    events are ignored, and so are refused and merely recalled memories.
     """
-    return told(MEMORIES, {event.seq: event for event in visible(events, run_id=run_id)})
+    return entities_in(MEMORIES, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
 def _mention(event: Event) -> EntityChange | None:
-    content = stated(event)
+    content = fields_of(event)
     subject = name_in(content, "id", "memory_id")
     if event.kind not in _STATES or subject is None:
         return None
@@ -47,16 +54,16 @@ def _mention(event: Event) -> EntityChange | None:
 
 
 def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> MemoryRecord:
-    found: dict[str, Any] = {
-        field: stated(events[entity_state.fields[field][0]])[field]
+    fields: dict[str, Any] = {
+        field: fields_of(events[entity_state.fields[field][0]])[field]
         for field in _FIELDS
         if field in entity_state.fields
     }
     last = events[entity_state.fields[_STATE][0]]
     return MemoryRecord(
         id=subject,
-        key=found.get("key"),
-        category=found.get("category"),
+        key=fields.get("key"),
+        category=fields.get("category"),
         state=_STATES[last.kind],
         created_ms=events[entity_state.begun].ts_ms,
         updated_ms=last.ts_ms,

@@ -1,4 +1,4 @@
-"""What is recalled, as a block for a prompt: told as something quoted, never as an instruction."""
+"""Recalled memories as a block for a prompt: quoted, never as instructions."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ _SPEAKERS: Final = lazy_pattern(
     re.IGNORECASE,
 )
 _WIDE: Final = {0xFF01 + at: 0x21 + at for at in range(94)}
-"""Wide letters and signs, by those that a model reads them as."""
+"""Full-width characters, mapped to the ASCII that a model reads them as."""
 _ESCAPES: Final = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def quoted(text: str) -> str:
-    """Return a text on one line in which nothing can close the block, or pass for a turn."""
+    """Return a text on one line that cannot close the block or pass for a turn."""
     plain = "".join(
         " " if unicodedata.category(one) in {"Cc", "Zl", "Zp"} else one
         for one in text
         if unicodedata.category(one) not in {"Cf", "Co", "Cs", "Cn"}
     )
-    # What is left of two halves must not make a whole again: a blank stands between them.
+    # Replaced parts become blanks, so that what remains cannot form a new marker.
     plain = _FENCES.sub("'''", _TURNS.sub(" ", plain.translate(_WIDE)))
     plain = _SPEAKERS.sub(r"\1 -", plain)
     return _BLANKS.sub(" ", plain).strip().lstrip("#>-*+ ").translate(_ESCAPES)
 
 
 def fact_lines(facts: Sequence[RecalledFact]) -> str:
-    """Return facts as lines: what is known, and of which sort it is."""
+    """Return facts as lines with their category."""
     return "\n".join(f"- {quoted(one.fact.text)} ({one.fact.category})" for one in facts)
 
 
 def episode_lines(episodes: Sequence[RecalledEpisode]) -> str:
-    """Return episodes as paragraphs, each with its date."""
+    """Return episodes as paragraphs with their date."""
     return "\n\n".join(f"[{instant(one.started_ms)[:10]}] {_summary(one)}" for one in episodes)
 
 
@@ -69,38 +69,38 @@ def prompt_block(
     max_tokens: int | None = None,
     count: Callable[[str], int] | None = None,
 ) -> tuple[str, list[str]]:
-    """Return the block and the ids of what is in it; as much as fits, the best first.
+    """Return the block and the ids of the memories in it, as many as fit, best first.
 
-    Nothing if nothing fits, or there is nothing.
+    Empty if nothing fits.
     """
-    told = [(one.fact.id, f"- {quoted(one.fact.text)}", 0, one.score) for one in facts]
-    told += [
+    lines = [(one.fact.id, f"- {quoted(one.fact.text)}", 0, one.score) for one in facts]
+    lines += [
         (one.id, f"- {instant(one.started_ms)[:10]}: {_summary(one)}", 1, one.score)
         for one in episodes
     ]
-    kept = told
+    chosen = lines
     if max_tokens is not None and count is not None:
-        kept = []
-        for line in sorted(told, key=lambda one: -one[3]):
-            if count(_block([*kept, line])) <= max_tokens:
-                kept.append(line)
-        kept = [line for line in told if line in kept]
-    return (_block(kept), [line[0] for line in kept]) if kept else ("", [])
+        chosen = []
+        for line in sorted(lines, key=lambda one: -one[3]):
+            if count(_block([*chosen, line])) <= max_tokens:
+                chosen.append(line)
+        chosen = [line for line in lines if line in chosen]
+    return (_block(chosen), [line[0] for line in chosen]) if chosen else ("", [])
 
 
 def _block(lines: Sequence[tuple[str, str, int, float]]) -> str:
     parts = []
     for at, title in enumerate((FACTS_TITLE, EPISODES_TITLE)):
-        mine = [line[1] for line in lines if line[2] == at]
-        if mine:
-            parts.append("\n".join([title, *mine]))
+        titled = [line[1] for line in lines if line[2] == at]
+        if titled:
+            parts.append("\n".join([title, *titled]))
     return OPENING + "\n\n".join(parts) + "\n" + CLOSING
 
 
 def _summary(episode: RecalledEpisode) -> str:
-    """Return what an episode tells, and what of that nobody vouches for."""
-    told = _shortened(episode.summary)
-    return f"{told} ({quoted('; '.join(episode.notes))})" if episode.notes else told
+    """Return the summary of an episode, with its notes in brackets."""
+    summary = _shortened(episode.summary)
+    return f"{summary} ({quoted('; '.join(episode.notes))})" if episode.notes else summary
 
 
 def _shortened(summary: str) -> str:

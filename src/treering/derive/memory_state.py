@@ -1,8 +1,8 @@
-"""What is remembered, folded from events: facts, episodes, handles and merged users.
+"""The memory of a scope, folded from events: facts, episodes, handles and merged users.
 
-Only numbers, hashes and ids are kept, never a text: what a fact says is read from the event that
-tells it, so an erasure reaches it. Two processes may learn the same thing at once: the fold
-settles that, in the order of the ledger.
+Only numbers, hashes and ids are kept, never text: the text of a fact is read from its event, so an
+erasure takes effect. If two processes learn the same thing at once, the fold resolves it in ledger
+order.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 HASH_CHARACTERS: Final = 16
 CLOCKS_APART_MS: Final = 60_000
 IMPORTANCE_MAX: Final = 10
-_STANDING: Final = frozenset({"current", "archived"})
-"""The states of facts that others have to make way for."""
+_COMPETING: Final = frozenset({"current", "archived"})
+"""States of facts that compete for a statement or slot."""
 
 
 def hashed(*texts: str) -> str:
-    """Return a short hash that stands for texts where the texts must not."""
+    """Return a short hash that stands for texts that must not be stored."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
 
 
 class FactAssertion(msgspec.Struct, array_like=True, gc=False):
-    """One event that told what a fact says, and since and until when."""
+    """One event that stated a fact, and the validity it gave."""
 
     recorded_ms: int
     position: int
@@ -44,13 +44,13 @@ class FactAssertion(msgspec.Struct, array_like=True, gc=False):
 
 
 class FactRow(msgspec.Struct, kw_only=True, gc=False):
-    """What is known of one fact, but for its text."""
+    """All that is known about a fact except its text."""
 
     id: str
     user: str | None
-    """Hashed, as all names are here."""
+    """Hashed, like all names here."""
     wall: str | None
-    """The session that keeps it to itself: a group's, or one in which nobody is named."""
+    """The session that keeps it to itself: a group, or a session that names no user."""
     state: FactState
     reason: str | None = None
     category: str
@@ -65,31 +65,31 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False):
     uses: int = 0
     accepted: bool = False
     cites: list[str] = []
-    """Hashes of the events that say so."""
+    """Hashes of the cited events."""
     statement: str
-    """A hash of its words, however they are spelt."""
+    """A hash of its words, independent of spelling."""
     slot: str | None = None
-    """A hash of what it is about, if only one thing can hold of that at a time."""
-    tellings: list[FactAssertion] = []
-    """In order: the last is how it reads now."""
+    """A hash of what it is about, if only one value can be true at a time."""
+    assertions: list[FactAssertion] = msgspec.field(name="tellings", default_factory=list)
+    """In order; the last one has the current text."""
     changes: list[tuple[int, FactState]] = []
-    """When the ledger learnt of each state."""
+    """When the ledger learned of each state."""
     settled: int = 0
-    """Where the event stands that put it into its state."""
+    """The position of the event that caused its state."""
 
     @property
     def position(self) -> int:
-        """Return where the event stands that tells it as it reads now."""
-        return self.tellings[-1].position
+        """Return the position of the event with its current text."""
+        return self.assertions[-1].position
 
     @property
     def owner(self) -> tuple[str | None, str | None]:
-        """Return whose it is: facts of two owners never meet."""
+        """Return its owner: facts of different owners are never compared."""
         return self.user, self.wall
 
 
 class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
-    """What is known of one episode, but for its text."""
+    """All that is known about an episode except its text."""
 
     id: str
     user: str | None
@@ -99,7 +99,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
 
 
 class FactPayload(msgspec.Struct, kw_only=True):
-    """What an event of a fact holds, as the memory writes it."""
+    """The payload of a fact's event."""
 
     id: str
     text: str
@@ -118,9 +118,9 @@ class FactPayload(msgspec.Struct, kw_only=True):
 
 
 class MemoryState:
-    """All that is remembered in one scope.
+    """All memories of one scope.
 
-    ``attributed`` says whose is what a session tells without naming a user.
+    ``attributed`` returns who the facts of a session belong to when it names no user.
     """
 
     def __init__(self, attributed: Callable[[str], Attribution] = lambda _: COMMON) -> None:
@@ -128,43 +128,43 @@ class MemoryState:
         self.facts: dict[str, FactRow] = {}
         self.episodes: dict[str, EpisodeRow] = {}
         self.handles: dict[str, int] = {}
-        """Where the event stands that links a handle, by the handle's hash."""
+        """The position of the event that links a handle, by the hash of the handle."""
         self.merges: dict[str, tuple[str, int]] = {}
-        """Into whom a user was merged, by hashes, and where the event stands that says so."""
+        """The user that a user was merged into, by hashes, and the position of the event."""
         self.citing: dict[str, list[int]] = {}
-        """Where memory's events stand that cite an event, by the hash of its id."""
+        """The positions of memory events that cite an event, by the hash of its id."""
         self.changed: set[tuple[str, str]] = set()
-        """Sort and key of the rows that differ since they were last kept."""
+        """Table and key of rows changed since they were last saved."""
         self.touched: list[str] = []
-        """Ids of facts that differ, for whoever holds them in another form; to be emptied there."""
+        """Ids of changed facts, for a caller that holds copies; the caller clears the list."""
         self._slots: dict[tuple[str | None, str | None, str], str] = {}
         self._statements: dict[tuple[str | None, str | None, str], str] = {}
 
-    # Following.
+    # Applying events.
 
     def follow(self, event: Event) -> None:
-        """Take one event in. What cannot be understood changes nothing."""
-        deed = _DEEDS.get(event.kind)
-        if deed is not None and not event.redacted and isinstance(event.payload, dict):
-            deed(self, event, event.payload)
+        """Apply one event. Events that cannot be read change nothing."""
+        handler = _HANDLERS.get(event.kind)
+        if handler is not None and not event.redacted and isinstance(event.payload, dict):
+            handler(self, event, event.payload)
         elif event.kind == "memory.recalled":
             self._recalled(event)
 
     def _stored(self, event: Event, payload: dict[str, Any]) -> None:
-        told = _told(payload)
-        if told is None or self._is_settled(told.id):
+        fact = _read_fact(payload)
+        if fact is None or self._is_settled(fact.id):
             return
-        row = self._row(event, told, "current")
+        row = self._row(event, fact, "current")
         row.accepted = payload.get("accepted") is True
-        self._cite(event, told)
+        self._cite(event, fact)
         self._put(row)
-        self._claim(row, event)
+        self._enter(row, event)
 
-    def _claim(self, row: FactRow, event: Event) -> None:
-        """Have a fact take its place: of two about the same thing the later one holds."""
+    def _enter(self, row: FactRow, event: Event) -> None:
+        """Enter a fact: of two about the same thing the later one is current."""
         first = self.facts.get(self._statements.get((*row.owner, row.statement), ""))
-        if first is not None and first.id != row.id and first.state in _STANDING:
-            # Learnt twice, at once or by way of the quarantine: the first one stands for both.
+        if first is not None and first.id != row.id and first.state in _COMPETING:
+            # Learned twice, at the same time or through quarantine: the first one counts for both.
             first.cites = _joined(first.cites, row.cites)
             first.accepted = first.accepted or row.accepted
             first.accessed_ms = max(first.accessed_ms, row.accessed_ms)
@@ -177,83 +177,83 @@ class MemoryState:
         if row.slot is None:
             return
         rival = self.facts.get(self._slots.get((*row.owner, row.slot), ""))
-        if rival is None or rival.id == row.id or rival.state not in _STANDING:
+        if rival is None or rival.id == row.id or rival.state not in _COMPETING:
             self._slots[*row.owner, row.slot] = row.id
         elif row.valid_from_ms >= rival.valid_from_ms:
             self._slots[*row.owner, row.slot] = row.id
             rival.valid_to_ms = _sooner(rival.valid_to_ms, row.valid_from_ms)
-            if _is_to_come(row.valid_from_ms, event):
-                # What is to come does not hold yet: until then the other one does.
+            if _is_future(row.valid_from_ms, event):
+                # A future fact does not hold yet: until then the old one does.
                 self._touch(rival)
             else:
                 self._settle(rival, "superseded", event, by=row.id)
         else:
             row.valid_to_ms = _sooner(row.valid_to_ms, rival.valid_from_ms)
-            if _is_to_come(rival.valid_from_ms, event):
-                # The other one is still to come: this one holds until then.
-                self._outdo(row, event)
+            if _is_future(rival.valid_from_ms, event):
+                # The other fact is still in the future: this one holds until then.
+                self._supersede_earlier(row, event)
             else:
                 self._settle(row, "superseded", event, by=rival.id)
 
-    def _outdo(self, row: FactRow, event: Event) -> None:
-        """Have a fact take the place of those that held so far, though a later one has the slot."""
+    def _supersede_earlier(self, row: FactRow, event: Event) -> None:
+        """Supersede the facts before this one, although a future one has the slot."""
         for other in list(self.facts.values()):
-            if other.id == row.id or other.state not in _STANDING:
+            if other.id == row.id or other.state not in _COMPETING:
                 continue
             if (other.owner, other.slot) != (row.owner, row.slot):
                 continue
             if other.valid_from_ms <= row.valid_from_ms:
                 other.valid_to_ms = _sooner(other.valid_to_ms, row.valid_from_ms)
                 self._settle(other, "superseded", event, by=row.id)
-            elif not _is_to_come(other.valid_from_ms, event):
+            elif not _is_future(other.valid_from_ms, event):
                 row.valid_to_ms = _sooner(row.valid_to_ms, other.valid_from_ms)
                 self._settle(row, "superseded", event, by=other.id)
                 return
         self._touch(row)
 
-    def _unclaim(self, row: FactRow) -> None:
+    def _leave(self, row: FactRow) -> None:
         if self._statements.get((*row.owner, row.statement)) == row.id:
             del self._statements[*row.owner, row.statement]
         if row.slot is not None and self._slots.get((*row.owner, row.slot)) == row.id:
             del self._slots[*row.owner, row.slot]
 
     def _revised(self, event: Event, payload: dict[str, Any]) -> None:
-        told = _told(payload)
-        if told is None:
+        fact = _read_fact(payload)
+        if fact is None:
             return
-        row = self.facts.get(told.id)
-        self._cite(event, told)
-        if row is None or not row.tellings:
-            # What it was before is erased.
-            self._put(self._row(event, told, "current"))
-            self._claim(self.facts[told.id], event)
+        row = self.facts.get(fact.id)
+        self._cite(event, fact)
+        if row is None or not row.assertions:
+            # Its earlier events were erased.
+            self._put(self._row(event, fact, "current"))
+            self._enter(self.facts[fact.id], event)
             return
-        if row.state in {"forgotten", "superseded"} or row.owner != self._owner(event, told):
+        if row.state in {"forgotten", "superseded"} or row.owner != self._owner(event, fact):
             return
-        row.tellings.append(_telling(event, told))
-        row.valid_from_ms = min(row.valid_from_ms, told.valid_from_ms)
-        row.valid_to_ms = told.valid_to_ms
-        row.cites = _joined(row.cites, [hashed(one) for one in told.evidence])
-        row.confidence = max(row.confidence, told.confidence)
-        row.importance = told.importance
-        row.category = told.category
-        self._unclaim(row)
-        row.statement, row.slot = told.statement, told.slot
+        row.assertions.append(_assertion(event, fact))
+        row.valid_from_ms = min(row.valid_from_ms, fact.valid_from_ms)
+        row.valid_to_ms = fact.valid_to_ms
+        row.cites = _joined(row.cites, [hashed(one) for one in fact.evidence])
+        row.confidence = max(row.confidence, fact.confidence)
+        row.importance = fact.importance
+        row.category = fact.category
+        self._leave(row)
+        row.statement, row.slot = fact.statement, fact.slot
         row.accessed_ms = max(row.accessed_ms, event.ts_ms)
         if row.state == "archived":
             self._settle(row, "current", event)
         self._touch(row)
-        if row.state in _STANDING:
-            # One whose acceptance was erased is not believed, and takes no other's place.
-            self._claim(row, event)
+        if row.state in _COMPETING:
+            # If its acceptance was erased, it is not believed and must not supersede others.
+            self._enter(row, event)
 
     def _refused(self, event: Event, payload: dict[str, Any]) -> None:
-        told = _told(payload)
-        if told is None or told.id in self.facts:
+        fact = _read_fact(payload)
+        if fact is None or fact.id in self.facts:
             return
-        row = self._row(event, told, "quarantined" if told.quarantined else "refused")
-        row.reason = told.reason
-        self._cite(event, told)
+        row = self._row(event, fact, "quarantined" if fact.quarantined else "refused")
+        row.reason = fact.reason
+        self._cite(event, fact)
         self._put(row)
 
     def _superseded(self, event: Event, payload: dict[str, Any]) -> None:
@@ -262,13 +262,13 @@ class MemoryState:
         if row is None or row.state == "forgotten" or not isinstance(by, str):
             return
         if row.state == "superseded":
-            # Said again: this is where it stands from now on.
+            # Repeated: the state now depends on this event.
             row.settled = event.position
             self._touch(row)
             return
         if type(until) is int and 0 <= until <= TIME_MS_MAX:
             row.valid_to_ms = _sooner(row.valid_to_ms, until)
-            if _is_to_come(until, event):
+            if _is_future(until, event):
                 # It holds until then.
                 self._touch(row)
                 return
@@ -285,7 +285,7 @@ class MemoryState:
         if row is None or row.state in {"superseded", "forgotten"}:
             return
         if row.state == "current":
-            # Several may use again at once what had faded: that accepts nothing.
+            # Several processes may use an archived fact at once; using it does not accept it.
             row.accepted = row.accepted or payload.get("reason") != "used"
             self._touch(row)
             return
@@ -293,7 +293,7 @@ class MemoryState:
         row.accepted = row.accepted or row.state != "archived"
         row.accessed_ms = max(row.accessed_ms, event.ts_ms)
         self._settle(row, "current", event)
-        self._claim(row, event)
+        self._enter(row, event)
 
     def _forgotten(self, event: Event, payload: dict[str, Any]) -> None:
         row = self._named(payload)
@@ -319,7 +319,7 @@ class MemoryState:
         if not isinstance(payload.get("summary"), str):
             return
         user = _text(payload, "user") if "user" in payload else event.user_id
-        # One of a group that does not say so was written before any did.
+        # Episodes of groups without the field were written by an earlier version.
         walled = payload.get("walled", event.session_id.startswith(GROUP_PREFIX)) is True
         whose, wall = self._whose(event.session_id, user, walled=walled)
         self.episodes[event.event_id] = EpisodeRow(
@@ -333,7 +333,7 @@ class MemoryState:
 
     def _linked(self, event: Event, payload: dict[str, Any]) -> None:
         key = handle_key(payload)
-        # Linked twice at once: the first one counts for both.
+        # Linked twice at the same time: the first link counts.
         if key is not None and key not in self.handles and _text(payload, "user") is not None:
             self.handles[key] = event.position
             self.changed.add(("handle", key))
@@ -351,13 +351,13 @@ class MemoryState:
         if payload.get("undone") is True:
             if self.merges.get(key, ("", 0))[0] == hashed(kept):
                 del self.merges[key]
-                self._part(event)
+                self._restore_unmerged(event)
         elif self.root(hashed(kept)) != key:
             self.merges[key] = (hashed(kept), event.position)
         self.changed.add(("merge", key))
 
-    def _part(self, event: Event) -> None:
-        """Give back what was superseded by a fact of somebody who is another person after all."""
+    def _restore_unmerged(self, event: Event) -> None:
+        """Restore facts superseded by facts of a person who turned out to be somebody else."""
         for row in list(self.facts.values()):
             other = self.facts.get(row.superseded_by or "")
             if row.state != "superseded" or row.user is None or other is None:
@@ -365,12 +365,12 @@ class MemoryState:
             if other.user is not None and self.root(row.user) != self.root(other.user):
                 row.superseded_by = row.superseded_ms = row.valid_to_ms = None
                 self._settle(row, "current", event)
-                self._claim(row, event)
+                self._enter(row, event)
 
-    # Asking.
+    # Queries.
 
     def root(self, user: str) -> str:
-        """Return the user that one was merged into, at the end of all mergers; both hashed."""
+        """Return the user that one was finally merged into; both hashed."""
         seen = {user}
         while user in self.merges:
             user = self.merges[user][0]
@@ -380,51 +380,53 @@ class MemoryState:
         return user
 
     def family(self, user: str) -> set[str]:
-        """Return all users that are the same person as one; all hashed."""
+        """Return all users who are the same person; all hashed."""
         root = self.root(user)
         return {root, user, *(one for one in self.merges if self.root(one) == root)}
 
     def merged_into(self, user: str) -> set[str]:
-        """Return a user and all that were merged into them, directly or not; all hashed."""
-        found = {user}
-        while more := {one for one, (kept, _) in self.merges.items() if kept in found} - found:
-            found |= more
-        return found
+        """Return a user and all users merged into them, directly or not; all hashed."""
+        users = {user}
+        while more := {one for one, (kept, _) in self.merges.items() if kept in users} - users:
+            users |= more
+        return users
 
-    def rival(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
-        """Return the fact of an owner that holds a slot."""
+    def fact_in_slot(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
+        """Return the owner's fact in a slot."""
         row = self.facts.get(self._slots.get((*owner, slot), ""))
-        return row if row is not None and row.state in _STANDING else None
+        return row if row is not None and row.state in _COMPETING else None
 
-    def twin(self, owner: tuple[str | None, str | None], statement: str) -> FactRow | None:
-        """Return the fact of an owner that says the same, word for word."""
+    def fact_with_statement(
+        self, owner: tuple[str | None, str | None], statement: str
+    ) -> FactRow | None:
+        """Return the owner's fact with the same words."""
         row = self.facts.get(self._statements.get((*owner, statement), ""))
-        return row if row is not None and row.state in _STANDING else None
+        return row if row is not None and row.state in _COMPETING else None
 
-    # Keeping.
+    # Saving and loading.
 
     def rows(self, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str, bytes | None]]:
-        """Return rows by sort and key, as bytes; None for those that are gone."""
-        found: list[tuple[str, str, bytes | None]] = []
+        """Return rows by table and key, encoded; None for deleted ones."""
+        encoded: list[tuple[str, str, bytes | None]] = []
         for sort, key in sorted(keys):
             table: dict[str, Any] = getattr(self, _TABLES[sort])
-            found.append((sort, key, encode(table[key]) if key in table else None))
-        return found
+            encoded.append((sort, key, encode(table[key]) if key in table else None))
+        return encoded
 
     def all_keys(self) -> list[tuple[str, str]]:
-        """Return sort and key of every row."""
+        """Return table and key of every row."""
         return [(sort, key) for sort, name in _TABLES.items() for key in getattr(self, name)]
 
     def load(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
-        """Take in rows as they were kept. Raises ValueError if they cannot be read."""
+        """Load saved rows. Raise ValueError if they cannot be read."""
         for sort, key, body in rows:
             if sort not in _TABLES:
                 raise ValueError(sort)
             getattr(self, _TABLES[sort])[key] = _DECODERS[sort].decode(body)
-        # Of those that stand no two say the same; of those that answer the same question, the one
-        # holds after the other, and the last has the place.
+        # No two competing facts have the same statement. Facts in one slot hold one after another;
+        # the last one has the slot.
         for row in sorted(self.facts.values(), key=lambda one: (one.valid_from_ms, one.position)):
-            if row.state in _STANDING:
+            if row.state in _COMPETING:
                 self._statements[*row.owner, row.statement] = row.id
                 if row.slot is not None:
                     self._slots[*row.owner, row.slot] = row.id
@@ -433,35 +435,35 @@ class MemoryState:
     def _whose(
         self, session_id: str, user: str | None, *, walled: bool
     ) -> tuple[str | None, str | None]:
-        """Return the user, and the session that keeps it to itself, of something told; hashed."""
+        """Return the hashed user and wall of something stated in a session."""
         wall = session_id if walled else None
         if user is None and not walled:
-            found = self._attributed(session_id)
-            user, wall = found.user, found.wall
+            attribution = self._attributed(session_id)
+            user, wall = attribution.user, attribution.wall
         return None if user is None else hashed(user), None if wall is None else hashed(wall)
 
-    def _owner(self, event: Event, told: FactPayload) -> tuple[str | None, str | None]:
-        """Return whose fact an event tells."""
-        return self._whose(event.session_id, event.user_id, walled=told.walled)
+    def _owner(self, event: Event, fact: FactPayload) -> tuple[str | None, str | None]:
+        """Return the owner of a fact that an event states."""
+        return self._whose(event.session_id, event.user_id, walled=fact.walled)
 
-    def _row(self, event: Event, told: FactPayload, state: FactState) -> FactRow:
-        user, wall = self._owner(event, told)
+    def _row(self, event: Event, fact: FactPayload, state: FactState) -> FactRow:
+        user, wall = self._owner(event, fact)
         return FactRow(
-            id=told.id,
+            id=fact.id,
             user=user,
             wall=wall,
             state=state,
-            category=told.category,
-            importance=told.importance,
-            confidence=told.confidence,
+            category=fact.category,
+            importance=fact.importance,
+            confidence=fact.confidence,
             recorded_ms=event.recorded_ms,
-            valid_from_ms=told.valid_from_ms,
-            valid_to_ms=told.valid_to_ms,
+            valid_from_ms=fact.valid_from_ms,
+            valid_to_ms=fact.valid_to_ms,
             accessed_ms=event.ts_ms,
-            cites=_joined([], [hashed(one) for one in told.evidence]),
-            statement=told.statement,
-            slot=told.slot,
-            tellings=[_telling(event, told)],
+            cites=_joined([], [hashed(one) for one in fact.evidence]),
+            statement=fact.statement,
+            slot=fact.slot,
+            assertions=[_assertion(event, fact)],
             changes=[],
         )
 
@@ -491,8 +493,8 @@ class MemoryState:
         self.changed.add((FACT, row.id))
         self.touched.append(row.id)
 
-    def _cite(self, event: Event, told: FactPayload) -> None:
-        for one in told.evidence:
+    def _cite(self, event: Event, fact: FactPayload) -> None:
+        for one in fact.evidence:
             key = hashed(one)
             positions = self.citing.setdefault(key, [])
             if event.position not in positions:
@@ -500,19 +502,19 @@ class MemoryState:
                 self.changed.add(("citing", key))
 
 
-def _is_to_come(ts_ms: int, event: Event) -> bool:
-    """Whether a time lies ahead of an event, by more than the clocks of two machines differ."""
+def _is_future(ts_ms: int, event: Event) -> bool:
+    """Return whether a time is later than an event, by more than clocks differ."""
     return ts_ms > event.recorded_ms + CLOCKS_APART_MS
 
 
 def handle_key(payload: dict[str, Any]) -> str | None:
-    """Return the hash that a handle goes by; None if the event names none."""
+    """Return the hash of a handle; None if the event names none."""
     channel, handle = _text(payload, "channel"), _text(payload, "handle")
     return None if channel is None or handle is None else hashed(channel, handle)
 
 
-def believed(row: FactRow, at_ms: int) -> FactState | None:
-    """Return the state that the ledger knew a fact in at a time; None if it did not know it."""
+def state_at(row: FactRow, at_ms: int) -> FactState | None:
+    """Return the state in which the ledger knew a fact at a time; None if it did not."""
     known: FactState | None = None
     for recorded_ms, state in row.changes:
         if recorded_ms <= at_ms:
@@ -520,46 +522,46 @@ def believed(row: FactRow, at_ms: int) -> FactState | None:
     return known
 
 
-def telling_at(row: FactRow, at_ms: int) -> FactAssertion:
-    """Return the event that told a fact as it read at a time."""
-    told = [one for one in row.tellings if one.recorded_ms <= at_ms]
-    return told[-1] if told else row.tellings[0]
+def assertion_at(row: FactRow, at_ms: int) -> FactAssertion:
+    """Return the event that had a fact's text at a time."""
+    fact = [one for one in row.assertions if one.recorded_ms <= at_ms]
+    return fact[-1] if fact else row.assertions[0]
 
 
-def held_at(row: FactRow, valid_ms: int, *, as_of_ms: int | None = None) -> bool:
-    """Whether a fact held at a time, by what is known; by what was, if ``as_of_ms`` is given."""
+def was_valid_at(row: FactRow, valid_ms: int, *, as_of_ms: int | None = None) -> bool:
+    """Return whether a fact was true at a time, as known now or at ``as_of_ms``."""
     since, until = row.valid_from_ms, row.valid_to_ms
     if as_of_ms is not None:
-        telling = telling_at(row, as_of_ms)
-        since = telling.valid_from_ms
-        if believed(row, as_of_ms) != "superseded":
-            # Nobody knew yet what was to contradict it.
-            until = telling.valid_to_ms
+        assertion = assertion_at(row, as_of_ms)
+        since = assertion.valid_from_ms
+        if state_at(row, as_of_ms) != "superseded":
+            # Nobody knew yet that it would be contradicted.
+            until = assertion.valid_to_ms
     return since <= valid_ms and (until is None or valid_ms < until)
 
 
-def _told(payload: dict[str, Any]) -> FactPayload | None:
+def _read_fact(payload: dict[str, Any]) -> FactPayload | None:
     try:
-        told = msgspec.convert(payload, FactPayload)
+        fact = msgspec.convert(payload, FactPayload)
     except msgspec.ValidationError:
         return None
-    until = told.valid_to_ms
+    until = fact.valid_to_ms
     is_sound = (
-        told.category in CATEGORIES
-        and 1 <= told.importance <= IMPORTANCE_MAX
-        and 0 <= told.confidence <= 1
-        and 0 <= told.valid_from_ms <= TIME_MS_MAX
+        fact.category in CATEGORIES
+        and 1 <= fact.importance <= IMPORTANCE_MAX
+        and 0 <= fact.confidence <= 1
+        and 0 <= fact.valid_from_ms <= TIME_MS_MAX
         and (until is None or 0 <= until <= TIME_MS_MAX)
     )
-    return told if is_sound else None
+    return fact if is_sound else None
 
 
-def _telling(event: Event, told: FactPayload) -> FactAssertion:
-    return FactAssertion(event.recorded_ms, event.position, told.valid_from_ms, told.valid_to_ms)
+def _assertion(event: Event, fact: FactPayload) -> FactAssertion:
+    return FactAssertion(event.recorded_ms, event.position, fact.valid_from_ms, fact.valid_to_ms)
 
 
 def _sooner(until_ms: int | None, other_ms: int) -> int:
-    """Return which of two ends comes first: what had ended before does not hold for longer."""
+    """Return the earlier of two ends: a fact that had ended stays ended."""
     return other_ms if until_ms is None else min(until_ms, other_ms)
 
 
@@ -568,11 +570,11 @@ def _joined(first: list[str], second: list[str]) -> list[str]:
 
 
 def _text(payload: dict[str, Any], name: str) -> str | None:
-    found = payload.get(name)
-    return found if isinstance(found, str) else None
+    value = payload.get(name)
+    return value if isinstance(value, str) else None
 
 
-_DEEDS: Final = {
+_HANDLERS: Final = {
     "memory.stored": MemoryState._stored,  # noqa: SLF001
     "memory.revised": MemoryState._revised,  # noqa: SLF001
     "memory.refused": MemoryState._refused,  # noqa: SLF001
@@ -587,7 +589,7 @@ _DEEDS: Final = {
 }
 FACT: Final = "fact.2"
 EPISODE: Final = "episode.2"
-"""Sorts of rows, numbered by the rules they are folded by: rows of older rules are not taken in."""
+"""Table names, numbered by the rules they are folded by: rows of older rules are not loaded."""
 _TABLES: Final = {
     FACT: "facts",
     EPISODE: "episodes",

@@ -1,4 +1,4 @@
-"""What facts and episodes are found by."""
+"""The texts by which facts and episodes are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def memory_texts(event: Event) -> list[str]:
-    """Return the texts that an event of the memory is found by; none if it holds none."""
+    """Return the texts by which a memory event is found; empty if it has none."""
     content = event.payload if isinstance(event.payload, dict) else {}
     if event.kind == "episode.written":
         summary = content.get("summary")
@@ -21,9 +21,9 @@ def memory_texts(event: Event) -> list[str]:
 
 
 def fact_text(text: str) -> str:
-    """Return what a fact is found by: what it says, and the name of what it says that about.
+    """Return the text of a fact with the name of its attribute.
 
-    Who has moved to a town has a residence, whether or not that is said.
+    A person who moved to a town has a residence, even if nobody says so.
     """
     from treering.derive.claims import read_claim  # noqa: PLC0415  (slow to load)
 
@@ -32,7 +32,7 @@ def fact_text(text: str) -> str:
 
 
 def question_text(words: Sequence[str]) -> str:
-    """Return what a question is asked with: its words, and the names of what they ask for."""
+    """Return the words of a question with the names of the attributes they ask for."""
     from treering.derive.claim_attributes import attribute_of  # noqa: PLC0415  (slow to load)
 
     named = [

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def open_calls(headers: Iterable[Header]) -> tuple[list[OpenCall], int]:
     """Return the open calls of a run, in order, and its last ``run_seq``.
 
-    Calls whose refs were erased are left out: nobody can tell which they were.
+    Calls whose refs were erased are left out: they cannot be identified.
     """
-    found: dict[str, OpenCall] = {}
+    calls: dict[str, OpenCall] = {}
     last = 0
     for header in headers:
         last = max(last, header.run_seq or 0)
@@ -26,12 +26,12 @@ def open_calls(headers: Iterable[Header]) -> tuple[list[OpenCall], int]:
             continue
         part = safe_part(header.kind, header.refs)
         if isinstance(part, ToolCalled) and part.call_id is not None:
-            found[part.call_id] = OpenCall(
+            calls[part.call_id] = OpenCall(
                 call_id=part.call_id,
                 tool=part.tool or "tool",
                 event_id=header.event_id,
                 ts_ms=header.ts_ms,
             )
         elif isinstance(part, ToolReturned) and part.call_id is not None:
-            found.pop(part.call_id, None)
-    return list(found.values()), last
+            calls.pop(part.call_id, None)
+    return list(calls.values()), last

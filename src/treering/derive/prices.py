@@ -1,4 +1,4 @@
-"""List prices of models, where the package genai-prices is installed."""
+"""List prices of models, if the package genai-prices is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PICO: Final = 12
 
 @cache
 def prices_version() -> str:
-    """Return which prices there are; empty if there are none."""
+    """Return the version of the price list; empty if it is not installed."""
     from importlib import metadata  # noqa: PLC0415  (slow to load, and few ask for prices)
 
     try:
@@ -31,18 +31,18 @@ def price(
     cache_write_tokens: int,
     at_ms: int,
 ) -> int | None:
-    """Return what one call cost in 10⁻¹² dollars; None if nobody knows.
+    """Return the cost of one call in 10⁻¹² dollars; None if unknown.
 
-    A model that has no price for what was used has none at all.
+    A model without a price for what was used has no price at all.
     """
     if not prices_version():
-        return None  # A module that is not there is looked for on the disk each time.
+        return None  # Importing a missing module searches the disk every time.
     try:
         from genai_prices import Usage, calc_price  # noqa: PLC0415  (optional, and slow to load)
     except ImportError:
         return None
     try:
-        found = calc_price(
+        calculated = calc_price(
             Usage(
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
@@ -55,9 +55,9 @@ def price(
         )
     except (LookupError, ValueError, OverflowError, OSError):
         return None
-    listed = found.model_price
+    listed = calculated.model_price
     if (input_tokens and listed.input_mtok is None) or (
         output_tokens and listed.output_mtok is None
     ):
         return None
-    return round(found.total_price.scaleb(PICO))
+    return round(calculated.total_price.scaleb(PICO))

@@ -1,4 +1,4 @@
-"""What one report of a provider says that a call used."""
+"""Usage reports: what a provider says a call used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.derive.entity_log import name_in, run_number, stated
+from treering.derive.entity_log import fields_of, name_in, run_number
 from treering.derive.prices import PICO, price
-from treering.derive.tool_facts import sound
+from treering.derive.tool_facts import plausible
 from treering.model.parts import UsageReported, part_of, safe_part
 from treering.model.views import ModelUsage, Spent
 
@@ -24,7 +24,7 @@ COST_USD_MAX: Final = 10**6
 
 
 class ModelName(msgspec.Struct, frozen=True):
-    """A model, as reports name it."""
+    """A model as reports name it."""
 
     model: str | None
     provider: str | None
@@ -41,10 +41,10 @@ class Tokens(msgspec.Struct, array_like=True, gc=False):
     total_tokens: int = 0
     cost: int = 0
     unpriced: int = 0
-    """Calls whose price is not known."""
+    """Calls without a known price."""
 
     def add(self, other: Tokens, sign: int = 1) -> None:
-        """Add what ``other`` holds; with a ``sign`` of -1, take it away."""
+        """Add the numbers of ``other``; subtract them with a ``sign`` of -1."""
         for field in self.__struct_fields__:
             setattr(self, field, getattr(self, field) + sign * getattr(other, field))
 
@@ -59,19 +59,19 @@ class Report(msgspec.Struct, frozen=True):
     name: ModelName
     tokens: Tokens
     call: tuple[int, str | None, str | None] | None
-    """Its run, message and request, if it says so: what is reported again is told by these."""
+    """Run, message and request of the call, if given; repeated reports have the same."""
 
 
 def report_of(event: Event) -> Report | None:
-    """Return what ``event`` reports; None if it was erased or tells no count."""
+    """Return what ``event`` reports; None if it was erased or has no counts."""
     if event.kind != REPORT or event.redacted:
         return None
-    content = stated(event)
-    told = _told(event)
-    name = ModelName(told.model, told.provider)
+    content = fields_of(event)
+    usage = _usage_in(event)
+    name = ModelName(usage.model, usage.provider)
     message, request = name_in(content, "message_id"), name_in(content, "request_id")
-    written = sound(_count(content.get("cache_creation_tokens"))) or 0
-    tokens = _tokens(told, written, event.ts_ms, _logged(content))
+    written = plausible(_count(content.get("cache_creation_tokens"))) or 0
+    tokens = _tokens(usage, written, event.ts_ms, _logged(content))
     if tokens is None:
         return None
     run = run_number(event.run_id) if event.run_id else 0
@@ -79,8 +79,8 @@ def report_of(event: Event) -> Report | None:
     return Report(event.seq, name, tokens, call)
 
 
-def larger(one: Report, other: Report) -> Report:
-    """Return which of two reports of the same call is the fuller one; the first, if both are."""
+def larger_report(one: Report, other: Report) -> Report:
+    """Return the larger of two reports of the same call; the first one if they are equal."""
     return max(one, other, key=lambda report: (report.tokens.total_tokens, -report.seq))
 
 
@@ -92,8 +92,8 @@ def add_up(reports: Iterable[Report]) -> Sums:
     return sums
 
 
-def by_model(sums: Mapping[ModelName, Tokens]) -> tuple[ModelUsage, ...]:
-    """Return ``sums`` as they are shown, by the models' names."""
+def usage_by_model(sums: Mapping[ModelName, Tokens]) -> tuple[ModelUsage, ...]:
+    """Return ``sums`` for display, sorted by model name."""
     return tuple(
         ModelUsage(model=name.model, provider=name.provider, **_shown(tokens))
         for name, tokens in sorted(
@@ -103,16 +103,16 @@ def by_model(sums: Mapping[ModelName, Tokens]) -> tuple[ModelUsage, ...]:
     )
 
 
-def in_all(sums: Mapping[ModelName, Tokens]) -> Spent:
-    """Return ``sums`` as one."""
+def total_usage(sums: Mapping[ModelName, Tokens]) -> Spent:
+    """Return the total of ``sums``."""
     total = Tokens()
     for tokens in sums.values():
         total.add(tokens)
     return Spent(**_shown(total))
 
 
-def _told(event: Event) -> UsageReported:
-    """Return the counts that refs hold, or else the payload."""
+def _usage_in(event: Event) -> UsageReported:
+    """Return the counts from refs, else from the payload."""
     parts = safe_part(REPORT, event.refs), part_of(REPORT, event.payload)
     for part in parts:
         if isinstance(part, UsageReported) and part.as_refs():
@@ -121,12 +121,12 @@ def _told(event: Event) -> UsageReported:
 
 
 def _logged(content: Mapping[str, Any]) -> int | None:
-    """Return what a log says that a call cost, in 10⁻¹² dollars; None if it says nothing.
+    """Return the cost that a log states, in 10⁻¹² dollars; None if there is none.
 
     Agents write 0 for a model whose price they do not know.
     """
-    told = content.get("cost")
-    dollars = told.get("total") if isinstance(told, dict) else content.get("cost_usd", told)
+    cost = content.get("cost")
+    dollars = cost.get("total") if isinstance(cost, dict) else content.get("cost_usd", cost)
     if not isinstance(dollars, int | float) or isinstance(dollars, bool):
         return None
     if not 0 < dollars <= COST_USD_MAX:
@@ -134,23 +134,23 @@ def _logged(content: Mapping[str, Any]) -> int | None:
     return int(Decimal(str(dollars)).scaleb(PICO))
 
 
-def _tokens(told: UsageReported, written: int, at_ms: int, cost: int | None) -> Tokens | None:
-    sent, received = sound(told.input_tokens), sound(told.output_tokens)
-    total = sound(told.total_tokens)
+def _tokens(usage: UsageReported, written: int, at_ms: int, cost: int | None) -> Tokens | None:
+    sent, received = plausible(usage.input_tokens), plausible(usage.output_tokens)
+    total = plausible(usage.total_tokens)
     if sent is None and received is None and total is None:
         return None
     counted = Tokens(
         calls=1,
         input_tokens=sent or 0,
         output_tokens=received or 0,
-        cached_tokens=sound(told.cached_tokens) or 0,
+        cached_tokens=plausible(usage.cached_tokens) or 0,
         cache_write_tokens=written,
         total_tokens=(sent or 0) + (received or 0) if total is None else total,
     )
-    if cost is None and told.model and sent is not None and received is not None:
+    if cost is None and usage.model and sent is not None and received is not None:
         cost = price(
-            told.model,
-            told.provider or None,
+            usage.model,
+            usage.provider or None,
             input_tokens=sent,
             output_tokens=received,
             cached_tokens=counted.cached_tokens,
@@ -162,13 +162,13 @@ def _tokens(told: UsageReported, written: int, at_ms: int, cost: int | None) -> 
 
 
 def _shown(tokens: Tokens) -> dict[str, Any]:
-    found = msgspec.structs.asdict(tokens)
-    cost, unpriced = found.pop("cost"), found.pop("unpriced")
-    return {**found, "cost_usd": None if unpriced else _dollars(cost)}
+    fields = msgspec.structs.asdict(tokens)
+    cost, unpriced = fields.pop("cost"), fields.pop("unpriced")
+    return {**fields, "cost_usd": None if unpriced else _dollars(cost)}
 
 
 def _dollars(cost: int) -> Decimal:
-    """Return a cost without digits that say nothing, so that equal costs are spelt the same."""
+    """Return a cost without trailing zeros, so that equal costs are written the same."""
     whole, rest = divmod(cost, 10**PICO)
     return Decimal(f"{whole}.{rest:0{PICO}}".rstrip("0").rstrip("."))
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.entity_log import EntityChange, FunctionalType, evidence, name_in, stated, told
+from treering.derive.entity_log import (
+    EntityChange,
+    FunctionalType,
+    entities_in,
+    evidence,
+    fields_of,
+    name_in,
+)
 from treering.derive.visible import visible
 from treering.model.views import Schedule
 
@@ -23,17 +30,17 @@ _FIRED: Final = "fired"
 
 
 def schedules(events: Sequence[Event], *, run_id: str | None = None) -> list[Schedule]:
-    """Return the schedules that a whole timeline leaves, in the order they were added.
+    """Return the schedules left at the end of a timeline, in the order they were added.
 
-    Adding an id again replaces the schedule in its place, and counts from 0. What does not count,
-    was erased or has no id is ignored, and so is the firing of a schedule that is not there.
+    Adding an id again replaces the schedule in place and resets its count. Hidden, erased and
+    anonymous events are ignored, and so are firings of unknown schedules.
     """
-    return told(SCHEDULES, {event.seq: event for event in visible(events, run_id=run_id)})
+    return entities_in(SCHEDULES, {event.seq: event for event in visible(events, run_id=run_id)})
 
 
 def _mention(event: Event) -> EntityChange | None:
     verb = _VERBS.get(event.kind)
-    subject = name_in(stated(event), "id", "job_id")
+    subject = name_in(fields_of(event), "id", "job_id")
     if verb is None or subject is None:
         return None
     return EntityChange(event.seq, subject, verb, (_FIRED,) if verb == "count" else ())
@@ -41,7 +48,7 @@ def _mention(event: Event) -> EntityChange | None:
 
 def _value(subject: str, entity_state: EntityState, events: dict[int, Event]) -> Schedule:
     added = events[entity_state.begun]
-    content = stated(added)
+    content = fields_of(added)
     last_seq, fired = entity_state.fields.get(_FIRED, (0, 0))
     return Schedule(
         id=subject,

@@ -1,4 +1,4 @@
-"""Snippets: what an event says around the words that were looked for."""
+"""Snippets: the part of a text around the words that were searched for."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from treering.model.search_queries import Term
 
 _BEFORE: Final = 60
-"""Characters that are shown before the first match."""
+"""Characters shown before the first match."""
 _SPANS_MAX: Final = 20
 _BLANKS: Final = re.compile(r"\s+")
 _CUT: Final = "…"
 
 
-class Sighting(msgspec.Struct, frozen=True):
-    """Where the terms of a query stand in a text."""
+class TermMatches(msgspec.Struct, frozen=True):
+    """Where the terms of a query occur in a text."""
 
     spans: list[tuple[int, int]]
     found: int
-    """How many of the terms are there."""
+    """How many of the terms occur."""
     nearness: float
-    """1 if they stand side by side and in order, towards 0 the further they are apart."""
+    """1 if they are adjacent and in order, towards 0 the further they are apart."""
 
 
-def sight(text: str, terms: Sequence[Term]) -> Sighting:
-    """Look for ``terms`` in a text."""
+def find_terms(text: str, terms: Sequence[Term]) -> TermMatches:
+    """Find ``terms`` in a text."""
     words = list(words_in(text))
-    spelt = [word.word for word in words]
-    places = [_places(spelt, term) for term in terms]
+    word_texts = [word.word for word in words]
+    places = [_places(word_texts, term) for term in terms]
     spans: list[tuple[int, int]] = []
     found = 0
     for term, at in zip(terms, places, strict=True):
@@ -47,14 +47,14 @@ def sight(text: str, terms: Sequence[Term]) -> Sighting:
         ]
         if inside is not None:
             spans.append(inside)
-    return Sighting(_merged(spans), found, _nearness(places, terms))
+    return TermMatches(_merged(spans), found, _nearness(places, terms))
 
 
 def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text on one line around its first match, and where matches stand in it."""
+    """Return a one-line snippet around the first match, and the spans of matches in it."""
     start = max(spans[0][0] - _BEFORE, 0) if spans else 0
     if start:
-        # From the beginning of a word, if one begins soon.
+        # Start at the beginning of a word, if one begins soon.
         blank = text.find(" ", start, spans[0][0])
         start = start if blank < 0 else blank + 1
     shown, at, marked = _CUT if start else "", start, list[tuple[int, int]]()
@@ -79,17 +79,17 @@ def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[t
 
 
 def _places(spelt: list[str], term: Term) -> list[int]:
-    """Return where a term begins among words."""
+    """Return the indexes of the words at which a term begins."""
     wanted, last = term.words[:-1], term.words[-1]
     length = len(term.words)
-    found = []
+    indexes = []
     for at in range(len(spelt) - length + 1):
         word = spelt[at + length - 1]
         if (word == last or (term.is_prefix and word.startswith(last))) and all(
             spelt[at + offset] == one for offset, one in enumerate(wanted)
         ):
-            found.append(at)
-    return found
+            indexes.append(at)
+    return indexes
 
 
 def _nearness(places: list[list[int]], terms: Sequence[Term]) -> float:
@@ -103,7 +103,7 @@ def _nearness(places: list[list[int]], terms: Sequence[Term]) -> float:
 
 
 def _gap(here: list[int], there: list[int], length: int) -> int | None:
-    """Return how many words lie between the nearest two; backwards counts as one more."""
+    """Return the number of words between the nearest two; reversed order counts as one more."""
     best = None
     for one in here[:_SPANS_MAX]:
         for other in there[:_SPANS_MAX]:

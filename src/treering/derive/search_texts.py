@@ -1,4 +1,4 @@
-"""The words by which an event is found: what it says, the files it names, the tool it is about."""
+"""The searchable words of an event: its text, the files it names, its tool."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
 
 TEXT_CHARACTERS_MAX: Final = 1_000_000
-"""Of one event: more than agents print. Of a longer one its beginning and its end are found."""
+"""Per event, more than agents print. Of a longer text the beginning and the end are indexed."""
 _TAIL: Final = 4
-"""The end that is found is so small a part of all that is."""
+"""The share of the end in a clipped text: one part in four."""
 _COMMAND_CHARACTERS_MAX: Final = 4_000
-"""Paths are looked for in so much of a command."""
+"""Characters of a command in which paths are searched."""
 WIDE_CHARACTERS_MAX: Final = 1_050_000
-"""What is looked at before it is clipped, so that a secret is masked whole."""
+"""Characters read before clipping, so that a secret at the edge is masked whole."""
 STRINGS_MAX: Final = 20_000
 FILES_MAX: Final = 50
 FILE_CHARACTERS_MAX: Final = 400
 GRAMS_MAX: Final = 8_000
 DEPTH_MAX: Final = 20
 _UNREADABLE: Final = 256
-"""A string that goes on so long without a blank is no text."""
+"""A longer string without a blank is not text."""
 
 _REPEATED_MAX: Final = 400
-"""A text that is shorter may be how another begins."""
+"""A shorter text may be the beginning of another one."""
 _BEGINNINGS_MAX: Final = 8
 
 _PASSED_OVER: Final = frozenset({
@@ -41,25 +41,26 @@ _PASSED_OVER: Final = frozenset({
     "requestId", "request_id", "session_id", "sessionId", "signature", "status", "thoughtSignature",
     "timestamp", "type", "uuid",
 })  # fmt: skip
-"""Fields that name or measure, and say nothing."""
+"""Fields that name or measure, without content."""
 _SAYING: Final = (
     "text", "content", "title", "summary", "thinking", "output", "error", "message", "command",
 )  # fmt: skip
-"""Fields that say what an event is about."""
+"""Fields with the main content of an event."""
 _PATHS: Final = frozenset({
     "absolute_path", "dir_path", "file", "file_name", "file_path", "filePath", "filename", "files",
     "notebook_path", "path", "paths", "relative_workspace_path", "target_file",
 })  # fmt: skip
 _ASKED: Final = ("command", "cmd", "script", "query", "pattern", "url")
-"""What a tool is asked in a few words."""
+"""Short inputs of tools."""
 _COMMANDS: Final = frozenset({"cmd", "command", "commands", "input", "patch", "script"})
 _PATCHED: Final = lazy_pattern(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:\+\+\+|---) [ab]/(\S+)",
     re.MULTILINE,
 )
-# Not a possessive group: up to Python 3.11.4 it would go on behind a bracket that is not closed.
+# Not a possessive group: up to Python 3.11.4 it would match past an unclosed bracket.
 _PART: Final = r"(?:[\w.@+-]++|\\[ ()\[\]&']|\([\w.@+-]*\)|\[\[?[\w.@+-]*\]?\])+"
-"""A part of a path. Whole brackets belong to it: routes are named app/(group)/[slug]/page.tsx."""
+"""A part of a path. Balanced brackets belong to it: routes are named app/(group)/[slug]/page.tsx.
+"""
 _IN_COMMANDS: Final = lazy_pattern(
     rf"(?<![\w./:~-])(?:~|\.{{1,2}})?(?:/?{_PART}/)+{_PART}|(?<![\w./:-])[\w-]+\.[A-Za-z]\w{{0,5}}\b"
 )
@@ -69,35 +70,35 @@ _SPACED: Final = lazy_pattern(
     r"(?=[~/.]|.*\.\w{1,8}$)(?:[\w.@+,&()\[\]~-][\w.@+,&()\[\]~ -]*+)?"
     r"(?:/[\w.@+,&()\[\] -]++)+"
 )
-"""A path with blanks, which has to be in quotes: from the top, from here, or with an ending."""
+"""A path with blanks, which must be quoted: absolute, relative, or with an extension."""
 _BLANKS: Final = lazy_pattern(r"\s")
 
 
 class SearchText(msgspec.Struct, frozen=True, gc=False):
-    """Words with blanks between them, each in its one spelling."""
+    """Normalised words separated by blanks."""
 
     words: str
     pieces: str
-    """Parts of names that are joined by capitals."""
+    """Parts of camel-case names."""
     files: str
     grams: str
-    """All that is three characters long in names of code."""
+    """Trigrams of names in code."""
     tool: str | None
 
 
 def is_searchable(event: Header) -> bool:
-    """Whether anything can be found in an event."""
+    """Return whether an event has searchable content."""
     return event.kind not in ERASURE_KINDS and not event.redacted and not event.expired
 
 
 def search_text(event: Event) -> SearchText:
-    """Return the words of an event. Its secrets are masked already."""
+    """Return the searchable words of an event whose secrets are already masked."""
     text, files = text_of(event), files_in(event)
     joined = f"{text}\n{' '.join(files)}" if files else text
     return SearchText(
         words=spelt(text),
         pieces=" ".join(dict.fromkeys(pieces_in(joined))),
-        # A word that stands nowhere keeps a phrase from going on into the next file.
+        # A word that occurs nowhere keeps phrases from matching across files.
         files=" _ ".join(map(spelt, files)),
         grams=" ".join(sorted(grams_in(joined))[:GRAMS_MAX]),
         tool=tool_of(event),
@@ -105,22 +106,22 @@ def search_text(event: Event) -> SearchText:
 
 
 def text_of(event: Event) -> str:
-    """Return what an event says, its beginning and its end."""
-    told = "\n".join(_strings(event.payload))
+    """Return the text of an event, clipped to its beginning and end."""
+    content = "\n".join(_strings(event.payload))
     summary = event.summary
-    if not told:
+    if not content:
         text = summary
-    elif summary[:40].rstrip(" …") in told:
-        text = told
+    elif summary[:40].rstrip(" …") in content:
+        text = content
     else:
-        text = f"{summary}\n{told}"
-    return clipped(text)
+        text = f"{summary}\n{content}"
+    return clip(text)
 
 
 def texts_of(event: Event) -> Iterator[str]:
-    """Return what an event says, the most natural first: its words, its summary, all of it."""
-    for told in (_said(event), event.summary, event.payload):
-        text = clipped("\n".join(_strings(told)))
+    """Yield texts of an event, most natural first: its main content, its summary, all of it."""
+    for source in (_said(event), event.summary, event.payload):
+        text = clip("\n".join(_strings(source)))
         if text:
             yield text
     yield text_of(event)
@@ -139,21 +140,21 @@ def tool_of(event: Event) -> str | None:
 
 
 def files_in(event: Event) -> list[str]:
-    """Return the files that a tool was given, or that refs name, each once."""
-    found: dict[str, None] = {}
+    """Return the files that a tool was given or that refs name, without duplicates."""
+    paths: dict[str, None] = {}
     given = event.payload if isinstance(event.payload, dict) else {}
     asked = given.get("input", given.get("arguments", given)) if event.kind == "tool.call" else None
     for part in (event.refs, asked):
         for path in _files(part, "", 0):
             if 0 < len(path) <= FILE_CHARACTERS_MAX:
-                found[path] = None
-            if len(found) >= FILES_MAX:
-                return list(found)
-    return list(found)
+                paths[path] = None
+            if len(paths) >= FILES_MAX:
+                return list(paths)
+    return list(paths)
 
 
 def _said(event: Event) -> Any:
-    """Return the part of a payload that says something."""
+    """Return the main content of a payload."""
     payload = event.payload
     if event.kind == "tool.call" and isinstance(payload, dict):
         asked = payload.get("input", payload.get("arguments"))
@@ -166,7 +167,7 @@ def _said(event: Event) -> Any:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Return what a value says, without names, models and numbers beside it."""
+    """Return the main content of a value, without names, models and numbers."""
     if depth > DEPTH_MAX or not isinstance(value, dict | list | str):
         return None
     if isinstance(value, list):
@@ -177,8 +178,8 @@ def _plain(value: Any, depth: int) -> Any:
     return value
 
 
-def clipped(text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
-    """Return a text, or its beginning and its end if it is longer."""
+def clip(text: str, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
+    """Return a text, or its beginning and end if it is longer."""
     if len(text) <= characters_max:
         return text
     tail = characters_max // _TAIL
@@ -205,39 +206,39 @@ def _files(value: Any, name: str, depth: int) -> Iterator[str]:
 
 
 def _paths_in(command: str) -> Iterator[str]:
-    """Give the paths that stand in a command, as the shell understands them."""
-    for found in _QUOTED.finditer(command):
-        inside = found[1] or found[2]
-        if " " in inside and _SPACED.fullmatch(inside):
-            yield inside
-            command = command.replace(found[0], " ")
+    """Yield the paths in a command, as the shell would read them."""
+    for quoted in _QUOTED.finditer(command):
+        path = quoted[1] or quoted[2]
+        if " " in path and _SPACED.fullmatch(path):
+            yield path
+            command = command.replace(quoted[0], " ")
     for path in _IN_COMMANDS.findall(command):
         yield _ESCAPED.sub(r"\1", path)
 
 
 def _strings(payload: Any) -> list[str]:
-    """Return the texts that a payload holds, each once, in order, as far as there is room."""
-    found: dict[str, None] = {}
+    """Return the distinct texts in a payload, in order, up to the size limit."""
+    texts: dict[str, None] = {}
     beginnings: list[str] = []
     room = WIDE_CHARACTERS_MAX
     for text in _walked(payload, 0):
         beginning = " ".join(text[:_REPEATED_MAX].split())
-        if text in found or (len(text) < _REPEATED_MAX and _repeats(beginning, beginnings)):
+        if text in texts or (len(text) < _REPEATED_MAX and _repeats(beginning, beginnings)):
             continue
         if len(beginnings) < _BEGINNINGS_MAX:
             beginnings.append(beginning)
         if len(text) > _UNREADABLE and not _BLANKS.search(text[:_UNREADABLE]) and text.isascii():
             continue
         kept = text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
-        found[kept] = None
+        texts[kept] = None
         room -= len(kept)
-        if room <= 0 or len(found) >= STRINGS_MAX:
+        if room <= 0 or len(texts) >= STRINGS_MAX:
             break
-    return list(found)
+    return list(texts)
 
 
 def _repeats(text: str, beginnings: list[str]) -> bool:
-    """Whether a text on one line is how another begins, cut or at the end of a word."""
+    """Return whether a one-line text is the beginning of another, cut or at the end of a word."""
     is_cut = text.endswith("…")
     said = text[:-1].rstrip() if is_cut else text
     return any(
@@ -259,7 +260,7 @@ def _walked(value: Any, depth: int) -> Iterator[str]:
 
 
 def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    """Return what a value holds, the parts that say most first: stored fields are in no order."""
+    """Return the parts of a value, most meaningful first: stored fields have no order."""
     if isinstance(value, list):
         return value
     first = [value[key] for key in _SAYING if key in value]

@@ -1,7 +1,7 @@
-"""Snapshots: all views of a timeline up to some point, in numbers, ready to be carried on.
+"""Snapshots: the state of all views at a point of a timeline, from which they can continue.
 
-A snapshot holds numbers and the names of kinds, never a text that might have to be erased. It
-depends on nothing but the events up to its seq, so it serves every fork that leaves behind it.
+A snapshot holds numbers and names of kinds, never text that may have to be erased. It depends only
+on the events up to its seq, so every fork after that seq can use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treering.derive.memories import MEMORIES
 from treering.derive.prices import prices_version
 from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
-from treering.derive.usage import FrozenSpending, Spending
+from treering.derive.usage import SavedUsage, UsageFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 VERSION: Final = 2
-"""Goes up whenever what is in a snapshot, or what it means, changes."""
+"""Increased whenever the content or meaning of snapshots changes."""
 WAITING_MAX: Final = 10_000
-"""With more events of open runs there is no snapshot: it would cost more than it saves."""
+"""With more pending events of open runs, a snapshot would cost more than it saves."""
 _DIGEST_BYTES: Final = 16
-_NOUNS: Final = (GOALS, SCHEDULES, MEMORIES)
+_ENTITY_TYPES: Final = (GOALS, SCHEDULES, MEMORIES)
 
 
 class Snapshot(msgspec.Struct, array_like=True):
@@ -39,47 +39,47 @@ class Snapshot(msgspec.Struct, array_like=True):
 
     seq: int
     prices: str
-    """Which prices the costs were found with."""
+    """The version of the price list used for costs."""
     tally: EventCounter
-    spending: FrozenSpending
+    spending: SavedUsage
     goals: EntityLog
     schedules: EntityLog
     memories: EntityLog
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as it is kept: a version, a digest, the numbers."""
+    """Return a snapshot as bytes: a version, a digest, the numbers."""
     numbers = _encoder.encode(snapshot)
     return bytes([VERSION]) + _digest(numbers) + numbers
 
 
 def decode_snapshot(body: bytes, seq: int) -> Snapshot | None:
-    """Return the snapshot in ``body``; None if it is damaged or not one of ours at ``seq``."""
+    """Return the snapshot in ``body``; None if it is damaged or not of this version and seq."""
     numbers = body[1 + _DIGEST_BYTES :]
     if body[:1] != bytes([VERSION]) or body[1 : 1 + _DIGEST_BYTES] != _digest(numbers):
         return None
     try:
-        found = _decoder.decode(numbers)
+        snapshot = _decoder.decode(numbers)
     except msgspec.MsgspecError:
         return None
-    # Where nothing was used, it does not matter what it would have cost.
-    priced = found.prices == prices_version() or not found.spending.models
-    return found if found.seq == seq and priced else None
+    # Without any usage the price list does not matter.
+    priced = snapshot.prices == prices_version() or not snapshot.spending.models
+    return snapshot if snapshot.seq == seq and priced else None
 
 
 class Fold:
-    """All views of a timeline, carried on event by event."""
+    """All views of a timeline, updated event by event."""
 
     def __init__(self, read: EventsAt) -> None:
         self._read = read
         self.seq = 0
         self.tally = EventCounter()
-        self.spending = Spending()
+        self.spending = UsageFold()
         self.goals, self.schedules, self.memories = EntityLog(), EntityLog(), EntityLog()
 
     @classmethod
     def resumed(cls, snapshot: Snapshot, read: EventsAt) -> Fold | None:
-        """Return the views as a snapshot has them; None if what it names is gone."""
+        """Return the views from a snapshot; None if events it refers to are gone."""
         spending = snapshot.spending.thaw(read)
         if spending is None:
             return None
@@ -90,22 +90,26 @@ class Fold:
         return fold
 
     def take(self, headers: Sequence[Header], hides: Callable[[int], bool]) -> None:
-        """Follow the next events; ``hides`` says which of them are undone."""
-        asked = [h.seq for h in headers if h.kind == REPORT and not h.redacted]
-        reports = {event.seq: report_of(event) for event in self._read(asked)} if asked else {}
+        """Apply the next events; ``hides`` returns whether a seq is undone."""
+        report_seqs = [h.seq for h in headers if h.kind == REPORT and not h.redacted]
+        reports = (
+            {event.seq: report_of(event) for event in self._read(report_seqs)}
+            if report_seqs
+            else {}
+        )
         for header in headers:
             self.tally.take(header)
             self.spending.take(header, reports.get(header.seq))
             hidden = hides(header.seq)
-            for noun, entity_log in zip(_NOUNS, self._trails, strict=True):
-                entity_log.take(header, noun.kinds, hidden=hidden)
+            for entity_type, entity_log in zip(_ENTITY_TYPES, self._entity_logs, strict=True):
+                entity_log.take(header, entity_type.kinds, hidden=hidden)
             self.seq = header.seq
-        for noun, entity_log in zip(_NOUNS, self._trails, strict=True):
+        for entity_type, entity_log in zip(_ENTITY_TYPES, self._entity_logs, strict=True):
             if entity_log.is_long:
-                entity_log.clear(noun, self._read)
+                entity_log.compact(entity_type, self._read)
 
     def equals(self, other: Fold) -> bool:
-        """Whether both say the same. Which events they keep for that may differ."""
+        """Return whether both folds give the same views; they may retain different events."""
         if (self.seq, self.tally, self.spending.freeze()) != (
             other.seq,
             other.tally,
@@ -114,13 +118,15 @@ class Fold:
             return False
         return all(
             one.waiting == two.waiting
-            and one.values(noun, self._read) == two.values(noun, self._read)
-            for noun, one, two in zip(_NOUNS, self._trails, other._trails, strict=True)
+            and one.values(entity_type, self._read) == two.values(entity_type, self._read)
+            for entity_type, one, two in zip(
+                _ENTITY_TYPES, self._entity_logs, other._entity_logs, strict=True
+            )
         )
 
     def freeze(self) -> Snapshot | None:
-        """Return a snapshot of the views; None if too much depends on open runs."""
-        if sum(entity_log.waiting_events for entity_log in self._trails) > WAITING_MAX:
+        """Return a snapshot of the views; None if too many events of open runs are pending."""
+        if sum(entity_log.waiting_events for entity_log in self._entity_logs) > WAITING_MAX:
             return None
         return Snapshot(
             seq=self.seq,
@@ -133,7 +139,7 @@ class Fold:
         )
 
     @property
-    def _trails(self) -> tuple[EntityLog, EntityLog, EntityLog]:
+    def _entity_logs(self) -> tuple[EntityLog, EntityLog, EntityLog]:
         return self.goals, self.schedules, self.memories
 
 

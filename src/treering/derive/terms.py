@@ -1,9 +1,9 @@
-"""The terms by which texts are ranked: words without their endings, and without the small ones.
+"""The terms by which texts are ranked: stemmed words without stop words.
 
-``Meetings`` and ``met`` differ here, ``meetings`` and ``meeting`` do not. Names in code count whole
-and in parts; scripts without spaces count two characters at a time. Terms are kept as numbers that
-every process makes alike under a key of the ledger, so that where they are kept no text lies, and
-none can be guessed without the ledger.
+``Meetings`` and ``met`` differ, ``meetings`` and ``meeting`` do not. Names in code count as a whole
+and in parts; scripts without spaces count in pairs of characters. Terms are stored as numbers,
+hashed under a key of the ledger, so that the index holds no text and none can be guessed without
+the ledger.
 """
 
 from __future__ import annotations
@@ -21,31 +21,132 @@ from treering.model.search_words import WORD_CHARACTERS_MAX, pieces_in, spelt
 _KEPT_WORDS_MAX: Final = 2**16
 _PLAIN: Final = re.compile(r"[a-z0-9]+")
 _WHOLE: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)+")
-"""Names and versions with joints: ``snake_case``, ``notes.txt``, ``3.11.7``."""
+"""Names and versions with separators: ``snake_case``, ``notes.txt``, ``3.11.7``."""
 _JOINT: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[A-Za-z0-9][_.][A-Za-z0-9]")
 
-SMALL_WORDS: Final = frozenset({
-    "a", "about", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
-    "been", "being", "but", "by", "can", "could", "couldn", "d", "did", "didn", "do", "does",
-    "doesn", "doing", "don", "for", "from", "had", "hadn", "has", "hasn", "have", "haven",
-    "having", "he", "her", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "isn",
-    "it", "its", "just", "ll", "m", "me", "my", "of", "on", "or", "our", "ours", "re", "s",
-    "shall", "she", "should", "shouldn", "so", "some", "such", "t", "than", "that", "the",
-    "their", "theirs", "them", "then", "there", "these", "they", "this", "those", "to", "too",
-    "us", "ve", "very", "was", "wasn", "we", "were", "weren", "what", "when", "where", "which",
-    "who", "whom", "whose", "why", "will", "with", "won", "would", "wouldn", "you", "your",
-    "yours",
-})  # fmt: skip
-"""Words that stand in every other text, and so tell none apart."""
+STOP_WORDS: Final = frozenset(
+    {
+        "a",
+        "about",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "aren",
+        "as",
+        "at",
+        "be",
+        "been",
+        "being",
+        "but",
+        "by",
+        "can",
+        "could",
+        "couldn",
+        "d",
+        "did",
+        "didn",
+        "do",
+        "does",
+        "doesn",
+        "doing",
+        "don",
+        "for",
+        "from",
+        "had",
+        "hadn",
+        "has",
+        "hasn",
+        "have",
+        "haven",
+        "having",
+        "he",
+        "her",
+        "hers",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "isn",
+        "it",
+        "its",
+        "just",
+        "ll",
+        "m",
+        "me",
+        "my",
+        "of",
+        "on",
+        "or",
+        "our",
+        "ours",
+        "re",
+        "s",
+        "shall",
+        "she",
+        "should",
+        "shouldn",
+        "so",
+        "some",
+        "such",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "theirs",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "too",
+        "us",
+        "ve",
+        "very",
+        "was",
+        "wasn",
+        "we",
+        "were",
+        "weren",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "won",
+        "would",
+        "wouldn",
+        "you",
+        "your",
+        "yours",
+    }
+)
+"""Stop words: too common to distinguish texts."""
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text, in order; a term that comes again is there again."""
+    """Return the terms of a text, in order, with repetitions."""
     return [term for word in _words(text) if (term := _term(word))]
 
 
 def term_ids(text: str, key: bytes = b"") -> array[int]:
-    """Return the terms of a text as numbers of 32 bits, the same in every process with ``key``."""
+    """Return the terms of a text as 32-bit numbers, the same in every process with ``key``."""
     numbers = (_number(word, key) for word in _words(text))
     return array("I", [number for number in numbers if number is not None])
 
@@ -60,11 +161,11 @@ def _words(text: str) -> list[str]:
 
 @lru_cache(_KEPT_WORDS_MAX)
 def _term(word: str) -> str:
-    """Return the term of a word; nothing for a small one."""
-    if word in SMALL_WORDS:
+    """Return the term of a word; empty for a stop word."""
+    if word in STOP_WORDS:
         return ""
     clipped = word[:WORD_CHARACTERS_MAX]
-    # A stemmer is not for several threads at once, and costs next to nothing to make.
+    # A stemmer is not thread-safe, and costs almost nothing to create.
     if clipped.isascii() and clipped.isalpha():
         return str(Stemmer.Stemmer("english", 0).stemWord(clipped))
     return clipped

@@ -1,7 +1,7 @@
-"""Tone: how people sounded, by the words that say so themselves, and no more than those.
+"""The tone of messages, by words that express it literally.
 
-Nothing is inferred. Words of a trade, as error or bug, are no feelings, and one word among many
-messages is no tone.
+Nothing is inferred. Technical terms such as error or bug are not feelings, and one word among many
+messages is not a tone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SHARE_MIN: Final = 0.1
-"""The part of the messages that must show a tone, for it to be that of all."""
+"""The share of messages that must show a tone."""
 FEW_MESSAGES: Final = 3
-"""Among so few one is enough; among more, it takes two."""
+"""Among this few messages one is enough; among more, two are needed."""
 EVENT_IDS_MAX: Final = 8
-"""So many events vouch for a tone, the latest ones."""
+"""The latest events that are cited for a tone."""
 TEXT_CHARS_MAX: Final = 4_096
-"""So much of a message is looked at."""
+"""Characters of a message that are read."""
 
-_UNSAID: Final = lazy_pattern(
+_NEGATED: Final = lazy_pattern(
     r"(?:\b(?:not|never|no|hardly|would|could|should|if)|n't|'d)\b[^.,;!?]{0,16}$"
 )
-"""What denies a word behind it, or only wishes for it: ``not happy``, ``would be great``."""
+"""Negates or only wishes for the next word: ``not happy``, ``would be great``."""
 _APOSTROPHES: Final = str.maketrans("\u2019\u2018", "''")
 _WORDS: Final[dict[Mood, re.Pattern[str]]] = {
     "grateful": lazy_pattern(
@@ -57,21 +57,21 @@ _WORDS: Final[dict[Mood, re.Pattern[str]]] = {
 
 
 class Tone(msgspec.Struct, frozen=True, kw_only=True):
-    """How people sounded, and the events that show it."""
+    """The tone of messages, and the events that show it."""
 
     mood: Mood
     event_ids: tuple[str, ...] = ()
 
 
 def tone(said: Sequence[tuple[str, str]]) -> Tone:
-    """Return the tone of what people said: pairs of an event's id and its text, in order.
+    """Return the tone of messages, given as pairs of event id and text, in order.
 
-    It is neutral if too few words tell, and mixed if good and bad ones balance.
+    It is neutral if too few words show one, and mixed if good and bad ones balance.
     """
     shown: dict[Mood, list[str]] = {mood: [] for mood in _WORDS}
     for event_id, text in said:
-        for found in moods_in(text):
-            shown[found].append(event_id)
+        for found_mood in moods_in(text):
+            shown[found_mood].append(event_id)
     good = _together(shown["grateful"], shown["positive"])
     bad = _together(shown["negative"], shown["frustrated"])
     if len({*good, *bad}) < (1 if len(said) <= FEW_MESSAGES else max(2, SHARE_MIN * len(said))):
@@ -88,14 +88,14 @@ def tone(said: Sequence[tuple[str, str]]) -> Tone:
 
 
 def moods_in(text: str) -> set[Mood]:
-    """Return what the words of one message show."""
+    """Return the moods that the words of one message show."""
     lowered = text[:TEXT_CHARS_MAX].lower().translate(_APOSTROPHES)
     return {mood for mood, words in _WORDS.items() if _shows(lowered, words)}
 
 
 def _shows(text: str, words: re.Pattern[str]) -> bool:
     return any(
-        not _UNSAID.search(text[max(found.start() - 24, 0) : found.start()])
+        not _NEGATED.search(text[max(found.start() - 24, 0) : found.start()])
         for found in words.finditer(text)
     )
 

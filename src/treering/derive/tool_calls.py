@@ -1,7 +1,7 @@
 """Tool records from events: each call with the outcome that counts.
 
-This is what tool records are. The tables that answer questions about them hold the same, found
-event by event with the same ``settle``.
+This defines tool records. The tables that answer queries hold the same, computed event by event
+with the same ``settle``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.tool_facts import Name, ToolFact, fact_of, sound
+from treering.derive.tool_facts import Name, ToolFact, fact_of, plausible
 from treering.errors import Corrupt
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from treering.model.runs import RunState
 
 SAME_ID_MAX: Final = 64
-"""A result finds its call among so many latest records of its call id in the session."""
+"""A result finds its call among this many latest records with its call id in the session."""
 
 
 class CallState(msgspec.Struct, kw_only=True, gc=False):
-    """What has become of one call so far; it changes as facts come in."""
+    """The state of one call; it changes as facts arrive."""
 
     position: int
-    """Of the first event that is known of it."""
+    """Of its first known event."""
     call_id: Name | None
     tool: Name | None
     run: Name | None
@@ -47,22 +47,22 @@ class CallState(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def at_ms(self) -> int:
-        """Return its place in the order of time: its start, else its end."""
+        """Return its time for ordering: its start, else its end."""
         return self.started_ms or self.ended_ms or 0
 
 
 def tool_calls(
     headers: Iterable[Header], *, runs: Mapping[tuple[str, str], RunState] | None = None
 ) -> list[ToolRecord]:
-    """Return the records of all tool calls in ``headers``, in the order they were first heard of.
+    """Return the records of all tool calls in ``headers``, in order of their first event.
 
-    ``runs`` are states by session and run; those that the headers tell, if none are given. Each
-    session's headers come in its order. What was redacted or has expired takes no part.
+    ``runs`` maps session and run to a state; by default the states follow from the headers. The
+    headers of each session come in its order. Redacted and expired events are ignored.
     """
-    kept: dict[tuple[str, int], Header] = {}
+    headers_by_seq: dict[tuple[str, int], Header] = {}
     states: dict[tuple[str, str], RunState] = {}
     groups: dict[tuple[str, Name | None], list[CallState]] = {}
-    found: list[tuple[str, CallState]] = []
+    calls: list[tuple[str, CallState]] = []
     for header in headers:
         _follow_run(states, header)
         fact = fact_of(header)
@@ -70,24 +70,24 @@ def tool_calls(
             continue
         session = header.session_id
         group = groups.setdefault((session, fact.call_id), []) if fact.call_id else []
-        kept[session, fact.seq] = header
+        headers_by_seq[session, fact.seq] = header
         before = len(group)
         settle(group, fact)
-        found.extend((session, call) for call in group[before:])
+        calls.extend((session, call) for call in group[before:])
     return [
         record_of(
             call,
-            *(kept.get((session, seq or 0)) for seq in links(call)),
+            *(headers_by_seq.get((session, seq or 0)) for seq in links(call)),
             states=states if runs is None else runs,
         )
-        for session, call in found
+        for session, call in calls
     ]
 
 
 def settle(group: list[CallState], fact: ToolFact) -> CallState | None:
-    """Take ``fact`` into the calls of its call id; return the one that is new or has changed.
+    """Apply ``fact`` to the calls with its call id; return the call that is new or changed.
 
-    None is returned for a result that changes nothing: the call had its outcome already.
+    Return None for a result that changes nothing, because the call has its outcome.
     """
     latest = group[-SAME_ID_MAX:]
     call = _without_call(latest, fact) if fact.is_call else _without_result(latest, fact)
@@ -113,7 +113,7 @@ def record_of(
     *,
     states: Mapping[tuple[str, str], RunState],
 ) -> ToolRecord:
-    """Return the record of ``call``, with the texts that its events hold."""
+    """Return the record of ``call``, with the texts of its events."""
     first = _first_of(intent, outcome)
     called, returned = _called(intent), _returned(outcome)
     run_id = (intent and intent.run_id) or (outcome and (outcome.run_id or returned.run)) or None
@@ -134,7 +134,7 @@ def record_of(
         started_ms=call.started_ms,
         ended_ms=call.ended_ms,
         duration_ms=call.duration_ms,
-        input_bytes=sound(called.input_bytes),
+        input_bytes=plausible(called.input_bytes),
         output_bytes=call.output_bytes,
         input_shape=called.input_shape,
         call_event_id=intent.event_id if intent else None,
@@ -151,27 +151,27 @@ def runs_of(header: Header) -> set[str]:
 
 
 def links(call: CallState) -> tuple[int | None, int | None, int | None]:
-    """Return the seqs of the events that a record is made of: call, result, late result."""
+    """Return the seqs of the events of a record: call, result, late result."""
     return call.call_seq, call.result_seq, call.late_seq
 
 
 def percentile_rank(percent: int, count: int) -> int:
-    """Return which of ``count`` sorted values is the percentile, from 1: the nearest rank."""
+    """Return the nearest rank of a percentile among ``count`` sorted values, from 1."""
     return (percent * count + 99) // 100
 
 
 def _first_of(intent: Header | None, outcome: Header | None) -> Header:
-    """Return the event that says where a call belongs. Raises Corrupt if there is none."""
+    """Return the event that says where a call belongs. Raise Corrupt if there is none."""
     first = intent or outcome
     if first is None:
         raise Corrupt(
-            "a tool record has lost its events", hint="make the records anew: treering rebuild"
+            "a tool record has lost its events", hint="rebuild the records: treering rebuild"
         )
     return first
 
 
 def _without_call(latest: Sequence[CallState], fact: ToolFact) -> CallState | None:
-    """Return the record of a result that was recorded before its call, as imports may have it."""
+    """Return the record of a result that was recorded before its call, as imports may do."""
     for call in reversed(latest):
         if (
             call.call_seq is None
@@ -186,17 +186,17 @@ def _without_call(latest: Sequence[CallState], fact: ToolFact) -> CallState | No
 def _without_result(latest: Sequence[CallState], fact: ToolFact) -> CallState | None:
     """Return the call that a result belongs to: the latest open one, else the latest.
 
-    Those of its own run go before all others.
+    Calls of its own run come first.
     """
     own = [call for call in latest if fact.run is not None and call.run == fact.run]
-    among = own or latest
-    return next((call for call in reversed(among) if call.result_seq is None), None) or (
-        among[-1] if among else None
+    candidates = own or latest
+    return next((call for call in reversed(candidates) if call.result_seq is None), None) or (
+        candidates[-1] if candidates else None
     )
 
 
 def _is_late(call: CallState, fact: ToolFact) -> bool:
-    """Whether ``fact`` is the real result, after another was put in its place."""
+    """Return whether ``fact`` is the real result after a synthetic one."""
     return call.status == "synthetic" and fact.status != "synthetic"
 
 
@@ -235,12 +235,12 @@ def _take_result(call: CallState, fact: ToolFact) -> None:
 
 
 def _measure(call: CallState) -> None:
-    """Find out how long it took, if nobody has said and the tool itself has ended it."""
-    # A synthetic outcome is recorded when somebody looks, which may be days after a crash.
+    """Compute the duration, if it was not reported and the tool itself ended the call."""
+    # A synthetic outcome is recorded by a later check, possibly days after a crash.
     if call.duration_ms is not None or call.status == "synthetic":
         return
     if call.started_ms is not None and call.ended_ms is not None:
-        call.duration_ms = sound(max(call.ended_ms - call.started_ms, 0))
+        call.duration_ms = plausible(max(call.ended_ms - call.started_ms, 0))
 
 
 def _called(header: Header | None) -> ToolCalled:

@@ -1,4 +1,4 @@
-"""What one event says of a tool call, as far as it can be understood."""
+"""What one event says about a tool call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 TOOL_KINDS: Final = ("tool.call", "tool.result")
 COUNT_MAX: Final = 2**40
-"""A size or a duration beyond this is taken for unknown: nobody has measured it."""
+"""Larger sizes and durations are implausible and treated as unknown."""
 
 Name = str | int
 """A text, or a number that stands for it."""
 
 
 class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one event says of a tool call."""
+    """What one event says about a tool call."""
 
     position: int
     seq: int
@@ -31,14 +31,14 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tool: Name | None
     run: Name | None
     status: Status
-    """Of a result: how it ended. Of a call: open."""
+    """How a result ended; ``open`` for a call."""
     reason: Reason | None = None
     duration_ms: int | None = None
     output_bytes: int | None = None
 
 
 def fact_of(header: Header) -> ToolFact | None:
-    """Return what ``header`` says of a tool call; None if it says nothing of one."""
+    """Return what ``header`` says about a tool call; None if it is not a tool event."""
     if header.kind not in TOOL_KINDS or header.redacted:
         return None
     place = (header.position, header.seq, header.ts_ms)
@@ -46,7 +46,7 @@ def fact_of(header: Header) -> ToolFact | None:
 
 
 def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: object) -> ToolFact:
-    """Return what a tool event says; ``place`` is its position, its seq and its time."""
+    """Return what a tool event says; ``place`` is its position, seq and time."""
     position, seq, ts_ms = place
     part = safe_part(kind, refs)
     if isinstance(part, ToolReturned):
@@ -61,8 +61,8 @@ def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: 
             run=run_id or part.run,
             status=status,
             reason=part.reason if status == "synthetic" else None,
-            duration_ms=sound(part.duration_ms),
-            output_bytes=sound(part.output_bytes),
+            duration_ms=plausible(part.duration_ms),
+            output_bytes=plausible(part.output_bytes),
         )
     called = part if isinstance(part, ToolCalled) else ToolCalled()
     return ToolFact(
@@ -77,8 +77,8 @@ def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: 
     )
 
 
-def sound(number: int | None) -> int | None:
-    """Return a size or a duration, None if it cannot be one."""
+def plausible(number: int | None) -> int | None:
+    """Return a size or duration; None if it is implausible."""
     return number if number is not None and 0 <= number <= COUNT_MAX else None
 
 

@@ -1,8 +1,7 @@
-"""Topics: the words and short phrases that texts keep coming back to.
+"""Topics: the words and short phrases that occur most in texts.
 
-They are counted, not understood: words without their endings, alone and up to three in a row,
-against those that everybody uses all the time. Names count for more: of people and places, of files
-and of things in code.
+They are counted, not understood: stemmed words, alone and in phrases of up to three, without
+everyday words. Names of people, places, files and code count more.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.terms import SMALL_WORDS, terms
+from treering.derive.terms import STOP_WORDS, terms
 from treering.model.search_words import is_unspaced
 
 if TYPE_CHECKING:
@@ -21,18 +20,18 @@ if TYPE_CHECKING:
 TOPICS_MAX: Final = 8
 PHRASE_WORDS_MAX: Final = 3
 TEXT_CHARS_MAX: Final = 4_096
-"""So much of each text is looked at."""
+"""Characters of each text that are read."""
 TEXTS_MAX: Final = 2_000
 TOPIC_CHARS_MAX: Final = 60
 UNSPACED_CHARS_MAX: Final = 8
 FEW_WORDS: Final = 80
-"""In so few words nothing needs to come twice."""
+"""In texts this short, a word need not occur twice."""
 FEW_TOPICS: Final = 4
-"""So many topics a few words have, beside names."""
+"""Topics of short texts, besides names."""
 
 _NAME_WEIGHT: Final = 1.5
 _PHRASE_WEIGHT: Final = 0.7
-"""What each further word adds to a phrase: it says more than its words do."""
+"""Weight of each further word in a phrase: a phrase says more than its words."""
 _WORD_CHARS_MIN: Final = 3
 
 _TOKEN: Final = re.compile(
@@ -82,11 +81,11 @@ _EVERYDAY: Final = frozenset(
     su sus también te tengo tiene todo una uno y ya yo
     """.split()  # noqa: SIM905  (as a list it would be longer than the rest)
 )
-"""Words of any conversation, in the languages most spoken to agents."""
+"""Everyday words of the languages most spoken to agents."""
 
 
 class _Candidate:
-    """A word or phrase, and where it was found."""
+    """A word or phrase, and where it occurs."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -100,32 +99,32 @@ class _Candidate:
 
     @property
     def is_name(self) -> bool:
-        """Whether it is mostly spelt as a name."""
+        """Return whether it is mostly written as a name."""
         return self.named * 2 > self.count
 
     def weight(self, words: int) -> float:
-        """Return how much it says about the texts; ``words`` is how many it has."""
+        """Return its weight; ``words`` is its number of words."""
         spread = self.count + 2 * len(self.texts)
         return spread * (1 + _PHRASE_WEIGHT * (words - 1)) * (_NAME_WEIGHT if self.is_name else 1)
 
 
 def topics(texts: Sequence[str], *, topics_max: int = TOPICS_MAX) -> list[str]:
-    """Return what ``texts`` are about, the weightiest first; the same for the same texts."""
-    found: dict[tuple[str, ...], _Candidate] = {}
+    """Return the topics of ``texts``, heaviest first; deterministic."""
+    candidates: dict[tuple[str, ...], _Candidate] = {}
     words = 0
     for number, text in enumerate(texts[-TEXTS_MAX:]):
         for row in _rows(text):
             words += len(row)
-            _count(found, row, number)
+            _count(candidates, row, number)
     ranked = sorted(
-        found.items(), key=lambda item: (-item[1].weight(len(item[0])), item[1].first, item[0])
+        candidates.items(), key=lambda item: (-item[1].weight(len(item[0])), item[1].first, item[0])
     )
     chosen: dict[tuple[str, ...], _Candidate] = {}
     room = FEW_TOPICS if words <= FEW_WORDS else 0
     for key, candidate in ranked:
         if len(chosen) >= topics_max:
             break
-        if _is_told(key, candidate, chosen):
+        if _is_covered(key, candidate, chosen):
             continue
         is_rare = candidate.count == 1 and not candidate.is_name
         if is_rare and (len(key) > 1 or len(chosen) >= room or is_unspaced(key[0])):
@@ -134,26 +133,28 @@ def topics(texts: Sequence[str], *, topics_max: int = TOPICS_MAX) -> list[str]:
     return [_spelt(candidate) for candidate in chosen.values()]
 
 
-def _count(found: dict[tuple[str, ...], _Candidate], row: Sequence[_Word], number: int) -> None:
+def _count(
+    candidates: dict[tuple[str, ...], _Candidate], row: Sequence[_Word], number: int
+) -> None:
     for start in range(len(row)):
         for end in range(start + 1, min(start + PHRASE_WORDS_MAX, len(row)) + 1):
             words = row[start:end]
             key = tuple(word.stem for word in words)
             if len(set(key)) < len(key):
                 break
-            candidate = found.setdefault(key, _Candidate(len(found)))
+            candidate = candidates.setdefault(key, _Candidate(len(candidates)))
             candidate.spellings[" ".join(word.spelling for word in words)] += 1
             candidate.texts.add(number)
             candidate.named += all(word.is_name for word in words)
 
 
-def _is_told(
+def _is_covered(
     key: tuple[str, ...], candidate: _Candidate, chosen: dict[tuple[str, ...], _Candidate]
 ) -> bool:
-    """Whether a topic that was chosen says the same, or more."""
-    for other, told in chosen.items():
+    """Return whether a chosen topic covers this one."""
+    for other, chosen_candidate in chosen.items():
         shared = set(key) & set(other)
-        if shared and (len(key) > 1 or candidate.count < 2 * told.count):
+        if shared and (len(key) > 1 or candidate.count < 2 * chosen_candidate.count):
             return True
     return False
 
@@ -164,7 +165,7 @@ def _spelt(candidate: _Candidate) -> str:
 
 
 class _Word:
-    """A word that may be of a topic."""
+    """A word that may be part of a topic."""
 
     __slots__ = ("is_name", "spelling", "stem")
 
@@ -175,7 +176,7 @@ class _Word:
 
 
 def _rows(text: str) -> Iterator[list[_Word]]:
-    """Return the words that stand side by side, with no mark and no everyday word between."""
+    """Yield runs of adjacent words without punctuation or everyday words in between."""
     row: list[_Word] = []
     begins = True
     for token in _TOKEN.findall(text[:TEXT_CHARS_MAX]):
@@ -194,7 +195,7 @@ def _rows(text: str) -> Iterator[list[_Word]]:
 
 
 def _word(token: str, *, begins: bool) -> _Word | None:
-    """Return a token as a word of a topic; None if it is a mark, a number or an everyday word."""
+    """Return a token as a word of a topic; None for punctuation, numbers and everyday words."""
     if token.startswith(("http://", "https://")):
         return None
     if _JOINED.search(token):
@@ -208,7 +209,7 @@ def _word(token: str, *, begins: bool) -> _Word | None:
     if len(plain) < _WORD_CHARS_MIN and not (plain.isupper() and len(plain) > 1):
         return None
     if is_unspaced(plain):
-        # Where no blank tells words apart, only what stands between marks can be one.
+        # Without spaces between words, only text between punctuation marks can be a word.
         return _Word(plain, plain, is_name=False) if len(plain) <= UNSPACED_CHARS_MAX else None
     is_name = plain[0].isupper() and (not begins or plain.isupper())
     stem = next(iter(terms(plain)), lowered)
@@ -216,7 +217,7 @@ def _word(token: str, *, begins: bool) -> _Word | None:
 
 
 def _is_everyday(word: str) -> bool:
-    return word in SMALL_WORDS or word in _EVERYDAY or set(terms(word)) <= _everyday_stems()
+    return word in STOP_WORDS or word in _EVERYDAY or set(terms(word)) <= _everyday_stems()
 
 
 @cache

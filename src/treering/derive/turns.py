@@ -1,4 +1,4 @@
-"""Turns: a timeline divided at the inputs of the user."""
+"""Turns: a timeline split at the user's inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.later_changes import LaterChanges
-from treering.derive.reports import Report, add_up, by_model, larger, report_of
+from treering.derive.reports import Report, add_up, larger_report, report_of, usage_by_model
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.runs import COMPACTION, RunState
@@ -23,18 +23,18 @@ _STARTED: Final = "run.started"
 
 
 def turns(events: Sequence[Event]) -> Iterator[Turn]:
-    """Return the turns of a whole timeline, in order.
+    """Yield the turns of a whole timeline, in order.
 
-    Nothing is left out but what comes before the first input of the user: turns whose runs failed
-    are shown with their state, undone ones are marked, and an erased input reads as erased. A turn
-    begins with the start of the run that took the input, or else with the input; a run without an
-    input of its own belongs to the turn before it. One that only compacts is none of its runs.
+    Only events before the first input are left out: failed turns have their state, undone ones are
+    marked, and an erased input reads as erased. A turn begins with the start of the run that took
+    the input, or with the input itself. A run without an input belongs to the turn before it. Runs
+    that only compact the session do not count as runs of a turn.
     """
     later_changes, ends = LaterChanges(), LaterEnds()
     for event in reversed(events):
         later_changes.add(event)
-        ends.look(event)
-    division = Division(later_changes.is_undone, ends.states)
+        ends.add(event)
+    division = TurnSplitter(later_changes.is_undone, ends.states)
     for event in events:
         turn = division.take(event, report_of(event))
         if turn is not None:
@@ -45,59 +45,62 @@ def turns(events: Sequence[Event]) -> Iterator[Turn]:
 
 
 def is_compaction(header: Header) -> bool:
-    """Whether ``header`` is the start or the end of a run that only compacts its session."""
+    """Return whether ``header`` starts or ends a run that only compacts its session."""
     refs = header.refs if isinstance(header.refs, dict) else {}
     name = "entry_point" if header.kind == _STARTED else "reason"
     return (header.kind == _STARTED or header.kind in RUN_ENDS) and refs.get(name) == COMPACTION
 
 
 class LaterEnds:
-    """How runs end that go on behind the turn they began in, found on the way back from the end."""
+    """How runs end that outlast the turn they began in; found by reading backwards."""
 
     def __init__(self) -> None:
         self.states: dict[str, RunState] = {}
         self._ended: dict[str, RunState] = {}
-        """Runs whose end was seen and whose start was not, within one turn so far."""
-        self._asking: str | None = None
-        """The run of the input that was seen last."""
+        """Runs of the current turn whose end was seen, but not their start."""
+        self._input_run: str | None = None
+        """The run of the last input seen."""
 
-    def look(self, header: Header) -> None:
-        """Take in an event. Come with every one, from the last to the first."""
+    def add(self, header: Header) -> None:
+        """Add an event. Events must be added newest first, without gaps."""
         run_id = header.run_id
         if header.kind == INPUT:
-            # The start of the input's own run may still be ahead, in the same turn.
-            self._cross(but=run_id if run_id != self._asking else None)
-            self._asking = run_id
+            # The start of the input's own run may still follow, in the same turn.
+            self._cross(but=run_id if run_id != self._input_run else None)
+            self._input_run = run_id
         elif run_id is None:
             return
         elif header.kind in RUN_ENDS:
             self._ended.setdefault(run_id, RUN_ENDS[header.kind])
         elif header.kind == _STARTED:
             self._ended.pop(run_id, None)
-            if run_id == self._asking:
+            if run_id == self._input_run:
                 self._cross(but=None)
-                self._asking = None
+                self._input_run = None
 
     def _cross(self, *, but: str | None) -> None:
-        """Leave a turn: whatever ended in it may have begun before."""
+        """Leave a turn: runs that ended in it may have begun earlier."""
         for run_id in [run_id for run_id in self._ended if run_id != but]:
             self.states.setdefault(run_id, self._ended.pop(run_id))
 
 
-class Division:
-    """Turns, found event by event. ``hides`` and ``later`` say what is known from behind."""
+class TurnSplitter:
+    """Splits a timeline into turns, event by event.
+
+    ``hides`` and ``later`` hold what was found by reading backwards.
+    """
 
     def __init__(self, hides: Callable[[int], bool], later: Mapping[str, RunState]) -> None:
         self._hides = hides
         self._later = later
-        self._pieces: list[_Piece] = [_Piece()]
-        """The turn, and behind it what may turn out to be the next: each begins with a run."""
+        self._segments: list[_TurnSegment] = [_TurnSegment()]
+        """The current turn, then segments that may become the next one: each begins with a run."""
         self._compactions: set[str] = set()
 
     def take(self, header: Header, report: Report | None) -> Turn | None:
-        """Follow one event, and what it reports; return the turn that ends before it, if one does.
+        """Apply one event and its report; return the turn that ends before it, if one does.
 
-        With an input comes the turn before the one that the input begins.
+        An input returns the turn before the one it begins.
         """
         turn = None
         if header.kind == INPUT:
@@ -106,107 +109,109 @@ class Division:
             if is_compaction(header):
                 self._compactions.add(header.run_id)
             else:
-                self._pieces.append(_Piece(run_id=header.run_id))
-        is_apart = header.run_id in self._compactions
-        self._pieces[-1].take(header, report, is_apart=is_apart)
-        if header.kind in RUN_ENDS and not is_apart:
-            self._join_to(lambda piece: piece.run_id == header.run_id)
+                self._segments.append(_TurnSegment(run_id=header.run_id))
+        is_compaction_run = header.run_id in self._compactions
+        self._segments[-1].take(header, report, is_compaction_run=is_compaction_run)
+        if header.kind in RUN_ENDS and not is_compaction_run:
+            self._join_to(lambda segment: segment.run_id == header.run_id)
         return turn
 
     def rest(self) -> Turn | None:
-        """Return the last turn, as far as it has come."""
+        """Return the last turn so far."""
         self._join_to(lambda _: True)
-        return self._turn(self._pieces[0])
+        return self._turn(self._segments[0])
 
     def _begin(self, header: Header) -> Turn | None:
-        """Close the turn that is under way and begin the next; return the one that is closed."""
+        """Close the current turn and begin the next; return the closed one."""
         starts = [
             at
-            for at, piece in enumerate(self._pieces)
-            if at and header.run_id is not None and piece.run_id == header.run_id
+            for at, segment in enumerate(self._segments)
+            if at and header.run_id is not None and segment.run_id == header.run_id
         ]
-        begun = starts[-1] if starts else len(self._pieces)
-        following = self._pieces[begun:] or [_Piece()]
-        self._pieces = self._pieces[:begun]
+        start = starts[-1] if starts else len(self._segments)
+        following = self._segments[start:] or [_TurnSegment()]
+        self._segments = self._segments[:start]
         closed = self.rest()
-        self._pieces = following
+        self._segments = following
         self._join_to(lambda _: True)
-        self._pieces[0].asked = header
+        self._segments[0].input_header = header
         return closed
 
-    def _join_to(self, belongs: Callable[[_Piece], bool]) -> None:
-        """Give the pieces that are chosen to those before them: they begin no turn any more."""
-        for at in range(len(self._pieces) - 1, 0, -1):
-            if belongs(self._pieces[at]):
-                self._pieces[at - 1].join(self._pieces.pop(at))
+    def _join_to(self, belongs: Callable[[_TurnSegment], bool]) -> None:
+        """Merge the chosen segments into the ones before them: they do not begin a turn."""
+        for at in range(len(self._segments) - 1, 0, -1):
+            if belongs(self._segments[at]):
+                self._segments[at - 1].join(self._segments.pop(at))
 
-    def _turn(self, piece: _Piece) -> Turn | None:
-        asked = piece.asked
-        if asked is None or piece.first is None or piece.last is None:
+    def _turn(self, segment: _TurnSegment) -> Turn | None:
+        input_header = segment.input_header
+        if input_header is None or segment.first is None or segment.last is None:
             return None
         return Turn(
-            first_seq=piece.first.seq,
-            last_seq=piece.last.seq,
-            started_ms=piece.first.ts_ms,
-            ended_ms=piece.last_ms,
-            input_event_id=asked.event_id,
-            prompt=asked.summary,
-            turn_id=asked.turn_id,
-            run_ids=tuple(piece.runs),
-            state=self._state(asked, piece),
-            is_undone=self._hides(asked.seq),
-            tool_calls=piece.tool_calls,
-            usage=by_model(add_up(piece.reports.values())),
+            first_seq=segment.first.seq,
+            last_seq=segment.last.seq,
+            started_ms=segment.first.ts_ms,
+            ended_ms=segment.last_ms,
+            input_event_id=input_header.event_id,
+            prompt=input_header.summary,
+            turn_id=input_header.turn_id,
+            run_ids=tuple(segment.runs),
+            state=self._state(input_header, segment),
+            is_undone=self._hides(input_header.seq),
+            tool_calls=segment.tool_calls,
+            usage=usage_by_model(add_up(segment.reports.values())),
         )
 
-    def _state(self, asked: Header, piece: _Piece) -> RunState | None:
-        """Return how a turn ended: as the last run did that was begun to carry it out.
+    def _state(self, input_header: Header, segment: _TurnSegment) -> RunState | None:
+        """Return how a turn ended: as the last run that was started for it.
 
-        Another run that came behind, without an input, cannot undo that; one that ended well can
-        make up for a failure.
+        A later run without an input cannot spoil that; one that ended well can make up for a
+        failure.
         """
-        if not piece.runs:
+        if not segment.runs:
             return None
-        taker = asked.run_id or next(iter(piece.starts or list(piece.runs)[::-1]))
-        own = taker
-        for run_id, turn_id in piece.runs.items():
-            if turn_id is not None and turn_id == asked.turn_id:
+        first_run = input_header.run_id or next(iter(segment.starts or list(segment.runs)[::-1]))
+        own = first_run
+        for run_id, turn_id in segment.runs.items():
+            if turn_id is not None and turn_id == input_header.turn_id:
                 own = run_id
         others = (
-            piece.starts[piece.starts.index(own) + 1 :] if own in piece.starts else piece.starts
+            segment.starts[segment.starts.index(own) + 1 :]
+            if own in segment.starts
+            else segment.starts
         )
-        if any(self._state_of(run_id, piece) == "ended" for run_id in others):
+        if any(self._state_of(run_id, segment) == "ended" for run_id in others):
             return "ended"
-        return self._state_of(own, piece)
+        return self._state_of(own, segment)
 
-    def _state_of(self, run_id: str, piece: _Piece) -> RunState:
-        return piece.ends.get(run_id) or self._later.get(run_id, "open")
+    def _state_of(self, run_id: str, segment: _TurnSegment) -> RunState:
+        return segment.ends.get(run_id) or self._later.get(run_id, "open")
 
 
-class _Piece(msgspec.Struct):
-    """What is known of a stretch of a timeline."""
+class _TurnSegment(msgspec.Struct):
+    """What is known about a segment of a timeline."""
 
     run_id: str | None = None
     """The run that it begins with."""
-    asked: Header | None = None
+    input_header: Header | None = None
     first: Header | None = None
     last: Header | None = None
     last_ms: int = 0
     starts: list[str] = []
     """The runs that began in it."""
     runs: dict[str, str | None] = {}
-    """The turn that each run says it carries out."""
+    """The turn id of each run."""
     ends: dict[str, RunState] = {}
     tool_calls: int = 0
     reports: dict[int | tuple[int, str | None, str | None], Report] = {}
 
-    def take(self, header: Header, report: Report | None, *, is_apart: bool) -> None:
+    def take(self, header: Header, report: Report | None, *, is_compaction_run: bool) -> None:
         if self.first is None:
             self.first = header
         self.last = header
         self.last_ms = max(self.last_ms, header.ts_ms)
         self.tool_calls += header.kind == "tool.call"
-        if header.run_id is not None and not is_apart:
+        if header.run_id is not None and not is_compaction_run:
             self.runs.setdefault(header.run_id, header.turn_id)
             if header.kind == _STARTED:
                 self.starts.append(header.run_id)
@@ -215,7 +220,7 @@ class _Piece(msgspec.Struct):
         if report is not None:
             self._count(report)
 
-    def join(self, later: _Piece) -> None:
+    def join(self, later: _TurnSegment) -> None:
         self.first = self.first or later.first
         self.last = later.last or self.last
         self.last_ms = max(self.last_ms, later.last_ms)
@@ -230,4 +235,4 @@ class _Piece(msgspec.Struct):
     def _count(self, report: Report) -> None:
         call = report.call or report.seq
         known = self.reports.get(call)
-        self.reports[call] = report if known is None else larger(known, report)
+        self.reports[call] = report if known is None else larger_report(known, report)

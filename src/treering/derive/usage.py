@@ -1,4 +1,4 @@
-"""Usage: what the calls of models used, each call counted once."""
+"""Usage: the tokens and costs of model calls, each call counted once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from treering.derive.reports import (
     Report,
     Sums,
     Tokens,
-    by_model,
-    in_all,
-    larger,
+    larger_report,
     report_of,
+    total_usage,
+    usage_by_model,
 )
 from treering.model.kinds import RUN_ENDS
 from treering.model.views import Usage
@@ -28,39 +28,40 @@ if TYPE_CHECKING:
 
 
 def usage(events: Iterable[Event]) -> Usage:
-    """Return what a whole timeline used, by model.
+    """Return the usage of a whole timeline, by model.
 
-    Runs that failed or were undone are included: money was spent. Of several reports of one call,
-    the largest counts: those with the same message and request id in the same run and turn.
-    Reports that were erased or tell no count are ignored.
+    Failed and undone runs are included: the money was spent. Of several reports of one call (same
+    message and request id in the same run and turn) the largest counts. Erased reports and reports
+    without counts are ignored.
     """
-    spending = Spending()
+    spending = UsageFold()
     for event in events:
         spending.take(event, report_of(event))
     return spending.usage()
 
 
-class Spending:
-    """What was used, up to some point of a timeline."""
+class UsageFold:
+    """Usage up to some point of a timeline."""
 
     def __init__(self) -> None:
         self.spent: Sums = {}
         self.failed: Sums = {}
         self.open: dict[int, Sums] = {}
-        """What open runs have used, by the run's number."""
+        """Usage of open runs, by run number."""
         self.calls: dict[tuple[int, str | None, str | None], Report] = {}
-        """What is known of the calls of this turn that may be reported again."""
+        """Calls of this turn that may be reported again."""
         self.started: dict[int, int] = {}
-        """Runs that began after the last input of the user, and where: the next turn's, maybe."""
+        """Runs that started after the last user input, with their seqs: they may belong to the next
+        turn."""
         self.named: dict[ModelName, int] = {}
         """The seq of a report that names each model."""
 
     def take(self, header: Header, report: Report | None) -> None:
-        """Follow one event, and what it reports."""
+        """Apply one event and its report."""
         run = run_number(header.run_id) if header.run_id else 0
         if header.kind == "conversation.user":
-            begun = self.started.get(run, header.seq)
-            self.calls = {c: said for c, said in self.calls.items() if said.seq >= begun}
+            turn_start = self.started.get(run, header.seq)
+            self.calls = {c: said for c, said in self.calls.items() if said.seq >= turn_start}
             self.started.clear()
         elif run and header.kind == "run.started":
             self.started[run] = header.seq
@@ -70,19 +71,19 @@ class Spending:
             self._count(run, report)
 
     def usage(self) -> Usage:
-        """Return what was used so far."""
+        """Return the usage so far."""
         return Usage(
-            total=in_all(self.spent),
-            failed=in_all(self.failed),
-            by_model=by_model(self.spent),
-            failed_by_model=by_model(self.failed),
+            total=total_usage(self.spent),
+            failed=total_usage(self.failed),
+            by_model=usage_by_model(self.spent),
+            failed_by_model=usage_by_model(self.failed),
         )
 
-    def freeze(self) -> FrozenSpending:
-        """Return the same in numbers: models and calls by the seqs of reports that name them."""
+    def freeze(self) -> SavedUsage:
+        """Return the same as numbers: models and calls by the seqs of reports that name them."""
         names = sorted(self.named, key=self.named.__getitem__)
         number = {name: at for at, name in enumerate(names)}
-        return FrozenSpending(
+        return SavedUsage(
             models=[self.named[name] for name in names],
             spent=[self.spent[name] for name in names],
             failed={number[name]: tokens for name, tokens in self.failed.items()},
@@ -103,7 +104,7 @@ class Spending:
 
     def _count(self, run: int, report: Report) -> None:
         known = self.calls.get(report.call) if report.call else None
-        if known is not None and larger(known, report) is known:
+        if known is not None and larger_report(known, report) is known:
             return
         if known is not None:
             self._add(run, known, -1)
@@ -119,8 +120,8 @@ class Spending:
             sums.setdefault(report.name, Tokens()).add(report.tokens, sign)
 
 
-class FrozenSpending(msgspec.Struct, array_like=True):
-    """What was used, in numbers."""
+class SavedUsage(msgspec.Struct, array_like=True):
+    """Usage as numbers."""
 
     models: list[int] = []
     spent: list[Tokens] = []
@@ -129,16 +130,16 @@ class FrozenSpending(msgspec.Struct, array_like=True):
     calls: list[int] = []
     started: dict[int, int] = {}
 
-    def thaw(self, read: EventsAt) -> Spending | None:
-        """Return what these numbers stand for; None if a report that they name is gone."""
-        found = dict.fromkeys((*self.models, *self.calls)) | {
+    def thaw(self, read: EventsAt) -> UsageFold | None:
+        """Return the usage for these numbers; None if a report they refer to is gone."""
+        reports = dict.fromkeys((*self.models, *self.calls)) | {
             event.seq: report_of(event) for event in read([*self.models, *self.calls])
         }
-        named = [report.name for seq in self.models if (report := found[seq])]
-        calls = [report for seq in self.calls if (report := found[seq])]
+        named = [report.name for seq in self.models if (report := reports[seq])]
+        calls = [report for seq in self.calls if (report := reports[seq])]
         if len(named) < len(self.models) or len(calls) < len(self.calls):
             return None
-        spending = Spending()
+        spending = UsageFold()
         spending.named = dict(zip(named, self.models, strict=True))
         spending.spent = dict(zip(named, self.spent, strict=True))
         spending.failed = {named[at]: tokens for at, tokens in self.failed.items()}

@@ -1,7 +1,7 @@
-"""What counts of a timeline: runs that ended well, and nothing that was undone.
+"""The visible part of a timeline: runs that ended well, without undone turns.
 
-Events without a run count. Those of a run count from its end on, if it ended well; those of the
-run that asks always do.
+Events without a run are visible. Events of a run become visible when it ends well; a run always
+sees its own.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ class Undone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def undone_by(event: Header) -> Undone | None:
-    """Return what an event hides, if it is an undo that can be read."""
+    """Return what an event hides if it is a readable undo, else None."""
     if event.kind != "session.undone" or event.redacted:
         return None
-    told = _numbers(event.refs, "from_seq", "turns")
-    start = told.get("from_seq")
+    refs = _numbers(event.refs, "from_seq", "turns")
+    start = refs.get("from_seq")
     if start is None or not 0 < start <= event.seq:
         return None
-    return Undone(seq=event.seq, from_seq=start, turns=told.get("turns", 0))
+    return Undone(seq=event.seq, from_seq=start, turns=refs.get("turns", 0))
 
 
 def redone_by(event: Header) -> int | None:
-    """Return the seq of the undo that an event takes back, if it is a redo that can be read."""
+    """Return the seq of the undo that an event reverts if it is a readable redo, else None."""
     if event.kind != "session.redone" or event.redacted:
         return None
     return _numbers(event.refs, "undone_seq").get("undone_seq")
 
 
-class Hidden:
-    """The stretches that are undone, found on the way back from the end of a timeline."""
+class UndoFilter:
+    """Finds undone ranges while reading a timeline backwards."""
 
     def __init__(self) -> None:
         self._cancelled: set[int] = set()
         self._below: int | None = None
 
-    def passes(self, event: Header) -> bool:
-        """Whether ``event`` counts. Ask for every event, from the last to the first."""
+    def is_visible(self, event: Header) -> bool:
+        """Return whether ``event`` is visible. Must be called for every event, newest first."""
         if self._below is not None:
             if event.seq >= self._below:
                 return False
             self._below = None
-        taken_back = redone_by(event)
-        if taken_back is not None:
-            self._cancelled.add(taken_back)
+        redone = redone_by(event)
+        if redone is not None:
+            self._cancelled.add(redone)
         undone = undone_by(event)
         if undone is not None and undone.seq not in self._cancelled:
             self._below = undone.from_seq
@@ -67,22 +67,22 @@ class Hidden:
 
     @property
     def before(self) -> int | None:
-        """Return the seq from which on everything is hidden just now, if anything is."""
+        """Return the seq from which everything is currently hidden, if anything is."""
         return self._below
 
 
 def visible(events: Sequence[Event], *, run_id: str | None = None) -> list[Event]:
-    """Return those of a whole timeline that count, in order."""
+    """Return the visible events of a whole timeline, in order."""
     ended = ended_runs(events)
-    hidden = Hidden()
-    found = [
+    hidden = UndoFilter()
+    shown = [
         event
         for event in reversed(events)
         if (event.run_id is None or event.run_id == run_id or event.run_id in ended)
-        and hidden.passes(event)
+        and hidden.is_visible(event)
     ]
-    found.reverse()
-    return found
+    shown.reverse()
+    return shown
 
 
 def ended_runs(events: Iterable[Header]) -> set[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from treering.context.texts import output_in, said_in
 from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
-from treering.derive.visible import Hidden, redone_by, undone_by
+from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.people import talking
 from treering.memory.conversations import Conversation, Spoken
@@ -69,7 +69,7 @@ class _ConversationScan:
         self._user = user
         self._own_seq = lineage.own_after_seq()
         self._floor = max(after_seq, self._own_seq)
-        self._hidden = Hidden()
+        self._hidden = UndoFilter()
         self.spoken: list[Spoken] = []
         self.earlier: list[Spoken] = []
 
@@ -81,7 +81,7 @@ class _ConversationScan:
             if not page:
                 break
             for event in reversed(page):
-                if event.seq > self._own_seq and self._hidden.passes(event):
+                if event.seq > self._own_seq and self._hidden.is_visible(event):
                     self._take(event)
             before = min(page[0].seq, self._hidden.before or NO_END)
             limit = min(limit * 2, PAGE_LAST)

@@ -11,7 +11,7 @@ from treering.errors import NotFound, TreeringError
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.ledger.session_settings import read_attribution, read_settings
-from treering.memory.events import upheld
+from treering.memory.events import upheld_event
 from treering.memory.identity import UserIdentities
 from treering.memory.scope_memory import ScopeMemories
 from treering.model.queries import PAGE_ITEMS_MAX, Query
@@ -174,7 +174,7 @@ class MemoryFactory:
             held = self.scope_memories.of(scope)
             with held.lock:
                 held.refresh(progress)
-                held.fold.keep()
+                held.fold.save()
                 if scope in shelved and not held.is_sealed:
                     held.events.documents.catch_up(texts, progress=progress)
 
@@ -224,7 +224,7 @@ class MemoryFactory:
     def _tellings(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
         held = self.scope_memories.of(scope)
         with held.lock:
-            return held.fold.tellings(positions)
+            return held.fold.events_at(positions)
 
     def _reassert(self, scope: Scope, rows: Sequence[FactRow], events: Mapping[int, Event]) -> None:
         users = {
@@ -234,9 +234,11 @@ class MemoryFactory:
             if event is not None
         }
         if rows:
-            self._recorder.engine.append([upheld(scope, row, users.get(row.id)) for row in rows])
+            self._recorder.engine.append(
+                [upheld_event(scope, row, users.get(row.id)) for row in rows]
+            )
 
     def close(self) -> None:
         """Keep what was folded for whoever comes next; they can do without."""
         with contextlib.suppress(TreeringError):
-            self.scope_memories.keep()
+            self.scope_memories.save()

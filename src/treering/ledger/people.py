@@ -62,13 +62,13 @@ class People:
     def user_of(self, scope: Scope, channel: str, handle: str) -> str:
         """Return the user behind a handle; nothing is written."""
         known = self._known(scope)
-        linked = None if known is None else known.linked(channel, handle)
+        linked = None if known is None else known.user_of(channel, handle)
         if linked is not None:
             return linked
         user = opened_for(self._store, scope, main_id(channel, handle))
         if user is None:
             user = self._unused(scope, channel, handle)
-        return user if known is None else known.kept(user)
+        return user if known is None else known.merged_into(user)
 
     def settle(self, scope: Scope, channel: str, handle: str, user: str) -> str:
         """Return the user of a main session that was opened just now.
@@ -120,7 +120,7 @@ class People:
         return [
             (one.channel, one.handle, user, one.user)
             for one, user in opened
-            if user is not None and known.kept(user) != known.kept(one.user)
+            if user is not None and known.merged_into(user) != known.merged_into(one.user)
         ]
 
     def _known(self, scope: Scope) -> UserIdentities | None:

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import search_text, texts_of, tool_of
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_meaning import search_by_meaning
@@ -32,7 +32,7 @@ from treering.model.searches import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from treering.derive.search_snippets import Sighting
+    from treering.derive.search_snippets import TermMatches
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import ContentGuard, EventStore
     from treering.memory.scope_memory import ScopeMemory
@@ -253,11 +253,11 @@ def _hit(event: Event, one: SearchCandidate, query: SearchQuery, now_ms: int) ->
     )
 
 
-def _best_told(event: Event, query: SearchQuery) -> tuple[str, Sighting]:
+def _best_told(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:
     """Return the most natural text of an event in which most of the words stand, and where."""
-    text, sighting = "", sight("", query.terms)
+    text, sighting = "", find_terms("", query.terms)
     for told in texts_of(event):
-        seen = sight(told, query.terms)
+        seen = find_terms(told, query.terms)
         if not text or seen.found > sighting.found:
             text, sighting = told, seen
         if seen.found == len(query.terms):

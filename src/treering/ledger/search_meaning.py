@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.event_texts import event_texts
-from treering.derive.search_narrowing import admits
-from treering.derive.search_snippets import sight, snippet_of
+from treering.derive.search_operators import matches_operators
+from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import texts_of, tool_of
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
@@ -84,7 +84,7 @@ def search_by_meaning(
         }
         for number, position in page:
             event = found.get(position)
-            if event is None or not admits(query, event):
+            if event is None or not matches_operators(query, event):
                 continue
             if include_failed or not runs.failed(event):
                 hits.append(_hit(masked(guard, event), query, ranked, number, now_ms))
@@ -144,7 +144,7 @@ class _Runs:
 
 def _hit(event: Event, query: SearchQuery, ranked: Ranked, number: int, now_ms: int) -> SearchHit:
     text = next(texts_of(event), event.summary)
-    snippet, spans = snippet_of(text, sight(text, query.terms).spans)
+    snippet, spans = snippet_of(text, find_terms(text, query.terms).spans)
     days = max(now_ms - event.ts_ms, 0) / _DAY_MS
     why = {"recency": RECENCY * math.exp(-days / _RECENT_DAYS)}
     if ranked.ranking is not None:

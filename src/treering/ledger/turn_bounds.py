@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.turns import is_compaction
-from treering.derive.visible import Hidden, redone_by, undone_by
+from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import NO_END
 from treering.model.kinds import RUN_ENDS
@@ -155,8 +155,8 @@ def redoable(lineage: Lineage) -> Undone:
 
 
 def _visible_before(lineage: Lineage) -> Iterator[Event]:
-    hidden = Hidden()
-    return (event for event in _events_before(lineage) if hidden.passes(event))
+    hidden = UndoFilter()
+    return (event for event in _events_before(lineage) if hidden.is_visible(event))
 
 
 def _events_before(lineage: Lineage) -> Iterator[Event]:

@@ -11,7 +11,7 @@ from treering.derive.memories import MEMORIES
 from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
 from treering.derive.snapshots import Fold, decode_snapshot, encode_snapshot
-from treering.derive.turns import INPUT, Division, LaterEnds
+from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.errors import InvalidInput
 from treering.ledger.pages import PAGE
 
@@ -79,7 +79,7 @@ class Views:
     def _values(
         self, noun: EntityType[Value_co], entity_log: EntityLog, run_id: str | None
     ) -> list[Value_co]:
-        return entity_log.of(run_id).values(noun, self._read)
+        return entity_log.for_run(run_id).values(noun, self._read)
 
     # Folding.
 
@@ -168,7 +168,7 @@ class Views:
         head = self._lineage.head_seq()
         later_changes, ends = LaterChanges(), LaterEnds()
         first = self._first_of(last, head, later_changes, ends)
-        division = Division(later_changes.is_undone, ends.states)
+        division = TurnSplitter(later_changes.is_undone, ends.states)
         for page in self._pages(first - 1, head):
             asked = [header.seq for header in page if header.kind == REPORT]
             reports = {event.seq: report_of(event) for event in self._read(asked)}
@@ -193,7 +193,7 @@ class Views:
                 first, asking = header.seq, header.run_id
                 left = None if left is None else left - 1
             later_changes.add(header)
-            ends.look(header)
+            ends.add(header)
             if left == 0 and asking is None:
                 break
             if left == 0 and (header.kind, header.run_id) == ("run.started", asking):

@@ -20,7 +20,7 @@ from treering.context.texts import (
     shown_in,
 )
 from treering.context.thoughts import is_thought
-from treering.derive.visible import Hidden
+from treering.derive.visible import UndoFilter
 from treering.ledger.lineage import NO_END
 from treering.model.codec import encode
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
@@ -119,7 +119,7 @@ def _opening(
         if not page:
             break
         [event] = page
-        if reading.hidden.passes(event):
+        if reading.hidden.is_visible(event):
             if event.kind == "conversation.user":
                 opening, kinds = event, kinds - {event.kind}
             reading.restart(event)
@@ -137,7 +137,7 @@ class _WindowScan:
         past: Past,
         media_tokens: Callable[[Media], int],
     ) -> None:
-        self.hidden = Hidden()
+        self.hidden = UndoFilter()
         self.floor = 0
         self._past = past
         self._media_tokens = media_tokens
@@ -171,7 +171,7 @@ class _WindowScan:
         for event in reversed(page):
             if event.seq <= self.floor:
                 return
-            if not self.hidden.passes(event):
+            if not self.hidden.is_visible(event):
                 continue
             if event.kind in MESSAGE_KINDS:
                 self._events.append(event)

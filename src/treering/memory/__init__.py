@@ -11,7 +11,7 @@ from treering.lazy import lazy_names
 
 if TYPE_CHECKING:
     from treering.derive.fact_extraction import Candidate, Utterance
-    from treering.memory.model_reading import Extraction
+    from treering.memory.model_extraction import Extraction
     from treering.memory.recall_result import Weights
     from treering.model.memories import (
         FactAudit,
@@ -39,7 +39,7 @@ __all__ = [
 
 _HOMES: Final = {
     "Candidate": "treering.derive.fact_extraction",
-    "Extraction": "treering.memory.model_reading",
+    "Extraction": "treering.memory.model_extraction",
     "FactAudit": "treering.model.memories",
     "FactChange": "treering.model.memories",
     "LearnResult": "treering.model.memories",

@@ -1,4 +1,4 @@
-"""The memory as a contributor: what is known of what the user just said, for one model call."""
+"""The memory as a contributor: recalls what the last message is about, for one model call."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ EVENTS_LOOKED_AT: Final = 20
 
 
 class ContributorView(Protocol):
-    """What a contributor may look at."""
+    """What a contributor may read."""
 
     memory_ids: list[str]
 
     @property
     def session_id(self) -> str:
-        """Return the session that the call is made in."""
+        """Return the session of the model call."""
 
     @property
     def run_id(self) -> str | None:
-        """Return the run that the call is made for; None if nobody makes one."""
+        """Return the run of the model call; None outside a run."""
 
     def events(self, *, last: int) -> list[Event]:
-        """Return the last events that the model could be shown."""
+        """Return the last events that the model could see."""
 
 
 class MemoryContributor:
-    """Puts what is recalled before a model call. Give it to ``turn.context(contributors=[…])``."""
+    """Adds recalled memories to a model call, as in ``turn.context(contributors=[…])``."""
 
     name = "memory"
 
@@ -54,14 +54,14 @@ class MemoryContributor:
         self._max_tokens = max_tokens
 
     def extend(self, working: ContributorView) -> Sequence[str]:
-        """Return the block for what was said last; what is in it counts as used."""
+        """Return a block about the user's last message; the memories in it count as used."""
         query = _last_said(working.events(last=EVENTS_LOOKED_AT))
-        # A group is a group, whether or not whoever made this has said so.
+        # Without a session given, the call's own: a group must never see other memories.
         session_id = working.session_id if self._session_id is None else self._session_id
-        found = self._memory.recall(
+        result = self._memory.recall(
             query, user=self._user, session_id=session_id, limit=self._limit, record=False
         )
-        text, ids = found.block(self._max_tokens)
+        text, ids = result.block(self._max_tokens)
         working.memory_ids.extend(ids)
         if working.run_id is not None and ids:
             self._memory.note_recalled(

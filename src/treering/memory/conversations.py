@@ -1,4 +1,4 @@
-"""Conversations: what was said in a session since it was last read for facts."""
+"""Conversations: the messages of a session since it was last read for facts."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from treering.derive.fact_extraction import Candidate, Utterance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STRETCH_CHARACTERS_MAX: Final = 6_000
-"""So much is shown to a model at once: it fits the smallest windows."""
+PART_CHARACTERS_MAX: Final = 6_000
+"""Characters shown to a model at once: fits the smallest context windows."""
 SHOWN_CHARACTERS_MAX: Final = {"user": 4_000, "assistant": 400, "tool": 800}
-"""So much of one text is shown: only the user's own words are what it is about."""
+"""Characters shown of one text, by role: facts are about the user's own words."""
 
 
 class Spoken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something that was said, where it stands, and who is talking."""
+    """One message, with its seq and speaker."""
 
     utterance: Utterance
     seq: int
     user: str | None
-    """The person who said it, or whose session it is; None if nobody knows."""
+    """The speaker, or the user of the session; None if unknown."""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said in a session that counts."""
+    """The messages of a session that count."""
 
     session_id: str
     in_group: bool
     earlier: list[Spoken]
-    """The last that was said before: a correction may mean it."""
+    """The last messages before the new ones: a correction may refer to them."""
     spoken: list[Spoken]
-    """What is new, in order."""
+    """New messages, in order."""
     until_seq: int
-    """Nothing up to here will be said any more."""
+    """No message up to this seq can still change."""
 
 
 class ConversationPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +49,14 @@ class ConversationPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributedCandidate(msgspec.Struct, frozen=True):
-    """Something that was found in a conversation, and whose it is."""
+    """A candidate fact found in a conversation, and the user it is about."""
 
     candidate: Candidate
     user: str | None
 
 
-def whole(conversation: Conversation) -> ConversationPart:
-    """Return a conversation as one stretch."""
+def whole_part(conversation: Conversation) -> ConversationPart:
+    """Return a conversation as one part."""
     return ConversationPart(
         earlier=conversation.earlier,
         spoken=conversation.spoken,
@@ -66,17 +66,17 @@ def whole(conversation: Conversation) -> ConversationPart:
 
 
 def conversation_parts(conversation: Conversation, reach: int) -> Iterator[ConversationPart]:
-    """Return a conversation in parts that a model can be shown, each with a little before it."""
+    """Yield parts small enough for a model, each with ``reach`` messages before it."""
     spoken = conversation.spoken
     start, size = 0, 0
     for at, one in enumerate(spoken):
         weight = min(len(one.utterance.text), SHOWN_CHARACTERS_MAX[one.utterance.role])
-        if size and size + weight > STRETCH_CHARACTERS_MAX:
-            yield _stretch(conversation, start, at, reach)
+        if size and size + weight > PART_CHARACTERS_MAX:
+            yield _part(conversation, start, at, reach)
             start, size = at, 0
         size += weight
     if spoken:
-        yield _stretch(conversation, start, len(spoken), reach)
+        yield _part(conversation, start, len(spoken), reach)
 
 
 def shown(utterance: Utterance) -> Utterance:
@@ -87,7 +87,7 @@ def shown(utterance: Utterance) -> Utterance:
     return msgspec.structs.replace(utterance, text=f"{text[: limit - 1]}…")
 
 
-def _stretch(conversation: Conversation, start: int, end: int, reach: int) -> ConversationPart:
+def _part(conversation: Conversation, start: int, end: int, reach: int) -> ConversationPart:
     spoken = conversation.spoken
     is_last = end == len(spoken)
     before = [*conversation.earlier, *spoken[max(start - reach, 0) : start]]

@@ -1,7 +1,7 @@
-"""Shelves, held in memory: what documents of a scope are found by, as arrays.
+"""An index of a scope's documents, held in memory as arrays.
 
-A shelf is caught up with its events when somebody asks. Vectors are held up to a limit; beyond it
-the store's own index of neighbours answers, or they are read through in pages.
+It catches up with new events at every query. Vectors are held up to a limit; beyond it the store's
+nearest-neighbour index answers, or the vectors are read page by page.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
     Texts = Callable[[Event], list[str]]
-    """What is to be found of an event: a text, or its parts in order; none if nothing is."""
+    """Returns the text of an event to index, or its parts in order; empty if there is none."""
 
 PAGE: Final = 20_000
 VECTORS_HELD_MAX: Final = 200_000
-"""Documents whose vectors are held in memory; of more, neighbours are found by an index."""
+"""Documents whose vectors are held in memory; beyond, a nearest-neighbour index is used."""
 DOCUMENTS_HELD_MAX: Final = 1_000_000
 """Documents that are ranked: the newest."""
 BY_ROW_MAX: Final = 20_000
-"""So many vectors are multiplied by one row after another."""
+"""Up to this many vectors are multiplied row by row."""
 NEIGHBOURS: Final = 1_000
-"""How many the index of neighbours is asked for."""
+"""Results asked of the nearest-neighbour index."""
 
 
 class DocumentIndex:
-    """One shelf of one scope, as it is held. Callers hold ``lock`` while they look at it."""
+    """One index of one scope. The caller holds ``lock`` while reading it."""
 
     def __init__(
-        self, store: MemoryStore, scope: Scope, shelf: IndexName, embedder: Embedder | None
+        self, store: MemoryStore, scope: Scope, index_name: IndexName, embedder: Embedder | None
     ) -> None:
         self._store = store
         self._scope = scope
-        self._shelf: IndexName = shelf
+        self._index_name: IndexName = index_name
         self.embedder = embedder
         self.lock = threading.RLock()
         self.generation = -1
-        """Changes when all was read anew."""
+        """Changes when everything was read again."""
         self._newest = 0
         self._term_key = b""
         self.count = 0
         self.without_vector = 0
-        """Documents without a vector of the embedder in use."""
+        """Documents without a vector of the current embedder."""
         self.embedder_failed = False
-        """Whether the embedder did not answer when it was last asked."""
+        """Whether the embedder failed when it was last called."""
         self.clear()
 
     def clear(self) -> None:
-        """Hold nothing."""
-        import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+        """Drop everything held in memory."""
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         from treering.memory.lexical import Lexicon  # noqa: PLC0415
 
@@ -78,7 +78,7 @@ class DocumentIndex:
         self._room = 0
         self._filled = 0
         self.at: dict[int, int] = {}
-        """Which document stands for the event at a position."""
+        """The document number of the event at a position."""
         self._newest = self.count = self.without_vector = 0
 
     @property
@@ -92,15 +92,15 @@ class DocumentIndex:
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """Return how many terms each document has."""
+        """Return the number of terms of each document."""
         return self._lengths[: self.count]
 
-    # Keeping up.
+    # Catching up.
 
     def catch_up(self, texts: Texts, *, progress: Callable[[int], None] | None = None) -> None:
-        """Have the store enter what is new, then read it.
+        """Let the store index new events, then read them.
 
-        While the embedder does not answer nothing is entered: that is made up for later.
+        While the embedder fails nothing is indexed; a later call makes up for it.
         """
         self.embedder_failed = False
         try:
@@ -111,10 +111,10 @@ class DocumentIndex:
         self.refresh()
 
     def _step(self, texts: Texts, progress: Callable[[int], None] | None) -> bool:
-        """Have the store enter a stretch; return whether there is more."""
+        """Let the store index one page; return whether there is more."""
         step = self._store.follow_documents(
             self._scope,
-            self._shelf,
+            self._index_name,
             lambda events: entries(events, texts, self.embedder, self.term_ids),
             embedder="" if self.embedder is None else self.embedder.name,
         )
@@ -122,8 +122,8 @@ class DocumentIndex:
             progress(step.events)
         return step.more
 
-    def embedded(self, queries: Sequence[str]) -> Matrix | None:
-        """Return the vectors of questions; None if there is no embedder, or it does not answer."""
+    def embed_queries(self, queries: Sequence[str]) -> Matrix | None:
+        """Return the vectors of queries; None if there is no embedder, or it fails."""
         if self.embedder is None:
             return None
         try:
@@ -132,16 +132,16 @@ class DocumentIndex:
             self.embedder_failed = True
             return None
 
-    def take_private(self, events: Iterable[Event], texts: Texts) -> None:
-        """Take in events of a sealed scope: what they say is held here and kept nowhere."""
-        listed = [event for event in events if event.position not in self.at]
-        if not listed:
+    def add_sealed(self, events: Iterable[Event], texts: Texts) -> None:
+        """Add events of a sealed scope: their words and vectors stay in this process."""
+        new_events = [event for event in events if event.position not in self.at]
+        if not new_events:
             return
-        by_position = {event.position: event for event in listed}
+        by_position = {event.position: event for event in new_events}
         name = "" if self.embedder is None else self.embedder.name
         page = []
         for number, entry in enumerate(
-            entries(listed, texts, self.embedder, self.term_ids), self._newest + 1
+            entries(new_events, texts, self.embedder, self.term_ids), self._newest + 1
         ):
             event = by_position[entry.position]
             page.append((number, Document(
@@ -149,28 +149,28 @@ class DocumentIndex:
                 kind=event.kind, embedder=name, terms=entry.terms, vectors=entry.vectors,
             )))  # fmt: skip
         if page:
-            self._take(page, self.count + len(page))
+            self._add(page, self.count + len(page))
 
     def refresh(self) -> None:
-        """Read what was entered since; all of it, if anything was taken out."""
-        holdings = self._store.index_state(self._scope, self._shelf)
-        if holdings.generation != self.generation:
+        """Read new documents; read all of them if any were removed."""
+        state = self._store.index_state(self._scope, self._index_name)
+        if state.generation != self.generation:
             self.clear()
-            self.generation = holdings.generation
-        if self._newest >= holdings.newest:
+            self.generation = state.generation
+        if self._newest >= state.newest:
             return
-        self._skip(holdings)
+        self._skip(state)
         while page := self._store.documents(
-            self._scope, self._shelf, after=self._newest, limit=PAGE
+            self._scope, self._index_name, after=self._newest, limit=PAGE
         ):
-            self._take(page, holdings.count)
+            self._add(page, state.count)
 
-    def _skip(self, holdings: IndexState) -> None:
-        """Leave out the oldest, if there are more than are ranked."""
-        if holdings.count > DOCUMENTS_HELD_MAX and not self.count:
-            self._newest = holdings.newest - DOCUMENTS_HELD_MAX
+    def _skip(self, state: IndexState) -> None:
+        """Skip the oldest documents, if there are more than are ranked."""
+        if state.count > DOCUMENTS_HELD_MAX and not self.count:
+            self._newest = state.newest - DOCUMENTS_HELD_MAX
 
-    def _take(self, page: list[tuple[int, Document]], total: int) -> None:
+    def _add(self, page: list[tuple[int, Document]], total: int) -> None:
         import numpy as np  # noqa: PLC0415
 
         first = self.count
@@ -189,9 +189,9 @@ class DocumentIndex:
         self.at.update((one.position, first + at) for at, (_, one) in enumerate(page))
         self.count += len(page)
         self._newest = page[-1][0]
-        self._take_vectors([one for _, one in page], total)
+        self._add_vectors([one for _, one in page], total)
 
-    def _take_vectors(self, documents: list[Document], total: int) -> None:
+    def _add_vectors(self, documents: list[Document], total: int) -> None:
         import numpy as np  # noqa: PLC0415
 
         if self.embedder is None or self._matrix is None:
@@ -217,10 +217,10 @@ class DocumentIndex:
         self._matrix[self._filled : needed] = rows
         self._filled = needed
 
-    # Finding.
+    # Searching.
 
     def term_ids(self, text: str) -> array[int]:
-        """Return the terms of a text as the numbers that they are kept as."""
+        """Return the hashed terms of a text."""
         from treering.derive.terms import term_ids  # noqa: PLC0415
 
         self._term_key = self._term_key or self._store.term_key(self._scope)
@@ -228,26 +228,26 @@ class DocumentIndex:
 
     @property
     def vectors(self) -> Matrix | None:
-        """Return all vectors that are held, of documents in order; None if there are too many."""
+        """Return all vectors in document order; None if there are too many to hold."""
         return None if self._matrix is None else self._matrix[: self._filled]
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Return where the vectors of each document begin."""
+        """Return the index of each document's first vector."""
         import numpy as np  # noqa: PLC0415
 
         counts = self._counts[: self.count]
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)[:-1]])
 
     def has_parts(self) -> bool:
-        """Whether any document has several vectors."""
+        """Return whether any document has several vectors."""
         return self._filled != self.count
 
     def cosines(self, query: Matrix, only: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Return how near each document is to a query; the nearest of its parts counts.
+        """Return the cosine of each document's nearest part with a query.
 
-        A query of several rows asks for several things: any of them counts. ``only`` names the
-        documents that are asked for; the others are 0.
+        With several query rows, the best counts. ``only`` names the documents needed; the others
+        are 0.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -256,7 +256,9 @@ class DocumentIndex:
             return near
         vectors = self.vectors
         if vectors is None:
-            rows = [self._far(query[at : at + 1], near.copy()) for at in range(len(query))]
+            rows = [
+                self._stored_cosines(query[at : at + 1], near.copy()) for at in range(len(query))
+            ]
             far: NDArray[np.float32] = np.max(rows, axis=0)
             return far
         if only is not None and len(only) < self.count // 4 and not self.has_parts():
@@ -266,23 +268,23 @@ class DocumentIndex:
         return near
 
     def products(self, queries: Matrix, documents: NDArray[np.int64]) -> Matrix:
-        """Return the cosines of queries, a row each, with documents that have one vector each."""
+        """Return the cosines of queries, one per row, with documents that have one vector each."""
         import numpy as np  # noqa: PLC0415
 
         vectors = self.vectors
         if vectors is None:
             rows = [self.cosines(queries[at : at + 1])[documents] for at in range(len(queries))]
             return np.stack(rows)
-        places = self.starts[documents] if self.has_parts() else documents
-        found: Matrix
-        if len(places) < len(vectors) // 4:
-            found = queries @ vectors[places].T
+        rows_of_documents = self.starts[documents] if self.has_parts() else documents
+        cosines: Matrix
+        if len(rows_of_documents) < len(vectors) // 4:
+            cosines = queries @ vectors[rows_of_documents].T
         else:
-            found = (queries @ vectors.T)[:, places]
-        return found
+            cosines = (queries @ vectors.T)[:, rows_of_documents]
+        return cosines
 
     def best_of_parts(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return for each document the best score of its vectors."""
+        """Return the best score of each document's vectors."""
         import numpy as np  # noqa: PLC0415
 
         if not self.has_parts() or not self.count:
@@ -290,26 +292,26 @@ class DocumentIndex:
         best: NDArray[np.float32] = np.maximum.reduceat(scores, self.starts)
         return best
 
-    def _far(self, query: Matrix, near: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Ask the store's index of neighbours; without one, read all vectors in pages."""
+    def _stored_cosines(self, query: Matrix, near: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Ask the store's nearest-neighbour index; without one, read all vectors page by page."""
         import numpy as np  # noqa: PLC0415
 
         embedder = self.embedder
         if embedder is None:
             return near
         numbers = self.column("number")
-        found = self._store.nearest(
-            self._scope, self._shelf, pack(query), embedder=embedder.name, limit=NEIGHBOURS
+        neighbours = self._store.nearest(
+            self._scope, self._index_name, pack(query), embedder=embedder.name, limit=NEIGHBOURS
         )
-        if found is not None:
-            for number, cosine in found:
+        if neighbours is not None:
+            for number, cosine in neighbours:
                 at = int(np.searchsorted(numbers, number))
                 if at < len(numbers) and numbers[at] == number:
                     near[at] = cosine
             return near
         after = int(numbers[0]) - 1
         at = 0
-        while page := self._store.documents(self._scope, self._shelf, after=after, limit=PAGE):
+        while page := self._store.documents(self._scope, self._index_name, after=after, limit=PAGE):
             ours = [one.vectors if one.embedder == embedder.name else b"" for _, one in page]
             rows, counts = unpack(ours, self._dimensions)
             cosines = rows @ query[0]
@@ -324,12 +326,13 @@ class DocumentIndex:
 
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
-    """Return for each vector the cosine of the row that is nearest to it."""
+    """Return for each vector the cosine of the nearest query row."""
     best: NDArray[np.float32]
     import numpy as np  # noqa: PLC0415
 
     if len(query) == 1 or len(vectors) <= BY_ROW_MAX:
-        # A product with a vector is not shared between threads, which cost more than they save.
+        # NumPy does not multithread a product with one vector; for few rows, threads cost more than
+        # they save.
         best = vectors @ query[0]
         for row in query[1:]:
             np.maximum(best, vectors @ row, out=best)
@@ -344,27 +347,29 @@ def entries(
     embedder: Embedder | None,
     term_ids: Callable[[str], array[int]],
 ) -> list[IndexEntry]:
-    """Return how events are entered: their words as numbers, their meaning as vectors."""
-    told = [(event, texts(event)) for event in events]
-    told = [(event, parts) for event, parts in told if parts]
-    every = [part for _, parts in told for part in parts]
-    rows = None if embedder is None or not every else embedder.embed(every)
-    found: list[IndexEntry] = []
+    """Return the index entries of events: hashed words and packed vectors."""
+    indexed = [(event, texts(event)) for event in events]
+    indexed = [(event, parts) for event, parts in indexed if parts]
+    all_parts = [part for _, parts in indexed for part in parts]
+    rows = None if embedder is None or not all_parts else embedder.embed(all_parts)
+    index_entries: list[IndexEntry] = []
     at = 0
-    for event, parts in told:
+    for event, parts in indexed:
         vectors = b"" if rows is None else pack(rows[at : at + len(parts)])
         at += len(parts)
-        found.append(IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), vectors))
-    return found
+        index_entries.append(
+            IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), vectors)
+        )
+    return index_entries
 
 
-def _grown(column: Any, count: int, values: Sequence[int], sort: Any) -> Any:
-    """Return a column with values behind its first ``count``; it grows by half at least."""
+def _grown(column: Any, count: int, values: Sequence[int], dtype: Any) -> Any:
+    """Return a column with values after its first ``count``; it grows by at least half."""
     import numpy as np  # noqa: PLC0415
 
     needed = count + len(values)
     if needed > len(column):
-        larger = np.zeros(max(needed, count + count // 2), sort)
+        larger = np.zeros(max(needed, count + count // 2), dtype)
         larger[:count] = column[:count]
         column = larger
     column[count:needed] = values

@@ -1,4 +1,4 @@
-"""The events by which the memory changes."""
+"""Builds the events that change the memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 AGENT: Final = "treering"
 RECALLED_BYTES_MAX: Final = REFS_BYTES_MAX - 512
-"""Ids that one event names: what is left is for the run's."""
-UPHELD: Final = f"{MEMORY_SESSION}:upheld"
-"""The session in which is recorded what other sessions no longer say."""
+"""Bytes of ids in one event; the rest is left for the run's refs."""
+UPHELD_SESSION: Final = f"{MEMORY_SESSION}:upheld"
+"""The session that repeats forgettings and supersessions whose own session was erased."""
 _SUMMARIES: Final = {
     "memory.stored": "fact learnt",
-    "memory.revised": "fact told anew",
+    "memory.revised": "fact revised",
     "memory.superseded": "fact no longer holds",
     "memory.archived": "fact archived",
     "memory.restored": "fact believed again",
@@ -29,7 +29,7 @@ _SUMMARIES: Final = {
 }
 
 
-def told(
+def fact_event(
     scope: Scope,
     kind: str,
     content: FactPayload,
@@ -39,7 +39,7 @@ def told(
     event_id: str | None = None,
     summary: str | None = None,
 ) -> NewEvent:
-    """Return the event that tells a fact: it is the one place where its text stands."""
+    """Return the event that states a fact. It is the only place that holds the fact's text."""
     payload = {name: value for name, value in decode(encode(content)).items() if value is not None}
     return NewEvent(
         scope=scope,
@@ -54,7 +54,7 @@ def told(
     )
 
 
-def changed(
+def fact_change_event(
     scope: Scope,
     kind: str,
     fact_id: str,
@@ -63,8 +63,8 @@ def changed(
     user: str | None,
     **payload: Any,
 ) -> NewEvent:
-    """Return the event that changes how a fact stands: ids and numbers only."""
-    stated = {name: value for name, value in payload.items() if value is not None}
+    """Return the event that changes a fact's state; it holds ids and numbers only."""
+    given = {name: value for name, value in payload.items() if value is not None}
     return NewEvent(
         scope=scope,
         session_id=session or MEMORY_SESSION,
@@ -72,24 +72,26 @@ def changed(
         agent_id=AGENT,
         user_id=user,
         summary=_SUMMARIES[kind],
-        payload={"id": fact_id, **stated},
+        payload={"id": fact_id, **given},
         refs={"memory_ids": [fact_id]},
     )
 
 
-def upheld(scope: Scope, row: FactRow, user: str | None) -> NewEvent:
-    """Return the event that says again, in a place of its own, that a fact no longer holds."""
+def upheld_event(scope: Scope, row: FactRow, user: str | None) -> NewEvent:
+    """Return the event that repeats, in a session of its own, that a fact no longer holds."""
     if row.state == "superseded":
-        told_so = {"by": row.superseded_by, "valid_to_ms": row.valid_to_ms}
-        event = changed(scope, "memory.superseded", row.id, session=UPHELD, user=user, **told_so)
+        details = {"by": row.superseded_by, "valid_to_ms": row.valid_to_ms}
+        event = fact_change_event(
+            scope, "memory.superseded", row.id, session=UPHELD_SESSION, user=user, **details
+        )
     else:
-        event = changed(
-            scope, "memory.forgotten", row.id, session=UPHELD, user=user, reason=row.reason
+        event = fact_change_event(
+            scope, "memory.forgotten", row.id, session=UPHELD_SESSION, user=user, reason=row.reason
         )
     return event
 
 
-def recallings(
+def recall_events(
     scope: Scope,
     ids: Sequence[str],
     *,
@@ -97,20 +99,22 @@ def recallings(
     user: str | None,
     run_id: str | None = None,
 ) -> list[NewEvent]:
-    """Return the events that say what was recalled: one, unless the ids are too long for that."""
-    parts: list[list[str]] = [[]]
+    """Return the events that record a recall: one, unless the ids are too long for one."""
+    batches: list[list[str]] = [[]]
     room = RECALLED_BYTES_MAX
     for one in ids:
         size = len(encode(one)) + 1
-        if size > room and parts[-1]:
-            parts.append([])
+        if size > room and batches[-1]:
+            batches.append([])
             room = RECALLED_BYTES_MAX
-        parts[-1].append(one)
+        batches[-1].append(one)
         room -= size
-    return [recalled(scope, part, session=session, user=user, run_id=run_id) for part in parts]
+    return [
+        recall_event(scope, part, session=session, user=user, run_id=run_id) for part in batches
+    ]
 
 
-def recalled(
+def recall_event(
     scope: Scope,
     ids: Sequence[str],
     *,
@@ -118,9 +122,9 @@ def recalled(
     user: str | None,
     run_id: str | None = None,
 ) -> NewEvent:
-    """Return the event that says what was recalled, and for which run: ids, not the question.
+    """Return the event that records which memories were recalled: ids, not the query.
 
-    It belongs to no run: what was shown was shown, whatever becomes of the turn.
+    It belongs to no run: the memories were shown, whatever becomes of the turn.
     """
     noun = "memory" if len(ids) == 1 else "memories"
     return NewEvent(
@@ -134,8 +138,8 @@ def recalled(
     )
 
 
-def identity(scope: Scope, kind: str, summary: str, payload: dict[str, Any]) -> NewEvent:
-    """Return the event that says who somebody is."""
+def user_event(scope: Scope, kind: str, summary: str, payload: dict[str, Any]) -> NewEvent:
+    """Return the event that changes handles or users."""
     return NewEvent(
         scope=scope,
         session_id=MEMORY_SESSION,

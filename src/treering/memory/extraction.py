@@ -1,9 +1,9 @@
-"""Extraction: facts are found in what was said, by rules or by a model, and go through the gate.
+"""Extraction: rules or a model find facts in conversations, and the facts pass the gate.
 
-A session is read from where it was last left. Every fact has an id that follows from its words and
-the salts of the events that say them, so reading twice, or after a crash, changes nothing, and what
-was rejected or erased stays so. With the events their salts are erased, and the words cannot be
-guessed from the id.
+A session is read from where the last call stopped. The id of a fact is derived from its words and
+the salts of the events that say them, so reading twice, or after a crash, changes nothing, and
+rejected or erased facts stay so. Erasing the events erases their salts, and then the words cannot
+be guessed from the id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from treering.derive.fact_extraction import (
 )
 from treering.derive.memory_state import hashed
 from treering.errors import InvalidInput
-from treering.memory.conversations import AttributedCandidate, conversation_parts, whole
+from treering.memory.conversations import AttributedCandidate, conversation_parts, whole_part
 from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, LearnResult, NewFact
 
 if TYPE_CHECKING:
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart
     from treering.memory.learning import Learner
-    from treering.memory.model_reading import ModelReading
+    from treering.memory.model_extraction import ModelExtractor
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
 BUDGET_TOKENS: Final = 100_000
-"""What models may use for a scope in a month, unless somebody says otherwise."""
+"""Tokens that models may use per scope and month, by default."""
 RULES: Final = "rules"
 LOOKS_MAX: Final = 3
-"""How often learning is tried if events are erased meanwhile."""
+"""Attempts to learn while events are being erased."""
 
 
-class Extracting:
-    """Reads conversations of one scope, once, and counts what comes of it."""
+class ConversationReader:
+    """Reads conversations of one scope once, and counts the results."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Extracting:
         learner: Learner,
         scope: Scope,
         *,
-        model: ModelReading | None = None,
+        model: ModelExtractor | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self._scope_memory = scope_memory
@@ -65,12 +65,12 @@ class Extracting:
         self._sessions = 0
         self._messages = 0
         self._candidates = 0
-        """Those that rules gave."""
+        """Found by rules."""
         self._learned: list[LearnResult] = []
         self._stopped: str | None = None
 
     def read_all(self, *, again: bool) -> ExtractReceipt:
-        """Read every session of the scope but those that agents began for themselves."""
+        """Read every session of the scope except those of subagents."""
         for session_id, head_seq in self._recorder.sessions(self._scope):
             if self._stopped is not None:
                 break
@@ -82,30 +82,30 @@ class Extracting:
         return self.receipt()
 
     def read(self, session_id: str, *, again: bool) -> ExtractReceipt:
-        """Read what is new in a session; ``again``, all of it. Raises NotFound."""
+        """Read the new messages of a session, or all. Raise NotFound if it does not exist."""
         through = self._recorder.read_through(self._scope, session_id)
         conversation = self._recorder.conversation(
             self._scope, session_id, after_seq=0 if again else through
         )
         self._sessions += bool(conversation.spoken)
-        parts: Iterator[ConversationPart] = iter([whole(conversation)])
+        parts: Iterator[ConversationPart] = iter([whole_part(conversation)])
         if self._model is not None and conversation.spoken:
             parts = conversation_parts(conversation, CORRECTION_REACH)
-        for stretch in parts:
-            found = self._found(stretch)
+        for part in parts:
+            candidates = self._found(part)
             if self._stopped is not None:
                 break
-            self._learn(found, session_id)
-            # The place is kept behind the facts: a crash in between has them found again.
-            if stretch.until_seq > through:
-                self._recorder.note_read(self._scope, session_id, stretch.until_seq)
-            self._messages += len(stretch.spoken)
-            if self._progress is not None and stretch.spoken:
-                self._progress(len(stretch.spoken))
+            self._learn(candidates, session_id)
+            # The position is saved after the facts: after a crash in between, they are found again.
+            if part.until_seq > through:
+                self._recorder.note_read(self._scope, session_id, part.until_seq)
+            self._messages += len(part.spoken)
+            if self._progress is not None and part.spoken:
+                self._progress(len(part.spoken))
         return self.receipt()
 
     def receipt(self) -> ExtractReceipt:
-        """Return what reading came to so far."""
+        """Return the results so far."""
         model = self._model
         return ExtractReceipt(
             scope=self._scope,
@@ -121,22 +121,22 @@ class Extracting:
 
     # Finding.
 
-    def _found(self, stretch: ConversationPart) -> list[AttributedCandidate]:
+    def _found(self, part: ConversationPart) -> list[AttributedCandidate]:
         if self._model is not None:
-            if not self._model.affords(stretch):
+            if not self._model.affords(part):
                 self._stopped = "budget"
                 return []
-            found = self._model.read(stretch)
-            if found is not None:
-                return _attributed(found, stretch)
-        found = _attributed(_by_rules(stretch), stretch)
-        self._candidates += len(found)
-        return found
+            candidates = self._model.read(part)
+            if candidates is not None:
+                return _attributed(candidates, part)
+        candidates = _attributed(_by_rules(part), part)
+        self._candidates += len(candidates)
+        return candidates
 
     # Learning.
 
-    def _learn(self, found: Sequence[AttributedCandidate], session_id: str) -> None:
-        facts = self._untold(self._facts(found, session_id))
+    def _learn(self, candidates: Sequence[AttributedCandidate], session_id: str) -> None:
+        facts = self._untold(self._facts(candidates, session_id))
         for look in range(LOOKS_MAX):
             cited = dict.fromkeys(one for fact in facts for one in fact.evidence)
             gone = self._recorder.gone(self._scope, list(cited))
@@ -144,25 +144,25 @@ class Extracting:
             try:
                 self._learned += self._learner.learn(facts)
             except InvalidInput:
-                # Something that they cite may have been erased just now.
+                # Evidence may have been erased just now.
                 if look == LOOKS_MAX - 1:
                     raise
             else:
                 return
 
     def _facts(self, found: Sequence[AttributedCandidate], session_id: str) -> list[NewFact]:
-        """Return what was found as facts, but for those whose evidence was erased meanwhile."""
-        sayings = [_saying(one.candidate) for one in found]
-        said_in = dict.fromkeys(event_id for saying in sayings for event_id in saying)
-        salts = self._recorder.salts(self._scope, list(said_in))
+        """Return the candidates as facts, without those whose evidence was erased meanwhile."""
+        cited_by = [_saying(one.candidate) for one in found]
+        cited = dict.fromkeys(event_id for saying in cited_by for event_id in saying)
+        salts = self._recorder.salts(self._scope, list(cited))
         return [
             _fact(one, session_id, [salts[event_id] for event_id in saying])
-            for one, saying in zip(found, sayings, strict=True)
+            for one, saying in zip(found, cited_by, strict=True)
             if salts.keys() >= set(saying)
         ]
 
     def _erased_before(self, facts: Sequence[NewFact]) -> set[str]:
-        """Return the ids of facts that an earlier version learnt under another id, and erased."""
+        """Return the facts that were erased under the id an earlier version gave them."""
         if self._recorder.engine.store.rekeyed_ms() is None:
             return set()
         legacy = {
@@ -170,39 +170,41 @@ class Extracting:
             for fact in facts
             for cited in fact.evidence
         }
-        there = self._recorder.places(self._scope, list(legacy))
-        gone = self._recorder.gone(self._scope, list(there)) if there else set()
+        places = self._recorder.places(self._scope, list(legacy))
+        gone = self._recorder.gone(self._scope, list(places)) if places else set()
         return {fact_id for one in gone if (fact_id := legacy[one]) is not None}
 
     def _untold(self, facts: Sequence[NewFact]) -> list[NewFact]:
-        """Return facts without those that were made of the same words before.
+        """Return facts without those already learned from the same words.
 
-        They may have been told as part of another fact that was known, or in other words, and
-        rejected since.
+        They may have been part of another known fact, or stated in other words, and rejected since.
         """
         if not facts:
             return []
         erased = self._erased_before(facts)
         facts = [fact for fact in facts if fact.fact_id not in erased]
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            fold = held.fold
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            fold = scope_memory.fold
             citing = fold.state.citing
-            tellings = [fold.tellings(citing.get(hashed(fact.evidence[0]), [])) for fact in facts]
-            known = fold.state.facts
+            citing_events = [
+                fold.events_at(citing.get(hashed(fact.evidence[0]), [])) for fact in facts
+            ]
+            known_facts = fold.state.facts
             return [
                 fact
-                for fact, told in zip(facts, tellings, strict=True)
-                if fact.fact_id in known or not any(_tells(event, fact) for event in told.values())
+                for fact, events in zip(facts, citing_events, strict=True)
+                if fact.fact_id in known_facts
+                or not any(_tells(event, fact) for event in events.values())
             ]
 
 
-def _by_rules(stretch: ConversationPart) -> list[AttributedCandidate]:
-    """Return what rules find, each person's words by themselves."""
-    new = {one.utterance.event_id for one in stretch.spoken}
+def _by_rules(part: ConversationPart) -> list[AttributedCandidate]:
+    """Return what rules find, for each speaker separately."""
+    new = {one.utterance.event_id for one in part.spoken}
     speakers: dict[str | None, list[Utterance]] = {}
-    for one in (*stretch.earlier, *stretch.spoken):
+    for one in (*part.earlier, *part.spoken):
         speakers.setdefault(one.user, []).append(one.utterance)
     return [
         AttributedCandidate(_told_now(candidate, new), user)
@@ -212,38 +214,40 @@ def _by_rules(stretch: ConversationPart) -> list[AttributedCandidate]:
 
 
 def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
-    """Return a candidate by what is new of its evidence: the rest was learnt when it was said.
+    """Return a candidate with only its new evidence: the rest was learned when it was said.
 
-    Who says again what they said before says that it holds now, whatever came in between. Only a
-    correction needs what it corrects to be understood.
+    A repeated statement holds now, whatever was said in between. Only a correction also needs the
+    message that it corrects.
     """
-    fresh = [one for one in candidate.evidence if one in new]
-    others = [one for one in candidate.evidence if one not in new] if candidate.correction else []
+    new_evidence = [one for one in candidate.evidence if one in new]
+    corrected = (
+        [one for one in candidate.evidence if one not in new] if candidate.correction else []
+    )
     sayings = [one for one in candidate.sayings if one[-1] in new]
     return msgspec.structs.replace(
-        candidate, evidence=(*fresh, *others), sayings=tuple(sayings or candidate.sayings)
+        candidate, evidence=(*new_evidence, *corrected), sayings=tuple(sayings or candidate.sayings)
     )
 
 
 def _attributed(
-    found: Sequence[AttributedCandidate], stretch: ConversationPart
+    found: Sequence[AttributedCandidate], part: ConversationPart
 ) -> list[AttributedCandidate]:
-    """Return what is new and of somebody who is known, in the order it was said."""
-    order = {one.utterance.event_id: at for at, one in enumerate(stretch.spoken)}
-    kept: list[tuple[int, AttributedCandidate]] = []
+    """Return new candidates of known people, in the order they were said."""
+    order = {one.utterance.event_id: at for at, one in enumerate(part.spoken)}
+    ordered: list[tuple[int, AttributedCandidate]] = []
     for one in found:
         said_at = max((order.get(cited, -1) for cited in one.candidate.evidence), default=-1)
-        # In a group, nobody is told by a name that is missing.
-        is_known = one.user is not None or not stretch.in_group or one.candidate.role == "tool"
+        # In a group, a message without a user is nobody's.
+        is_known = one.user is not None or not part.in_group or one.candidate.role == "tool"
         if said_at >= 0 and is_known:
-            kept.append((said_at, one))
-    return [one for _, one in sorted(kept, key=lambda pair: pair[0])]
+            ordered.append((said_at, one))
+    return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
 
 
 def _saying(candidate: Candidate) -> tuple[str, ...]:
-    """Return the events that say it, when it was said first; all that are cited, if nobody knows.
+    """Return the events that first said it; all cited ones, if that is unknown.
 
-    All of their salts go into its id: none of them alone may give the words of another back.
+    All their salts go into the id, so that no single event gives away the words of another.
     """
     return candidate.sayings[0] if candidate.sayings else candidate.evidence[:EVIDENCE_MAX]
 

@@ -1,6 +1,6 @@
-"""The gate: what becomes of a fact that is to be learnt, seen what is known already.
+"""The gate: decides whether a new fact is stored, revises a known one, or is refused.
 
-It looks only at facts of the same person, behind the same wall, in the same scope.
+A fact is compared only with facts of the same person, behind the same wall, in the same scope.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.claim_relations import relation
+from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_quality import judge_fact
 from treering.derive.memory_state import FactPayload, hashed
 from treering.derive.memory_texts import fact_text
-from treering.derive.statements import statement_of
 from treering.errors import Unavailable
-from treering.memory.columns import ARCHIVED, CURRENT, number
-from treering.memory.events import changed, told
+from treering.memory.events import fact_change_event, fact_event
+from treering.memory.fact_columns import ARCHIVED, CURRENT, number
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 
@@ -32,38 +32,38 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
 
 SIMILAR_FROM: Final = 0.6
-"""Facts that are farther apart are not compared."""
+"""Facts with a lower cosine are not compared."""
 BLOCK: Final = 64
-"""Facts whose neighbours are looked for at once."""
+"""Facts whose neighbours are searched at once."""
 COMPARED_MAX: Final = 4
-"""The nearest so many are compared."""
+"""Nearest facts that are compared."""
 
 
 class CheckedFact(msgspec.Struct, frozen=True):
-    """A fact at the gate: checked, and told where it belongs."""
+    """A validated fact with the session, wall and user that it belongs to."""
 
     fact: NewFact
     fact_id: str
     category: str
     session: str | None
     wall: str | None
-    """The session that keeps it to itself, if it is not its user's or the scope's."""
+    """The session that keeps it to itself; None if it belongs to its user or the scope."""
     valid_from_ms: int
     is_walled: bool = False
-    """Whether that is a group."""
+    """Whether that session is a group."""
     is_secret: bool = False
-    """Whether a secret was masked in its text."""
+    """Whether a secret was masked in the text."""
 
 
 class GateDecision(msgspec.Struct, frozen=True):
-    """What became of one fact, and the events that say so."""
+    """What became of one fact, and the events that record it."""
 
     learned: LearnResult
     events: list[NewEvent]
 
 
 class KnownFact(msgspec.Struct, gc=False):
-    """A fact that others are compared with."""
+    """A fact that new ones are compared with."""
 
     content: FactPayload
     user: str | None
@@ -72,7 +72,7 @@ class KnownFact(msgspec.Struct, gc=False):
 
 
 class FactGate:
-    """Decides about facts in their order; each sees what was decided before it."""
+    """Decides about facts in order; each decision sees the ones before it."""
 
     def __init__(
         self,
@@ -84,21 +84,21 @@ class FactGate:
         self._scope_memory = scope_memory
         self._asked = asked
         self._erased = erased
-        """Ids of facts that were learnt before, and erased."""
+        """Ids of facts that were learned before and then erased."""
         self._state = scope_memory.fold.state
         self._new: dict[str, KnownFact] = {}
-        """Facts that were decided on just now, by id."""
+        """Facts decided just now, by id."""
         self._gone: set[str] = set()
-        """Ids of facts that do not hold any longer because of them."""
+        """Ids of facts superseded by them."""
         self._slots: dict[tuple[str | None, str | None, str], str] = {}
         self._statements: dict[tuple[str | None, str | None, str], str] = {}
-        self._told_by: dict[tuple[str | None, str | None], dict[str, int]] = {}
-        """Which of the facts at the gate told each of the new ones last, by their owner."""
+        self._stated_at: dict[tuple[str | None, str | None], dict[str, int]] = {}
+        """Per owner, the index in ``asked`` of the last statement of each new fact."""
         self._vectors: Matrix | None = None
         self._near: dict[int, list[tuple[str, float]]] = {}
 
     def decide(self) -> list[GateDecision]:
-        """Return a decision for each fact."""
+        """Return one decision per fact."""
         self._look_near()
         return [self._decide(at, one) for at, one in enumerate(self._asked)]
 
@@ -109,36 +109,36 @@ class FactGate:
         if known is not None or asked.fact_id in self._new:
             return GateDecision(_learned("known", content), [])
         if asked.fact_id in self._erased:
-            # It does not come back, nor does it contradict what is known since.
-            gone = msgspec.structs.replace(_learned("refused", content), reason="erased_before")
-            return GateDecision(gone, [])
+            # An erased fact does not come back, nor does it contradict newer ones.
+            refusal = msgspec.structs.replace(_learned("refused", content), reason="erased_before")
+            return GateDecision(refusal, [])
         if asked.is_secret:
-            hint = "keep secrets where secrets are kept"
+            hint = "keep secrets in a secret store"
             return self._refuse(asked, content, "refuse", "secret", hint)
         verdict = judge_fact(fact.text, origin=fact.origin)
         if verdict.outcome != "accept":
             return self._refuse(asked, content, verdict.outcome, verdict.reason, verdict.hint)
         if fact.origin == "agent" and not fact.evidence:
-            # A model may have made it up: somebody has to have said so.
-            hint = "cite the events that say so, or have somebody accept it"
+            # A model may have made it up: somebody must have said it.
+            hint = "cite the events that say so, or accept it by hand"
             return self._refuse(asked, content, "quarantine", "unsupported", hint)
         contradicted: list[KnownFact] = []
-        for one in self._comparable(at, asked, content):
-            how = self._relation(content, one)
-            if how == "same":
-                # As it was told first: it does not change with every new wording.
+        for known_fact in self._comparable(at, asked, content):
+            relation_to_known = self._relation(content, known_fact)
+            if relation_to_known == "same":
+                # Keep the first wording: a fact should not change with every repetition.
                 same = msgspec.structs.replace(
                     content,
-                    text=one.content.text,
-                    statement=one.content.statement,
-                    slot=one.content.slot,
-                    category=one.content.category,
+                    text=known_fact.content.text,
+                    statement=known_fact.content.statement,
+                    slot=known_fact.content.slot,
+                    category=known_fact.content.category,
                 )
-                return self._revise(asked, same, one, at)
-            if how == "refines":
-                return self._revise(asked, content, one, at)
-            if how == "contradicts":
-                contradicted.append(one)
+                return self._revise(asked, same, known_fact, at)
+            if relation_to_known == "refines":
+                return self._revise(asked, content, known_fact, at)
+            if relation_to_known == "contradicts":
+                contradicted.append(known_fact)
         return self._store(asked, content, contradicted, at)
 
     def _content(self, asked: CheckedFact) -> FactPayload:
@@ -164,7 +164,7 @@ class FactGate:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
 
-    # What it comes to.
+    # Outcomes.
 
     def _refuse(
         self,
@@ -176,13 +176,13 @@ class FactGate:
     ) -> GateDecision:
         quarantined = outcome == "quarantine"
         content.reason, content.quarantined = reason, quarantined
-        event = told(
+        event = fact_event(
             self._scope_memory.scope,
             "memory.refused",
             content,
             session=asked.session,
             user=asked.fact.user,
-            event_id=telling_id(asked),
+            event_id=fact_event_id(asked),
             summary=f"fact {'quarantined' if quarantined else 'refused'}: {reason}",
         )
         learned = _learned("quarantined" if quarantined else "refused", content)
@@ -216,7 +216,7 @@ class FactGate:
             evidence=evidence[-EVIDENCE_MAX:],
         )
         user = one.user
-        event = told(
+        event = fact_event(
             self._scope_memory.scope, "memory.revised", after, session=asked.session, user=user
         )
         self._note(KnownFact(after, user, asked.session), at)
@@ -226,19 +226,24 @@ class FactGate:
         self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
     ) -> GateDecision:
         scope, user, session = self._scope_memory.scope, asked.fact.user, asked.session
-        event = told(
-            scope, "memory.stored", content, session=session, user=user, event_id=telling_id(asked)
+        event = fact_event(
+            scope,
+            "memory.stored",
+            content,
+            session=session,
+            user=user,
+            event_id=fact_event_id(asked),
         )
         events, gone = [event], []
         for one in contradicted:
             if content.valid_from_ms >= one.content.valid_from_ms:
                 old, new, until = one.content.id, content.id, content.valid_from_ms
             else:
-                # It was so before: what is known of later times stands.
+                # The new fact is about earlier times: the known one about later times stays.
                 old, new, until = content.id, one.content.id, one.content.valid_from_ms
             gone.append(old)
             events.append(
-                changed(
+                fact_change_event(
                     scope,
                     "memory.superseded",
                     old,
@@ -259,12 +264,12 @@ class FactGate:
         self._statements[*owner, content.statement] = content.id
         if content.slot is not None and content.id not in self._gone:
             self._slots[*owner, content.slot] = content.id
-        self._told_by.setdefault(owner, {})[content.id] = at
+        self._stated_at.setdefault(owner, {})[content.id] = at
 
-    # What it is compared with.
+    # Candidates for comparison.
 
     def _comparable(self, at: int, asked: CheckedFact, content: FactPayload) -> list[KnownFact]:
-        """Return what may say the same or the contrary, what is certain first."""
+        """Return facts that may say the same or the opposite, certain matches first."""
         near: dict[str, float] = {}
         owner = (asked.fact.user, asked.wall)
         for table, key in ((self._statements, content.statement), (self._slots, content.slot)):
@@ -272,8 +277,12 @@ class FactGate:
                 near.setdefault(one, 1.0)
         wall = None if asked.wall is None else hashed(asked.wall)
         for user in self._users(asked.fact.user):
-            twin = self._state.twin((user, wall), content.statement)
-            rival = None if content.slot is None else self._state.rival((user, wall), content.slot)
+            twin = self._state.fact_with_statement((user, wall), content.statement)
+            rival = (
+                None
+                if content.slot is None
+                else self._state.fact_in_slot((user, wall), content.slot)
+            )
             for row in (twin, rival):
                 if row is not None:
                     near.setdefault(row.id, 1.0)
@@ -286,19 +295,19 @@ class FactGate:
 
     def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
         rows = {one: self._state.facts[one] for one in ids if one not in self._new}
-        tellings = self._scope_memory.fold.tellings([row.position for row in rows.values()])
-        found: list[KnownFact] = []
+        tellings = self._scope_memory.fold.events_at([row.position for row in rows.values()])
+        known_facts: list[KnownFact] = []
         for one in ids:
             if one in self._new:
-                found.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
+                known_facts.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
             elif (event := tellings.get(rows[one].position)) is not None:
                 content = msgspec.convert(event.payload, FactPayload)
                 content.valid_from_ms = rows[one].valid_from_ms
                 content.confidence = rows[one].confidence
-                found.append(
+                known_facts.append(
                     KnownFact(content, event.user_id, event.session_id, similarity=near[one])
                 )
-        return found
+        return known_facts
 
     def _is_current(self, fact_id: str) -> bool:
         row = self._state.facts.get(fact_id)
@@ -308,7 +317,7 @@ class FactGate:
         return {None} if user is None else set(self._state.family(hashed(user)))
 
     def _look_near(self) -> None:
-        """Find the nearest known facts of all that are asked about, many at a time."""
+        """Find the nearest known facts of all new ones, in batches."""
         scope_memory = self._scope_memory
         if scope_memory.embedder is None:
             return
@@ -316,28 +325,28 @@ class FactGate:
             texts = [fact_text(one.fact.text) for one in self._asked]
             self._vectors = scope_memory.embedder.embed(texts)
         except Unavailable:
-            # What is told in the same words is known all the same.
+            # Without an embedder, facts in the same words are still recognised.
             return
         owners: dict[tuple[str | None, str | None], list[int]] = {}
         for at, one in enumerate(self._asked):
             owners.setdefault((one.fact.user, one.wall), []).append(at)
-        for (user, wall), places in owners.items():
-            self._look_near_of(user, wall, places)
-        # Read at once what will be compared one by one.
+        for (user, wall), indexes in owners.items():
+            self._look_near_of(user, wall, indexes)
+        # Fetch at once the events that will be compared one by one.
         near = {one for found in self._near.values() for one, _ in found}
-        scope_memory.fold.tellings([self._state.facts[one].position for one in near])
+        scope_memory.fold.events_at([self._state.facts[one].position for one in near])
 
     def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
         scope_memory, vectors = self._scope_memory, self._vectors
         here = None if wall is None else hashed(wall)
-        facts = mine(scope_memory, self._users(user), {here})
+        facts = facts_visible_to(scope_memory, self._users(user), {here})
         documents = scope_memory.columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if vectors is None or not len(facts):
             return
         for begin in range(0, len(places), BLOCK):
             part = places[begin : begin + BLOCK]
-            cosines = scope_memory.shelf.products(vectors[part], documents)
+            cosines = scope_memory.documents.products(vectors[part], documents)
             for at, near in zip(part, cosines, strict=True):
                 self._near[at] = [
                     (scope_memory.columns.ids[int(facts[one])], float(near[one]))
@@ -346,31 +355,31 @@ class FactGate:
 
     def _near_among_new(self, at: int) -> list[tuple[str, float]]:
         asked = self._asked[at]
-        told = self._told_by.get((asked.fact.user, asked.wall))
-        if self._vectors is None or not told:
+        fact_event = self._stated_at.get((asked.fact.user, asked.wall))
+        if self._vectors is None or not fact_event:
             return []
-        cosines = self._vectors[list(told.values())] @ self._vectors[at]
-        ids = list(told)
+        cosines = self._vectors[list(fact_event.values())] @ self._vectors[at]
+        ids = list(fact_event)
         return [(ids[one], float(cosines[one])) for one in _largest(cosines)]
 
 
-def mine(
+def facts_visible_to(
     scope_memory: ScopeMemory,
     users: set[str | None],
     walls: set[str | None],
     *,
     states: Sequence[int] = (CURRENT, ARCHIVED),
 ) -> NDArray[np.int64]:
-    """Return which facts are of these users and behind these walls; all are hashed."""
+    """Return the indexes of facts of these users and behind these walls; both are hashed."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     columns = scope_memory.columns
-    asked = np.array([number(one) for one in users], np.uint64)
-    found = np.isin(columns.column("state"), states)
-    behind = np.array([number(one) for one in walls], np.uint64)
-    found &= np.isin(columns.column("wall"), behind)
-    found &= np.isin(columns.column("user"), asked)
-    return np.flatnonzero(found)
+    user_numbers = np.array([number(one) for one in users], np.uint64)
+    visible = np.isin(columns.column("state"), states)
+    wall_numbers = np.array([number(one) for one in walls], np.uint64)
+    visible &= np.isin(columns.column("wall"), wall_numbers)
+    visible &= np.isin(columns.column("user"), user_numbers)
+    return np.flatnonzero(visible)
 
 
 def _largest(cosines: NDArray[np.float32]) -> list[int]:
@@ -384,7 +393,7 @@ def _largest(cosines: NDArray[np.float32]) -> list[int]:
 
 
 def _until(before: FactPayload, content: FactPayload) -> int | None:
-    """Return until when a fact holds that is told again: it may go on longer than was known."""
+    """Return when a restated fact ends: it may last longer than was known."""
     if content.valid_to_ms is not None or before.valid_to_ms is None:
         return content.valid_to_ms
     return before.valid_to_ms if content.valid_from_ms < before.valid_to_ms else None
@@ -396,6 +405,6 @@ def _learned(outcome: str, content: FactPayload) -> LearnResult:
     )
 
 
-def telling_id(asked: CheckedFact) -> str | None:
-    """Return the id of the event that tells a fact, if the fact was given one."""
+def fact_event_id(asked: CheckedFact) -> str | None:
+    """Return the id of the event that states a fact, if the fact was given an id."""
     return None if asked.fact.fact_id is None else f"memory:{asked.fact_id}"

@@ -1,4 +1,4 @@
-"""Facts as values: what is folded of them, told with the events that hold their texts."""
+"""Facts as values: folded rows joined with the events that hold their texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.derive.fading import faded
-from treering.derive.memory_state import FactPayload, believed, hashed, telling_at
+from treering.derive.memory_state import FactPayload, assertion_at, hashed, state_at
 from treering.model.memories import Fact, FactChange
 from treering.model.sessions import LOGS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LOGS: Final = hashed(LOGS)
 CONFIRMED_BY: Final = 2
-"""A fact that so many events tell is confirmed."""
+"""Events that have to state a fact for it to be confirmed."""
 
 
 def fact_of(
@@ -34,10 +34,10 @@ def fact_of(
     gone: Iterable[str] = (),
     state: FactState | None = None,
 ) -> Fact:
-    """Return a fact as the event tells it; ``state`` is how it stood, if not as it stands."""
+    """Return a fact from its row and the event that states it; ``state`` overrides the row's."""
     content = msgspec.convert(event.payload, FactPayload)
-    standing = state or row.state
-    superseded = standing == "superseded"
+    fact_state = state or row.state
+    superseded = fact_state == "superseded"
     return msgspec.convert(
         {
             "id": row.id,
@@ -54,7 +54,7 @@ def fact_of(
                 accessed_ms=row.accessed_ms,
                 now_ms=now_ms,
             ),
-            "state": standing,
+            "state": fact_state,
             "reason": row.reason,
             "confirmed": row.accepted or len(row.cites) >= CONFIRMED_BY,
             "source_session": content.source_session,
@@ -71,7 +71,7 @@ def fact_of(
             "superseded_ms": row.superseded_ms if superseded else None,
             "superseded_by": row.superseded_by if superseded else None,
             "event_id": event.event_id,
-            "revisions": len(row.tellings) - 1,
+            "revisions": len(row.assertions) - 1,
         },
         Fact,
     )
@@ -84,32 +84,32 @@ def facts_of(
     *,
     as_of_ms: int | None = None,
 ) -> list[Fact]:
-    """Return facts in the order of ``rows``; those that were erased meanwhile are left out."""
+    """Return facts in the order of ``rows``, without those erased meanwhile."""
     now_ms = recorder.engine.now_ms()
     positions = [
-        row.position if as_of_ms is None else telling_at(row, as_of_ms).position for row in rows
+        row.position if as_of_ms is None else assertion_at(row, as_of_ms).position for row in rows
     ]
-    tellings = scope_memory.fold.tellings(positions)
-    found = [
+    tellings = scope_memory.fold.events_at(positions)
+    stated = [
         (row, tellings[position])
         for row, position in zip(rows, positions, strict=True)
         if position in tellings
     ]
-    gone = _gone(scope_memory, recorder, [event for _, event in found])
+    gone = _gone(scope_memory, recorder, [event for _, event in stated])
     return [
         fact_of(
             row,
             event,
             now_ms=now_ms,
             gone=gone,
-            state=None if as_of_ms is None else believed(row, as_of_ms),
+            state=None if as_of_ms is None else state_at(row, as_of_ms),
         )
-        for row, event in found
+        for row, event in stated
     ]
 
 
 def history_of(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> Iterator[FactChange]:
-    """Return all that happened to a fact, in order, as far as it was not erased."""
+    """Return every change to a fact that was not erased, in order."""
     state: FactState = "current"
     for event in _events_about(row, store, scope_memory):
         payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
@@ -137,23 +137,23 @@ _STATE_AFTER: Final[dict[str, FactState]] = {
     "memory.archived": "archived",
     "memory.forgotten": "forgotten",
 }
-STRETCH: Final = 2_000
+PAGE_EVENTS: Final = 2_000
 
 
 def _events_about(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> Iterator[Event]:
     mark: tuple[int, ...] = ()
     more = True
     while more:
-        stretch = store.remembered_after(scope_memory.scope, mark, limit=STRETCH)
-        for event in stretch.items:
+        page = store.remembered_after(scope_memory.scope, mark, limit=PAGE_EVENTS)
+        for event in page.items:
             payload = event.payload if isinstance(event.payload, dict) else {}
             if event.kind in _STATE_AFTER and payload.get("id") == row.id:
                 yield event
-        mark, more = stretch.last, stretch.more
+        mark, more = page.last, page.more
 
 
 def _gone(scope_memory: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> set[str]:
-    """Return the evidence that has expired."""
+    """Return the cited events that have expired."""
     cited = [
         one
         for event in events

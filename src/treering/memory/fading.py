@@ -1,11 +1,11 @@
-"""Fading: facts that nobody used for long are archived, and come back when they are used."""
+"""Fading: facts unused for a long time are archived; using one restores it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.fading import ARCHIVED_BELOW, UNUSED_DAYS, is_unused, strength
-from treering.memory.events import changed
+from treering.memory.events import fact_change_event
 from treering.model.memories import FadeReceipt
 
 if TYPE_CHECKING:
@@ -19,24 +19,27 @@ CHUNK: Final = 1_000
 def fade(
     scope_memory: ScopeMemory, recorder: Recorder, *, now_ms: int, dry_run: bool
 ) -> FadeReceipt:
-    """Archive what has faded. Hold the lock, and refresh before."""
+    """Archive faded facts.
+
+    The caller holds the lock and has refreshed the memory.
+    """
     current = [row for row in scope_memory.fold.state.facts.values() if row.state == "current"]
     due = [row for row in current if has_faded(row, now_ms)]
     if not dry_run:
         for at in range(0, len(due), CHUNK):
             part = due[at : at + CHUNK]
-            tellings = scope_memory.fold.tellings([row.position for row in part])
+            stating_events = scope_memory.fold.events_at([row.position for row in part])
             events = []
             for row in part:
-                telling = tellings.get(row.position)
-                if telling is not None:
+                stated = stating_events.get(row.position)
+                if stated is not None:
                     events.append(
-                        changed(
+                        fact_change_event(
                             scope_memory.scope,
                             "memory.archived",
                             row.id,
-                            session=telling.session_id,
-                            user=telling.user_id,
+                            session=stated.session_id,
+                            user=stated.user_id,
                             reason="unused",
                         )
                     )
@@ -54,7 +57,7 @@ def fade(
 
 
 def has_faded(row: FactRow, now_ms: int) -> bool:
-    """Whether so little is left of a fact that it is to be archived."""
+    """Return whether a fact has faded so much that it should be archived."""
     return is_unused(row.accessed_ms, now_ms) and (
         strength(
             importance=row.importance / 10,

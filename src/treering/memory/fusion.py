@@ -1,9 +1,8 @@
-"""Documents in the order in which they answer a query, from all that speaks for them.
+"""Fuses words, vectors and neighbours into one ranking.
 
-Words and vectors are each brought to 0..1 by their best, weighed and added. What stands around a
-document lifts it: the message before it most, for an answer seldom repeats its question; then the
-passage that it is part of, then the best of its session. Every part of a score is kept, so that it
-can be told why a document was found.
+Word and vector scores are each scaled to 0..1 by their best, weighted and added. Neighbours lift a
+document: the message before it most, since an answer seldom repeats its question; then its passage,
+then the best of its session. Every part of a score is kept, to explain why a document was found.
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from treering.memory.placing import Placing
+    from treering.memory.session_order import SessionOrder
 
     Scores = NDArray[np.float32]
 
 COVERAGE_MIN: Final = 0.3
-"""A document that has so much of what a query weighs in words speaks of it."""
+"""Coverage of the query's words from which a document is about it."""
 FEW_VECTORS: Final = 20
 MANY_VECTORS: Final = 400
 CROWD_COSINE: Final = 0.1
-"""How much nearer a vector has to be among many than among few."""
+"""How much nearer a vector must be among many than among few."""
 
 
 class FusionWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """How much each part counts. Found on conversations and on long messages alike, and flat."""
+    """Weights of the parts, tuned on conversations and on long messages."""
 
     words: float = 0.5
-    """Against vectors, which have the rest."""
+    """The rest is the weight of vectors."""
     before: tuple[float, ...] = (0.4, 0.2)
-    """Of the score of the document before, and of the one before that."""
+    """Shares of the scores of the previous document, and of the one before it."""
     after: tuple[float, ...] = (0.1, 0.1)
     passage: float = 0.3
     session: float = 0.3
 
 
 class Ranking(NamedTuple):
-    """The scores of all documents, and what they are the sums of."""
+    """The scores of all documents, and the parts they are the sum of."""
 
     scores: Scores
     words: Scores
@@ -54,13 +53,13 @@ class Ranking(NamedTuple):
     session: Scores
 
     def best(self, limit: int) -> list[int]:
-        """Return the numbers of the documents that answer best, the best first."""
+        """Return the numbers of the best documents, best first."""
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         limit = min(limit, len(self.scores))
         if limit <= 0:
             return []
-        # Only those that can be among the best are sorted; of equals, the earlier comes first.
+        # Only possible winners are sorted; ties go to the earlier document.
         bound = -np.partition(-self.scores, limit - 1)[limit - 1]
         able = np.flatnonzero((self.scores >= bound) & (self.scores > 0))
         ordered = able[np.argsort(-self.scores[able], kind="stable")][:limit]
@@ -71,36 +70,39 @@ def rank(
     *,
     words: Scores,
     passages: Scores,
-    likeness: Scores | None,
-    placing: Placing,
+    similarity: Scores | None,
+    session_order: SessionOrder,
     weights: FusionWeights | None = None,
 ) -> Ranking:
-    """Rank documents by BM25, by that of their passages, and by the likeness of their vectors.
+    """Rank documents by BM25, by the BM25 of their passages, and by vector similarity.
 
-    All are by the documents' numbers. Without an embedder there is no likeness, and words count
-    alone.
+    All arrays are indexed by document number. Without an embedder there is no similarity, and words
+    alone count.
     """
     import numpy as np  # noqa: PLC0415
 
     chosen = weights or FusionWeights()
-    share = 1.0 if likeness is None else chosen.words
-    worded = share * _to_best(placing.laid_out(words))
-    alike = np.zeros_like(worded)
-    if likeness is not None:
-        alike = (1 - share) * _to_best(placing.laid_out(likeness))
-    own = worded + alike
-    around = _around(own, placing, chosen)
-    passage = chosen.passage * _to_best(placing.laid_out(passages))
-    session = chosen.session * _best_of_session(own + around, placing)
-    parts = [placing.by_number(part) for part in (worded, alike, around, passage, session)]
+    share = 1.0 if similarity is None else chosen.words
+    word_part = share * _to_best(session_order.in_session_order(words))
+    vector_part = np.zeros_like(word_part)
+    if similarity is not None:
+        vector_part = (1 - share) * _to_best(session_order.in_session_order(similarity))
+    own = word_part + vector_part
+    around = _around(own, session_order, chosen)
+    passage = chosen.passage * _to_best(session_order.in_session_order(passages))
+    session = chosen.session * _best_of_session(own + around, session_order)
+    parts = [
+        session_order.by_document(part)
+        for part in (word_part, vector_part, around, passage, session)
+    ]
     return Ranking(np.sum(parts, axis=0, dtype=np.float32), *parts)
 
 
-def speaks_of(coverage: Scores, cosines: Scores | None, *, cosine_min: float) -> bool:
-    """Whether anything here speaks of what is asked: enough of its rare words, or a near vector.
+def is_about_query(coverage: Scores, cosines: Scores | None, *, cosine_min: float) -> bool:
+    """Return whether any document is about the query: enough of its rare words, or a near vector.
 
-    Scores that are relative to the best cannot tell, for there is always a best. ``cosine_min`` is
-    the embedder's, for a handful of vectors; among many, one comes nearer by chance.
+    Relative scores cannot tell, since there is always a best one. ``cosine_min`` is the embedder's,
+    for a few vectors; among many, one comes nearer by chance.
     """
     if len(coverage) and float(coverage.max()) >= COVERAGE_MIN:
         return True
@@ -111,7 +113,7 @@ def speaks_of(coverage: Scores, cosines: Scores | None, *, cosine_min: float) ->
 
 
 def best_of_chunks(scores: Scores, counts: Sequence[int]) -> Scores:
-    """Return the score of each document's best chunk; 0 for one that has no chunks."""
+    """Return the score of each document's best chunk; 0 without chunks."""
     import numpy as np  # noqa: PLC0415
 
     sizes = np.asarray(counts, np.int64)
@@ -124,7 +126,7 @@ def best_of_chunks(scores: Scores, counts: Sequence[int]) -> Scores:
 
 
 def _to_best(scores: Scores) -> Scores:
-    """Return scores between 0, for the worst or for none, and 1, for the best."""
+    """Return scores scaled so that the best is 1 and the worst, or none, is 0."""
     import numpy as np  # noqa: PLC0415
 
     if not len(scores):
@@ -134,24 +136,24 @@ def _to_best(scores: Scores) -> Scores:
     return ((scores - lowest) / reach).astype(np.float32) if reach > 0 else np.zeros_like(scores)
 
 
-def _around(own: Scores, placing: Placing, weights: FusionWeights) -> Scores:
+def _around(own: Scores, session_order: SessionOrder, weights: FusionWeights) -> Scores:
     import numpy as np  # noqa: PLC0415
 
     places = np.arange(len(own))
     total = np.zeros_like(own)
     for distance, weight in enumerate(weights.before, 1):
-        there = places - distance >= placing.first
+        there = places - distance >= session_order.first
         total[there] += weight * own[places[there] - distance]
     for distance, weight in enumerate(weights.after, 1):
-        there = places + distance < placing.last
+        there = places + distance < session_order.last
         total[there] += weight * own[places[there] + distance]
     return total
 
 
-def _best_of_session(scores: Scores, placing: Placing) -> Scores:
+def _best_of_session(scores: Scores, session_order: SessionOrder) -> Scores:
     import numpy as np  # noqa: PLC0415
 
     if not len(scores):
         return scores
-    starts, sessions = np.unique(placing.first, return_inverse=True)
+    starts, sessions = np.unique(session_order.first, return_inverse=True)
     return np.maximum.reduceat(scores, starts)[sessions]

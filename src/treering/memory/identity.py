@@ -1,6 +1,6 @@
-"""Identity: one person, whatever they are called on each channel, inside a scope.
+"""Users and handles: one person under all their names on different channels, within a scope.
 
-All of it is events: who a handle belongs to, and which users were found to be the same person.
+All of it is events: which user has a handle, and which users were merged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from treering.derive.memory_state import handle_key, hashed
 from treering.errors import InvalidInput, NotFound
-from treering.memory.events import identity
+from treering.memory.events import user_event
 from treering.model.memories import MergeReceipt, UserHandle
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class UserIdentities:
-    """Who is who in one scope."""
+    """The users of one scope, their handles and merges."""
 
     def __init__(
         self, scope_memory: Callable[[], ScopeMemory], recorder: Recorder, new_id: Callable[[], str]
@@ -31,94 +31,95 @@ class UserIdentities:
         self._new_id = new_id
 
     def resolve(self, channel: str, handle: str) -> str:
-        """Return the user behind a handle; one who was not known is from now on."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            user = self._user_of(held, channel, handle)
+        """Return the user who has a handle; create a user if nobody has it."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            user = self._user_of(scope_memory, channel, handle)
             if user is None:
-                user = self._recorder.met(held.scope, channel, handle)
+                user = self._recorder.met(scope_memory.scope, channel, handle)
             if user is None:
-                user = self._meet(held, channel, handle)
-            return self._kept(held, user)
+                user = self._link_new_user(scope_memory, channel, handle)
+            return self._merged_into(scope_memory, user)
 
-    def linked(self, channel: str, handle: str) -> str | None:
-        """Return the user that a handle is linked to, as merged; None if it is to nobody."""
-        held = self._scope_memory()
-        with held.lock:
-            held.fold.refresh()
-            user = self._user_of(held, channel, handle)
-            return None if user is None else self._kept(held, user)
+    def user_of(self, channel: str, handle: str) -> str | None:
+        """Return the user who has a handle, after merges; None if nobody has it."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.fold.refresh()
+            user = self._user_of(scope_memory, channel, handle)
+            return None if user is None else self._merged_into(scope_memory, user)
 
-    def kept(self, user: str) -> str:
-        """Return the user that one was merged into; the same, if into nobody."""
-        held = self._scope_memory()
-        with held.lock:
-            held.fold.refresh()
-            return self._kept(held, user)
+    def merged_into(self, user: str) -> str:
+        """Return the user that ``user`` was merged into; ``user`` itself if it was not merged."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.fold.refresh()
+            return self._merged_into(scope_memory, user)
 
     def link(self, user: str, channel: str, handle: str) -> UserHandle:
-        """Have a handle belong to a user. Raises InvalidInput if it belongs to another."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            before = self._user_of(held, channel, handle)
-            if before is not None and not self._is_same(held, before, user):
+        """Give a handle to a user. Raise InvalidInput if it belongs to another user."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            before = self._user_of(scope_memory, channel, handle)
+            if before is not None and not self._is_same(scope_memory, before, user):
                 raise InvalidInput(
                     f"{handle} on {channel} belongs to another user",
                     hint="merge the two users, or unlink the handle first",
                 )
             if before is None:
-                self._link(held, user, channel, handle)
+                self._link(scope_memory, user, channel, handle)
         return UserHandle(
             user=user, channel=channel, handle=handle, since_ms=self._recorder.engine.now_ms()
         )
 
     def unlink(self, channel: str, handle: str) -> str:
-        """Take a handle from its user, and return who that was. Raises NotFound."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            user = self._user_of(held, channel, handle)
+        """Take a handle from its user and return that user. Raise NotFound if nobody has it."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            user = self._user_of(scope_memory, channel, handle)
             if user is None:
                 raise NotFound(
                     f"no user has the handle {handle} on {channel}", hint="check the spelling"
                 )
             payload = {"user": user, "channel": channel, "handle": handle}
-            event = identity(held.scope, "user.unlinked", "handle unlinked", payload)
+            event = user_event(scope_memory.scope, "user.unlinked", "handle unlinked", payload)
             self._recorder.engine.append([event])
             return user
 
     def merge(self, user: str, other: str, *, undo: bool = False) -> MergeReceipt:
-        """Say that two users are the same person, or that they are not after all."""
+        """Merge two users into one person, or undo the merge."""
         if user == other:
-            raise InvalidInput("a user is not merged with themselves", hint="name two users")
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            state = held.fold.state
+            raise InvalidInput("a user cannot be merged with themselves", hint="name two users")
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            state = scope_memory.fold.state
             merged = state.merges.get(hashed(other), ("", 0))[0] == hashed(user)
             if undo and not merged:
                 raise NotFound(
-                    f"{other} was not merged into {user}", hint="name them as they were merged"
+                    f"{other} was not merged into {user}",
+                    hint="name the two users in the order they were merged",
                 )
             if not undo and state.root(hashed(user)) == state.root(hashed(other)):
                 raise InvalidInput(
-                    f"{user} and {other} are the same person already", hint="nothing is to be done"
+                    f"{user} and {other} are the same person already", hint="there is nothing to do"
                 )
             if not undo and hashed(other) in state.merges:
                 raise InvalidInput(
-                    f"{other} was merged into {self._kept(held, other)}",
-                    hint=f"merge {self._kept(held, other)} instead",
+                    f"{other} was merged into {self._merged_into(scope_memory, other)}",
+                    hint=f"merge {self._merged_into(scope_memory, other)} instead",
                 )
             family = state.merged_into(hashed(other))
             facts = sum(row.user in family for row in state.facts.values())
             payload = {"user": user, "merged": other, "undone": undo}
-            summary = "users told apart again" if undo else "users merged"
-            event = identity(held.scope, "user.merged", summary, payload)
+            summary = "users unmerged" if undo else "users merged"
+            event = user_event(scope_memory.scope, "user.merged", summary, payload)
             header = self._recorder.engine.append([event])[0]
         return MergeReceipt(
-            scope=held.scope,
+            scope=scope_memory.scope,
             user=user,
             merged=other,
             undone=undo,
@@ -127,37 +128,37 @@ class UserIdentities:
         )
 
     def handles(self, user: str | None = None) -> list[UserHandle]:
-        """Return the handles of a user, and of those merged with them; or of all users."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
+        """Return the handles of a user and of users merged with them, or of all users."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
             return [
                 one
-                for one in self._handles(held)
-                if user is None or self._is_same(held, one.user, user)
+                for one in self._handles(scope_memory)
+                if user is None or self._is_same(scope_memory, one.user, user)
             ]
 
     def ids_of(self, user: str) -> list[str]:
-        """Return all names under which a person is known as a user, the given one first."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            state = held.fold.state
+        """Return all user ids of the same person, ``user`` first."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            state = scope_memory.fold.state
             family = state.family(hashed(user))
             positions = [position for _, position in state.merges.values()]
-            found = [user]
-            for event in held.fold.tellings(positions).values():
+            ids = [user]
+            for event in scope_memory.fold.events_at(positions).values():
                 payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
-                found += [
+                ids += [
                     name
                     for name in (payload.get("user"), payload.get("merged"))
                     if isinstance(name, str) and hashed(name) in family
                 ]
-            return list(dict.fromkeys(found))
+            return list(dict.fromkeys(ids))
 
-    def _handles(self, held: ScopeMemory) -> Iterator[UserHandle]:
-        positions = list(held.fold.state.handles.values())
-        for event in held.fold.tellings(positions).values():
+    def _handles(self, scope_memory: ScopeMemory) -> Iterator[UserHandle]:
+        positions = list(scope_memory.fold.state.handles.values())
+        for event in scope_memory.fold.events_at(positions).values():
             payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
             yield UserHandle(
                 user=payload["user"],
@@ -166,46 +167,46 @@ class UserIdentities:
                 since_ms=event.ts_ms,
             )
 
-    def _meet(self, held: ScopeMemory, channel: str, handle: str) -> str:
-        """Return the user that a handle is given to from now on."""
+    def _link_new_user(self, scope_memory: ScopeMemory, channel: str, handle: str) -> str:
+        """Link a handle that nobody has to a new user; return that user."""
         user = self._new_id()
-        link = self._link(held, user, channel, handle)
-        held.refresh()
-        first = self._user_of(held, channel, handle)
-        talks = self._recorder.met(held.scope, channel, handle)
-        if talks is not None and first == user:
-            first = talks
-        if first is None or first == user:
+        link = self._link(scope_memory, user, channel, handle)
+        scope_memory.refresh()
+        linked = self._user_of(scope_memory, channel, handle)
+        session_user = self._recorder.met(scope_memory.scope, channel, handle)
+        if session_user is not None and linked == user:
+            linked = session_user
+        if linked is None or linked == user:
             return user
-        # Somebody else met them at the same time: that counts, and no other link stays.
-        self._recorder.engine.redact(held.scope, link.event_id)
-        return first
+        # Another process linked it at the same time: the first link counts, ours is erased.
+        self._recorder.engine.redact(scope_memory.scope, link.event_id)
+        return linked
 
-    def _link(self, held: ScopeMemory, user: str, channel: str, handle: str) -> Header:
+    def _link(self, scope_memory: ScopeMemory, user: str, channel: str, handle: str) -> Header:
         payload = {"user": user, "channel": channel, "handle": handle}
-        event = identity(held.scope, "user.linked", "handle linked", payload)
+        event = user_event(scope_memory.scope, "user.linked", "handle linked", payload)
         return self._recorder.engine.append([event])[0]
 
-    def _user_of(self, held: ScopeMemory, channel: str, handle: str) -> str | None:
+    def _user_of(self, scope_memory: ScopeMemory, channel: str, handle: str) -> str | None:
         key = handle_key({"channel": channel, "handle": handle}) or ""
-        position = held.fold.state.handles.get(key)
+        position = scope_memory.fold.state.handles.get(key)
         if position is None:
             return None
-        event = held.fold.tellings([position]).get(position)
+        event = scope_memory.fold.events_at([position]).get(position)
         payload: dict[str, Any] = (
             event.payload if event is not None and isinstance(event.payload, dict) else {}
         )
         user = payload.get("user")
         return user if isinstance(user, str) else None
 
-    def _kept(self, held: ScopeMemory, user: str) -> str:
-        """Return the user that one was merged into, by name."""
-        state = held.fold.state
+    def _merged_into(self, scope_memory: ScopeMemory, user: str) -> str:
+        """Return the user that ``user`` was merged into."""
+        state = scope_memory.fold.state
         key = hashed(user)
         seen = {key}
         while key in state.merges:
             position = state.merges[key][1]
-            event = held.fold.tellings([position]).get(position)
+            event = scope_memory.fold.events_at([position]).get(position)
             payload = event.payload if event is not None else None
             if not isinstance(payload, dict) or hashed(payload["user"]) in seen:
                 break
@@ -214,6 +215,6 @@ class UserIdentities:
             seen.add(key)
         return user
 
-    def _is_same(self, held: ScopeMemory, one: str, other: str) -> bool:
-        state = held.fold.state
+    def _is_same(self, scope_memory: ScopeMemory, one: str, other: str) -> bool:
+        state = scope_memory.fold.state
         return state.root(hashed(one)) == state.root(hashed(other))

@@ -1,4 +1,4 @@
-"""Learning: facts are checked, go through the gate, and are recorded many at a time."""
+"""Learning: facts are validated, pass the gate, and are recorded in batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from treering.derive.fact_categories import category_of
 from treering.errors import DuplicateEvent, InvalidInput
-from treering.memory.fact_gate import CheckedFact, FactGate, GateDecision, telling_id
+from treering.memory.fact_gate import CheckedFact, FactGate, GateDecision, fact_event_id
 from treering.model.fields import check_id, check_list, check_name, check_text, check_time
 from treering.model.memories import (
     CATEGORIES,
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 CHUNK: Final = 500
-"""Facts that are decided on and recorded together."""
+"""Facts that are decided and recorded together."""
 
 
 class Learner:
-    """Learns facts of one scope."""
+    """Learns the facts of one scope."""
 
     def __init__(
         self,
@@ -51,84 +51,82 @@ class Learner:
     def learn(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
     ) -> list[LearnResult]:
-        """Learn facts in their order. Raises InvalidInput before anything is recorded."""
-        asked = [self._checked(fact) for fact in check_list(facts, "facts")]
+        """Learn facts in order. Raise InvalidInput before anything is recorded."""
+        checked = [self._checked(fact) for fact in check_list(facts, "facts")]
         learned: list[LearnResult] = []
-        for at in range(0, len(asked), CHUNK):
-            part = asked[at : at + CHUNK]
-            learned += self._learn(part)
+        for at in range(0, len(checked), CHUNK):
+            chunk = checked[at : at + CHUNK]
+            learned += self._learn(chunk)
             if progress is not None:
-                progress(len(part))
+                progress(len(chunk))
         return learned
 
     def _learn(self, asked: list[CheckedFact]) -> list[LearnResult]:
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            self._check_evidence(held, asked)
-            generation = held.fold.generation
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            self._check_evidence(scope_memory, asked)
+            generation = scope_memory.fold.generation
             try:
-                decisions, headers = self._decide(held, asked)
+                decisions, headers = self._decide(scope_memory, asked)
             except DuplicateEvent:
-                # Somebody else learnt one of the same id just now: by now it is known.
-                held.refresh()
-                decisions, headers = self._decide(held, asked)
+                # Another process learned a fact with the same id just now: it is known by now.
+                scope_memory.refresh()
+                decisions, headers = self._decide(scope_memory, asked)
             learned = [_recorded(one, [next(headers) for _ in one.events]) for one in decisions]
-            held.refresh()
-            if held.fold.generation != generation:
-                # Something was erased meanwhile: what it told must not outlive it here.
-                return self._withdraw(held, asked, decisions, learned)
+            scope_memory.refresh()
+            if scope_memory.fold.generation != generation:
+                # Evidence may have been erased meanwhile: facts must not outlive it.
+                return self._withdraw(scope_memory, asked, decisions, learned)
             return learned
 
     def _decide(
-        self, held: ScopeMemory, asked: list[CheckedFact]
+        self, scope_memory: ScopeMemory, asked: list[CheckedFact]
     ) -> tuple[list[GateDecision], Iterator[Header]]:
-        """Decide about facts by what is known, and record that, all of it or nothing."""
-        decisions = FactGate(held, asked, erased=self._erased(held, asked)).decide()
+        """Decide about facts, and record all decisions or none."""
+        decisions = FactGate(scope_memory, asked, erased=self._erased(scope_memory, asked)).decide()
         events = [event for one in decisions for event in one.events]
         return decisions, iter(self._recorder.engine.append(events) if events else [])
 
     def _withdraw(
         self,
-        held: ScopeMemory,
+        scope_memory: ScopeMemory,
         asked: list[CheckedFact],
         decisions: list[GateDecision],
         learned: list[LearnResult],
     ) -> list[LearnResult]:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
-        gone = self._recorder.gone(held.scope, list(cited))
-        kept: list[LearnResult] = []
+        gone = self._recorder.gone(scope_memory.scope, list(cited))
+        results: list[LearnResult] = []
         for ask, decision, one in zip(asked, decisions, learned, strict=True):
             if gone.isdisjoint(ask.fact.evidence) or one.event_id is None or not decision.events:
-                kept.append(one)
+                results.append(one)
                 continue
-            self._recorder.engine.redact(held.scope, one.event_id)
-            kept.append(
+            self._recorder.engine.redact(scope_memory.scope, one.event_id)
+            results.append(
                 msgspec.structs.replace(one, outcome="refused", reason="evidence_erased", text="")
             )
-        held.refresh()
-        return kept
+        scope_memory.refresh()
+        return results
 
-    def _erased(self, held: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:
-        """Return the ids of facts that were learnt before, and erased."""
-        known = held.fold.state.facts
+    def _erased(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:
+        """Return the ids of facts that were learned before and then erased."""
+        known = scope_memory.fold.state.facts
         ids = {
             event_id: one.fact_id
             for one in asked
-            if one.fact_id not in known and (event_id := telling_id(one)) is not None
+            if one.fact_id not in known and (event_id := fact_event_id(one)) is not None
         }
-        there = self._recorder.places(held.scope, list(ids)) if ids else {}
-        gone = self._recorder.gone(held.scope, list(there)) if there else set()
+        there = self._recorder.places(scope_memory.scope, list(ids)) if ids else {}
+        gone = self._recorder.gone(scope_memory.scope, list(there)) if there else set()
         return {ids[one] for one in gone}
 
-    def _check_evidence(self, held: ScopeMemory, asked: Sequence[CheckedFact]) -> None:
+    def _check_evidence(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> None:
         cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
-        gone = self._recorder.gone(held.scope, list(cited)) if cited else set()
+        gone = self._recorder.gone(scope_memory.scope, list(cited)) if cited else set()
         for one in cited:
             if one in gone:
-                raise InvalidInput(
-                    f"event {one} was erased and tells nothing any more", hint="cite another"
-                )
+                raise InvalidInput(f"event {one} was erased", hint="cite another one")
 
     def _checked(self, fact: NewFact) -> CheckedFact:
         if not isinstance(fact, NewFact):
@@ -139,15 +137,19 @@ class Learner:
         evidence = tuple(dict.fromkeys(check_id(one) for one in fact.evidence))
         session = None if fact.session_id is None else check_name(fact.session_id, "session_id")
         _check_numbers(fact, evidence)
-        home, told_ms = self._walls.origin(session, evidence)
-        since = told_ms if fact.valid_from_ms is None else check_time(fact.valid_from_ms)
-        until = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
-        since = self._recorder.engine.now_ms() if since is None else since
-        if until is not None and until <= since:
+        home, recorded_ms = self._walls.origin_of(session, evidence)
+        valid_from_ms = (
+            recorded_ms if fact.valid_from_ms is None else check_time(fact.valid_from_ms)
+        )
+        valid_to_ms = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
+        valid_from_ms = self._recorder.engine.now_ms() if valid_from_ms is None else valid_from_ms
+        if valid_to_ms is not None and valid_to_ms <= valid_from_ms:
             raise InvalidInput("a fact does not end before it begins", hint="check valid_to_ms")
-        whose = COMMON if fact.user is not None or home is None else self._walls.attribution(home)
-        user = whose.user if fact.user is None else check_name(fact.user, "user")
-        around = self._walls.around(home)
+        attribution = (
+            COMMON if fact.user is not None or home is None else self._walls.attribution(home)
+        )
+        user = attribution.user if fact.user is None else check_name(fact.user, "user")
+        wall = self._walls.wall_of(home)
         clean = self._recorder.masked(text[: TEXT_CHARACTERS_MAX + 1])
         return CheckedFact(
             fact=msgspec.structs.replace(
@@ -159,9 +161,9 @@ class Learner:
             fact_id=self._new_id() if fact.fact_id is None else check_id(fact.fact_id),
             category=fact.category or category_of(text),
             session=home,
-            wall=around or whose.wall,
-            is_walled=around is not None,
-            valid_from_ms=since,
+            wall=wall or attribution.wall,
+            is_walled=wall is not None,
+            valid_from_ms=valid_from_ms,
             is_secret=clean != text[: TEXT_CHARACTERS_MAX + 1],
         )
 
@@ -170,7 +172,7 @@ def _recorded(decision: GateDecision, headers: list[Header]) -> LearnResult:
     if not headers:
         return decision.learned
     if headers[0].redacted:
-        # It was learnt, and erased, by others just now: it does not come back.
+        # Others learned and erased it just now: it must not come back.
         return msgspec.structs.replace(
             decision.learned, outcome="refused", reason="erased_before", superseded=()
         )

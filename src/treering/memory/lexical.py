@@ -1,7 +1,7 @@
-"""Which documents share which terms with a query: BM25 over numbers, without a text.
+"""BM25 over hashed terms.
 
-New documents arrive one by one. They wait in a short list until somebody asks, then become a part
-of their own; parts are joined as they grow, so that each document is sorted in a few times at most.
+New documents wait in a short list until the next query, then become a segment of their own.
+Segments are merged as they grow, so that each document is sorted only a few times.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 K1: Final = 1.2
-"""How soon a term that is repeated stops to count."""
+"""Term frequency saturation."""
 B: Final = 0.75
-"""How much the length of a document takes off."""
+"""Length normalisation."""
 
 
 class Matches(NamedTuple):
-    """How well each document fits a query."""
+    """How well each document matches a query."""
 
     scores: Scores
     """BM25, from 0 up."""
     coverage: Scores
-    """How much of the query's weight is in the document, from 0 to 1: rare terms weigh more."""
+    """The share of the query's weight that the document contains, from 0 to 1; rare terms weigh
+    more."""
 
 
-class _Postings:
-    """Postings of a stretch of documents: for each term, in which it is and how often."""
+class _IndexSegment:
+    """Postings of a range of documents: per term, the documents and how often each has it."""
 
     def __init__(self, first: int, terms: Numbers, lengths: NDArray[np.int32]) -> None:
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
@@ -57,88 +58,88 @@ class _Postings:
 
 
 class Lexicon:
-    """Documents as their terms, in the order in which they came. For one thread at a time."""
+    """An inverted index of documents in insertion order. Not thread-safe."""
 
     def __init__(self, terms: Numbers | None = None, lengths: Sequence[int] | None = None) -> None:
-        """Take in documents of which the terms lie in one array, one behind another."""
+        """Add documents whose terms are concatenated in one array."""
         import numpy as np  # noqa: PLC0415
 
-        self._parts: list[_Postings] = []
-        self._waiting: list[Numbers] = []
+        self._segments: list[_IndexSegment] = []
+        self._pending: list[Numbers] = []
         self._lengths = np.empty(0, np.float32)
         self._present = np.empty(0, bool)
-        self._there = 0
-        self._usual = 1.0
+        self._present_count = 0
+        self._mean_length = 1.0
         if terms is not None and lengths is not None and len(lengths):
             self._take(np.asarray(terms, np.uint32), np.asarray(lengths, np.int32))
 
     def __len__(self) -> int:
-        return len(self._lengths) + len(self._waiting)
+        return len(self._lengths) + len(self._pending)
 
     def add(self, terms: Sequence[int]) -> int:
-        """Take in a document and return its number: how many came before."""
+        """Add a document and return its number."""
         import numpy as np  # noqa: PLC0415
 
-        self._waiting.append(np.array(terms, np.uint32))
+        self._pending.append(np.array(terms, np.uint32))
         return len(self) - 1
 
     def extend(self, terms: Numbers, lengths: Sequence[int]) -> None:
-        """Take in documents of which the terms lie in one array, one behind another."""
+        """Add documents whose terms are concatenated in one array."""
         import numpy as np  # noqa: PLC0415
 
-        self._settle()
+        self._flush()
         if len(lengths):
             self._take(np.asarray(terms, np.uint32), np.asarray(lengths, np.int32))
 
     def remove(self, documents: Iterable[int]) -> None:
-        """Leave documents out from now on. The numbers of the others stay."""
-        self._settle()
+        """Exclude documents from now on. The numbers of the others stay the same."""
+        self._flush()
         self._present[list(documents)] = False
         self._count()
 
     def rarity(self, terms: Sequence[int]) -> Scores:
-        """Return how much each term tells: much if few documents have it."""
+        """Return the inverse document frequency of each term."""
         import numpy as np  # noqa: PLC0415
 
-        self._settle()
+        self._flush()
         found = [self.postings(term)[0] for term in terms]
         return np.array([self._weight(len(documents)) for documents in found], np.float32)
 
     def scores(self, terms: Sequence[int]) -> Scores:
-        """Return how well each document fits the terms of a query."""
+        """Return the BM25 score of each document."""
         return self.matches(terms).scores
 
     def matches(self, terms: Sequence[int]) -> Matches:
-        """Return how well each document fits the terms of a query, and how much of it it has."""
+        """Return the BM25 score of each document and its coverage of the query."""
         import numpy as np  # noqa: PLC0415
 
-        self._settle()
+        self._flush()
         scores = np.zeros(len(self._lengths), np.float32)
         coverage = np.zeros(len(self._lengths), np.float32)
         total = 0.0
         for term in dict.fromkeys(terms):
             documents, counts = self.postings(term)
             weight = self._weight(len(documents))
-            # A word that nobody used tells no more than one that somebody used once.
+            # An unknown term weighs no more than one that a single document has.
             total += self._weight(max(len(documents), 1))
-            drag = K1 * (1 - B + (B / self._usual) * self._lengths[documents])
-            scores[documents] += weight * (K1 + 1) * counts / (counts + drag)
+            length_penalty = K1 * (1 - B + (B / self._mean_length) * self._lengths[documents])
+            scores[documents] += weight * (K1 + 1) * counts / (counts + length_penalty)
             coverage[documents] += weight
         return Matches(scores, coverage / max(total, 1e-9))
 
     def lengths(self) -> Scores:
-        """Return how many terms each document has; none if it was removed."""
+        """Return the number of terms of each document; 0 if it was removed."""
         import numpy as np  # noqa: PLC0415
 
-        self._settle()
+        self._flush()
         return np.where(self._present, self._lengths, np.float32(0))
 
     def postings(self, term: int) -> tuple[NDArray[np.int64], Scores]:
         """Return the documents that have a term, and how often."""
         import numpy as np  # noqa: PLC0415
 
-        self._settle()
-        where = [(part, part.postings(term)) for part in self._parts]
+        self._flush()
+        where = [(part, part.postings(term)) for part in self._segments]
         if len(where) == 1:
             [(part, span)] = where
             documents, counts = part.documents[span], part.counts[span]
@@ -147,25 +148,25 @@ class Lexicon:
             found = [none, *((part.documents[span], part.counts[span]) for part, span in where)]
             documents = np.concatenate([one for one, _ in found])
             counts = np.concatenate([one for _, one in found])
-        if self._there == len(self._present):
+        if self._present_count == len(self._present):
             return documents, counts
         kept = self._present[documents]
         return documents[kept], counts[kept]
 
     def _weight(self, having: int) -> float:
-        return log1p((self._there - having + 0.5) / (having + 0.5))
+        return log1p((self._present_count - having + 0.5) / (having + 0.5))
 
     def _count(self) -> None:
-        self._there = int(self._present.sum())
-        if self._there:
-            self._usual = max(float(self._lengths[self._present].mean()), 1.0)
+        self._present_count = int(self._present.sum())
+        if self._present_count:
+            self._mean_length = max(float(self._lengths[self._present].mean()), 1.0)
 
-    def _settle(self) -> None:
-        """Sort in what has been waiting."""
+    def _flush(self) -> None:
+        """Index the pending documents."""
         import numpy as np  # noqa: PLC0415
 
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
+        if self._pending:
+            waiting, self._pending = self._pending, []
             self._take(
                 np.concatenate(waiting), np.array([len(terms) for terms in waiting], np.int32)
             )
@@ -177,11 +178,11 @@ class Lexicon:
         self._lengths = np.append(self._lengths, lengths.astype(np.float32))
         self._present = np.append(self._present, np.ones(len(lengths), bool))
         self._count()
-        # A part is joined with the one before it unless that is twice as large: of n documents
-        # there are log n parts, and each document is sorted log n times.
-        while self._parts and len(self._parts[-1].lengths) < 2 * len(lengths):
-            before = self._parts.pop()
+        # Merge with the previous segment unless that is twice as large: n documents have log n
+        # segments, and each document is sorted log n times.
+        while self._segments and len(self._segments[-1].lengths) < 2 * len(lengths):
+            before = self._segments.pop()
             first = before.first
             terms = np.append(before.terms, terms)
             lengths = np.append(before.lengths, lengths)
-        self._parts.append(_Postings(first, terms, lengths))
+        self._segments.append(_IndexSegment(first, terms, lengths))

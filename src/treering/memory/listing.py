@@ -1,4 +1,4 @@
-"""Facts, listed: by whose they are, how they stand, and what was believed or held at a time."""
+"""Lists of facts and episodes, filtered by user, state and time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.memory_state import believed, hashed, held_at
+from treering.derive.memory_state import hashed, state_at, was_valid_at
 from treering.errors import InvalidInput
 from treering.memory.facts import facts_of
 from treering.model.cursors import pack, unpack
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class FactQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What facts are asked for, the newest first."""
+    """Which facts to list."""
 
     user: str | None = None
     states: tuple[str, ...] = ("current",)
     category: str | None = None
     as_of_ms: int | None = None
-    """As the ledger believed at a time."""
+    """List what the ledger believed at this time."""
     valid_at_ms: int | None = None
-    """Those that held at a time."""
+    """List what was true at this time."""
     limit: int = PAGE_ITEMS_DEFAULT
     after: str | None = None
 
@@ -47,7 +47,7 @@ class EpisodeQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the states that are asked for. Raises InvalidInput."""
+    """Return the states to list. Raise InvalidInput if one does not exist."""
     states = (state,) if isinstance(state, str) else tuple(state)
     for one in states:
         if one not in FACT_STATES:
@@ -56,7 +56,10 @@ def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def list_facts(scope_memory: ScopeMemory, query: FactQuery, recorder: Recorder) -> Page[Fact]:
-    """Return one page of facts. Hold the lock, and refresh before."""
+    """Return one page of facts, newest first.
+
+    The caller holds the lock and has refreshed the memory.
+    """
     if query.category is not None and query.category not in CATEGORIES:
         raise InvalidInput(
             f"invalid category: {query.category}", hint=f"use one of {', '.join(CATEGORIES)}"
@@ -95,7 +98,7 @@ def list_episodes(scope_memory: ScopeMemory, query: EpisodeQuery) -> Page[Episod
         rows = [row for row in rows if (-row.ts_ms, -row.position) > (-ts_ms, -position)]
     page = rows[: query.limit]
     has_more = len(rows) > len(page)
-    events = scope_memory.fold.tellings([row.position for row in page])
+    events = scope_memory.fold.events_at([row.position for row in page])
     episodes = [episode_of(events[row.position]) for row in page if row.position in events]
     return Page(
         items=[episode for episode in episodes if episode is not None],
@@ -115,9 +118,9 @@ def _check_limit(limit: int) -> None:
 def _matches(row: FactRow, query: FactQuery) -> bool:
     if query.category is not None and row.category != query.category:
         return False
-    standing = row.state if query.as_of_ms is None else believed(row, query.as_of_ms)
+    state = row.state if query.as_of_ms is None else state_at(row, query.as_of_ms)
     if query.valid_at_ms is not None:
-        # What held at a time may be superseded by now: it did hold.
-        held = held_at(row, query.valid_at_ms, as_of_ms=query.as_of_ms)
-        return held and standing in {"current", "superseded", "archived"}
-    return standing in query.states
+        # A fact that was true at that time may be superseded by now.
+        held = was_valid_at(row, query.valid_at_ms, as_of_ms=query.as_of_ms)
+        return held and state in {"current", "superseded", "archived"}
+    return state in query.states

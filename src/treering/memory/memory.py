@@ -1,4 +1,4 @@
-"""The memory of one scope: learn, recall, fade; every change of it is an event."""
+"""The memory of one scope: learn, recall, fade. Every change to it is an event."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from treering.derive.memory_state import hashed
 from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
-from treering.memory.events import changed, recallings
-from treering.memory.extraction import BUDGET_TOKENS, Extracting
+from treering.memory.events import fact_change_event, recall_events
+from treering.memory.extraction import BUDGET_TOKENS, ConversationReader
 from treering.memory.facts import facts_of, history_of
 from treering.memory.identity import UserIdentities
 from treering.memory.learning import Learner
-from treering.memory.model_reading import ModelReading
+from treering.memory.model_extraction import ModelExtractor
 from treering.memory.recall import recall
 from treering.memory.recall_query import RecallQuery
 from treering.memory.recall_result import WEIGHTS, RecallResult
@@ -68,17 +68,17 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 NOTE_SILENT: Final = (
-    "the embedder does not answer: what was learnt lately is not found, the rest by words only"
+    "the embedder does not answer: recent memories are missing, older ones are found by words only"
 )
 NOTE_STRANGERS: Final = (
-    "{count} memories have no vector of the embedder in use and are found by words only:"
+    "{count} memories have no vector of the current embedder and are found by words only:"
     " run treering rebuild --vectors"
 )
 
 
 @checks_arguments
 class Memory:
-    """What is remembered in one scope. Made by ``ledger.memory``; safe to share between threads."""
+    """What is remembered in one scope, as ``ledger.memory`` returns it. Thread-safe."""
 
     def __init__(
         self,
@@ -114,12 +114,12 @@ class Memory:
         origin: Origin = "host",
         fact_id: str | None = None,
     ) -> LearnResult:
-        """Have a fact go through the gate, and remember it if it passes.
+        """Check a fact and remember it if it passes.
 
-        A known fact is stated again and gathers evidence; what it contradicts is superseded; a
-        fragment, a passing state or an instruction from outside is not believed, and the reason
-        is given. ``evidence`` are ids of events of the scope. ``session`` is the one it was
-        learnt in, if not that of its evidence: a group keeps its facts to itself. Times are
+        A known fact gains the new evidence; a fact that it contradicts is superseded; fragments,
+        passing states and instructions from outside are refused or quarantined, with the reason.
+        ``evidence`` holds ids of events of the scope. ``session_id`` is the session it was learned
+        in, if that is not the session of its evidence: a group keeps its facts to itself. Times are
         milliseconds since 1970. ``origin`` is who said it: user, agent, tool or host.
         """
         fact = NewFact(
@@ -140,7 +140,7 @@ class Memory:
     def learn_all(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
     ) -> list[LearnResult]:
-        """Learn many facts in their order, as ``learn`` does; many are recorded at once."""
+        """Learn several facts in order, as ``learn`` does; they are recorded in batches."""
         return self._learner.learn(facts, progress=progress)
 
     def extract(
@@ -152,19 +152,20 @@ class Memory:
         again: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> ExtractReceipt:
-        """Find facts in what was said since this was last asked, and learn them.
+        """Find facts in the messages since the last call, and learn them.
 
-        In one session, or in every one of the scope but those of subagents. Rules find them, and
-        need no model; ``model`` may, within ``budget_tokens`` for the scope in a calendar month
-        (UTC): when they are used up it stops, and continues the next time. If the model fails,
-        rules take over. ``again`` reads all from the beginning; what is known, rejected or
-        erased stays so. ``progress`` hears of how many messages were read. Raises NotFound.
+        Reads one session, or all sessions of the scope except those of subagents. Rules find the
+        facts and need no model. With ``model``, a model finds them, within ``budget_tokens`` per
+        scope and calendar month (UTC): when the budget is spent it stops, and it continues in a
+        later call. If the model fails, the rules take over. ``again`` reads from the beginning;
+        facts that are known, rejected or erased stay so. ``progress`` is called with the number of
+        messages read. Raise NotFound if the session does not exist.
         """
         reading = None
         if model is not None:
             budget = check_count(budget_tokens, "budget_tokens")
-            reading = ModelReading(model, self._recorder, self.scope, budget_tokens=budget)
-        extracting = Extracting(
+            reading = ModelExtractor(model, self._recorder, self.scope, budget_tokens=budget)
+        extracting = ConversationReader(
             self._scope_memory,
             self._recorder,
             self._learner,
@@ -177,14 +178,14 @@ class Memory:
         return extracting.read(check_name(session_id, "session_id"), again=again)
 
     def accept(self, fact_id: str) -> Fact:
-        """Believe a fact that was quarantined, refused or archived. Raises NotFound."""
+        """Accept a quarantined, refused or archived fact. Raise NotFound without one."""
         row = self._named(fact_id, {"quarantined", "refused", "archived", "current"})
         if row.state != "current" or not row.accepted:
             self._change(row, "memory.restored", reason="accepted")
         return self.fact(fact_id)
 
     def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
-        """Never recall a fact again. What was recorded of it stays; ``redact`` erases."""
+        """Never recall a fact again. Its events are kept; ``redact`` erases them."""
         row = self._named(fact_id, {"quarantined", "refused", "archived", "current"})
         self._change(row, "memory.forgotten", reason=reason or "rejected")
         return self.fact(fact_id)
@@ -204,53 +205,53 @@ class Memory:
         as_of_ms: int | None = None,
         record: bool = True,
     ) -> RecallResult:
-        """Return facts and episodes that answer ``query``, the best first, each with why.
+        """Return the facts and episodes that answer ``query``, best first, each with its reasons.
 
-        Those of ``user``, of the scope as a whole, and of ``session`` where it names nobody; in a
-        group ``session`` only the group's own.
-        A ``query`` of None asks for what matters most: a brief for the start of a session. What is
-        recalled counts as used, and is recorded in ``session``, unless ``record`` is False.
-        ``as_of`` asks what was believed at a time, in milliseconds since 1970.
+        Searches the memories of ``user``, those of the whole scope, and those of ``session_id`` if
+        that session names no user; in a group session, only those of the group. A ``query`` of None
+        returns what matters most: a brief for the start of a session. Recalled memories count as
+        used, and the recall is recorded in ``session_id``, unless ``record`` is False. ``as_of_ms``
+        asks what was believed at a time, in milliseconds since 1970.
         """
-        asked = None if query is None else check_text(query, "query")
-        who = None if user is None else check_name(user, "user")
-        where = None if session_id is None else check_name(session_id, "session_id")
+        question = None if query is None else check_text(query, "query")
+        user_id = None if user is None else check_name(user, "user")
+        session = None if session_id is None else check_name(session_id, "session_id")
         at_ms = None if as_of_ms is None else check_time(as_of_ms)
-        told = check_count(episodes, "episodes")
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            asking = RecallQuery(
-                query=asked,
-                user=self._asked_for(who, where),
+        episode_limit = check_count(episodes, "episodes")
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            recall_query = RecallQuery(
+                query=question,
+                user=self._asked_for(user_id, session),
                 walls=frozenset(
                     None if one is None else hashed(one)
-                    for one in self._walls.seen_from(where, who)
+                    for one in self._walls.visible_walls(session, user_id)
                 ),
                 limit=_limit(limit),
-                episodes=0 if at_ms is not None else told,
+                episodes=0 if at_ms is not None else episode_limit,
                 now_ms=self._recorder.engine.now_ms() if at_ms is None else at_ms,
                 weights=weights,
                 include_archived=include_archived,
                 as_of_ms=at_ms,
             )
-            found = recall(held, asking, self._recorder)
-            notes = _notes(held)
+            matches = recall(scope_memory, recall_query, self._recorder)
+            notes = _notes(scope_memory)
         result = RecallResult(
             scope=self.scope,
-            query=asked,
-            user=who,
-            session_id=where,
-            fact_hits=found.facts,
-            episode_hits=found.episodes,
+            query=question,
+            user=user_id,
+            session_id=session,
+            fact_hits=matches.facts,
+            episode_hits=matches.episodes,
             notes=notes,
         )
         if not record or as_of_ms is not None or not result.ids:
             return result
         try:
-            event_id = self.note_recalled(result.ids, user=who, session_id=where)
+            event_id = self.note_recalled(result.ids, user=user_id, session_id=session)
         except ReadOnly:
-            # Where nothing may be written, what is known may still be asked for.
+            # A read-only ledger can still be asked.
             return result
         return msgspec.structs.replace(result, event_id=event_id)
 
@@ -264,18 +265,20 @@ class Memory:
     ) -> str:
         """Record that memories were shown to a model, and count them as used.
 
-        Those that had faded are believed again.
+        Archived memories become current again.
         """
-        home = self._walls.opened(session_id)
-        held = self._scope_memory()
-        with held.lock:
-            facts = held.fold.state.facts
+        home = self._walls.existing_session(session_id)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            facts = scope_memory.fold.state.facts
             archived = [one for one in ids if one in facts and facts[one].state == "archived"]
         events = [
-            changed(self.scope, "memory.restored", one, session=home, user=user, reason="used")
+            fact_change_event(
+                self.scope, "memory.restored", one, session=home, user=user, reason="used"
+            )
             for one in archived
         ]
-        events += recallings(self.scope, ids, session=home, user=user, run_id=run_id)
+        events += recall_events(self.scope, ids, session=home, user=user, run_id=run_id)
         return self._recorder.engine.append(events)[-1].event_id
 
     def contributor(
@@ -286,7 +289,7 @@ class Memory:
         limit: int = RECALL_DEFAULT,
         max_tokens: int = TOKENS_DEFAULT,
     ) -> MemoryContributor:
-        """Return a contributor that puts what is recalled into a context, within a budget."""
+        """Return a contributor that adds recalled memories to a context, within ``max_tokens``."""
         return MemoryContributor(
             self, user=user, session_id=session_id, limit=limit, max_tokens=max_tokens
         )
@@ -294,25 +297,25 @@ class Memory:
     # Looking.
 
     def fact(self, fact_id: str) -> Fact:
-        """Return one fact, whatever became of it. Raises NotFound."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            row = self._row(held, fact_id)
-            found = facts_of(held, [row], self._recorder)
-        if not found:
+        """Return one fact in any state. Raise NotFound if there is none with this id."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            row = self._row(scope_memory, fact_id)
+            facts = facts_of(scope_memory, [row], self._recorder)
+        if not facts:
             raise _unknown(fact_id, self.scope)
-        return found[0]
+        return facts[0]
 
     def fact_ids(self, prefix: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
-        """Return the ids of facts that begin like this, whatever became of them."""
+        """Return the ids of facts that start with ``prefix``, in any state."""
         check_text(prefix, "prefix")
         check_count(limit, "limit")
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            begun = sorted(one for one in held.fold.state.facts if one.startswith(prefix))
-            return begun[:limit]
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            ids = sorted(one for one in scope_memory.fold.state.facts if one.startswith(prefix))
+            return ids[:limit]
 
     def facts(
         self,
@@ -325,10 +328,11 @@ class Memory:
         limit: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
     ) -> Page[Fact]:
-        """Return facts of the scope, the newest first; those of groups among them.
+        """Return one page of the scope's facts, newest first, including facts of groups.
 
-        ``as_of`` asks what the ledger believed at a time, ``valid_at`` what held at a time, both in
-        milliseconds since 1970. ``after`` is the ``next_cursor`` of the page before.
+        ``as_of_ms`` asks what the ledger believed at a time, ``valid_at_ms`` what was true at a
+        time, both in milliseconds since 1970. ``after`` is the ``next_cursor`` of the previous
+        page.
         """
         query = listing.FactQuery(
             user=None if user is None else check_name(user, "user"),
@@ -339,42 +343,42 @@ class Memory:
             limit=check_count(limit, "limit"),
             after=after,
         )
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            return listing.list_facts(held, query, self._recorder)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            return listing.list_facts(scope_memory, query, self._recorder)
 
     def history(self, fact_id: str) -> list[FactChange]:
-        """Return all that happened to a fact, in order. Raises NotFound."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            return list(history_of(self._row(held, fact_id), self._store, held))
+        """Return every change to a fact, in order. Raise NotFound if there is none with this id."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            return list(history_of(self._row(scope_memory, fact_id), self._store, scope_memory))
 
     def facts_citing(self, event_id: str) -> list[Fact]:
         """Return the facts that cite an event."""
         cited = hashed(check_id(event_id))
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            rows = [row for row in held.fold.state.facts.values() if cited in row.cites]
-            return facts_of(held, rows, self._recorder)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            rows = [row for row in scope_memory.fold.state.facts.values() if cited in row.cites]
+            return facts_of(scope_memory, rows, self._recorder)
 
     def audit(self) -> FactAudit:
-        """Return how sound what is remembered is."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            return auditing.audit(held, self._recorder)
+        """Return how reliable the memory is: counts by state, missing evidence, duplicates."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            return auditing.audit(scope_memory, self._recorder)
 
     # Episodes.
 
     def write_episode(
         self, session: Session, *, summariser: Summariser | None = None
     ) -> Header | None:
-        """Record what a session was about since its last episode; None if nothing was said.
+        """Record an episode of a session since its last one; None if nothing was said.
 
-        Closing a session and pruning it do so by themselves.
+        Closing and pruning a session record one automatically.
         """
         if session.scope != self.scope:
             raise InvalidInput(
@@ -399,95 +403,95 @@ class Memory:
             limit=check_count(limit, "limit"),
             after=after,
         )
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            return listing.list_episodes(held, query)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            return listing.list_episodes(scope_memory, query)
 
     # Fading.
 
     def fade(self, *, now_ms: int | None = None, dry_run: bool = False) -> FadeReceipt:
-        """Archive facts that nobody used for long. What is used again comes back."""
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
+        """Archive facts that have not been used for a long time. Using one restores it."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
             at_ms = self._recorder.engine.now_ms() if now_ms is None else check_time(now_ms)
-            return fading.fade(held, self._recorder, now_ms=at_ms, dry_run=dry_run)
+            return fading.fade(scope_memory, self._recorder, now_ms=at_ms, dry_run=dry_run)
 
-    # Who is who.
+    # Users and handles.
 
     def resolve_user(self, channel: str, handle: str) -> str:
-        """Return the user behind a handle on a channel; a new one if nobody has it yet."""
+        """Return the user who has a handle on a channel; create a user if nobody has it."""
         return self._identities.resolve(
             check_name(channel, "channel"), check_name(handle, "handle")
         )
 
     def link_handle(self, user: str, channel: str, handle: str) -> UserHandle:
-        """Have a handle on a channel belong to a user. Raises InvalidInput if it is another's."""
+        """Give a handle to a user. Raise InvalidInput if it belongs to another user."""
         return self._identities.link(
             check_name(user, "user"), check_name(channel, "channel"), check_name(handle, "handle")
         )
 
     def unlink_handle(self, channel: str, handle: str) -> str:
-        """Take a handle from its user; return who that was. Raises NotFound."""
+        """Take a handle from its user and return that user. Raise NotFound if nobody has it."""
         return self._identities.unlink(check_name(channel, "channel"), check_name(handle, "handle"))
 
     def merge_users(self, user: str, other: str) -> MergeReceipt:
-        """Say that two users are the same person: what is known of ``other`` is of ``user``."""
+        """Treat two users as one person: facts about either are recalled for both."""
         return self._identities.merge(check_name(user, "user"), check_name(other, "other"))
 
     def unmerge_users(self, user: str, other: str) -> MergeReceipt:
-        """Undo a merger: each has again what is their own."""
+        """Undo a merge: each user has only their own facts again."""
         return self._identities.merge(
             check_name(user, "user"), check_name(other, "other"), undo=True
         )
 
     def handles(self, user: str | None = None) -> list[UserHandle]:
-        """Return the handles of a user, or of all of them."""
+        """Return the handles of one user, or of all users."""
         return self._identities.handles(None if user is None else check_name(user, "user"))
 
     def user_ids(self, user: str) -> list[str]:
-        """Return all ids that a person goes by as a user, the given one first."""
+        """Return all user ids of the same person, ``user`` first."""
         return self._identities.ids_of(check_name(user, "user"))
 
-    # Its own.
-
     def _asked_for(self, user: str | None, session: str | None) -> str | None:
-        """Return whose memories are meant: those of the one person that a session is with."""
+        """Return the user to recall for: the one given, or the only person in the session."""
         if user is not None or session is None:
             return user
         return self._walls.attribution(session).user
 
-    def _row(self, held: ScopeMemory, fact_id: str) -> FactRow:
-        row = held.fold.state.facts.get(check_id(fact_id))
+    def _row(self, scope_memory: ScopeMemory, fact_id: str) -> FactRow:
+        row = scope_memory.fold.state.facts.get(check_id(fact_id))
         if row is None:
             raise _unknown(fact_id, self.scope)
         return row
 
     def _named(self, fact_id: str, states: set[str]) -> FactRow:
-        held = self._scope_memory()
-        with held.lock:
-            held.refresh()
-            row = self._row(held, fact_id)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            row = self._row(scope_memory, fact_id)
         if row.state not in states:
             raise InvalidInput(
-                f"fact {fact_id} is {row.state}", hint="learn it anew if it holds after all"
+                f"fact {fact_id} is {row.state}", hint="learn it again if it is true after all"
             )
         return row
 
     def _change(self, row: FactRow, kind: str, *, reason: str) -> None:
-        held = self._scope_memory()
-        with held.lock:
-            telling = held.fold.tellings([row.position]).get(row.position)
-        session = None if telling is None else telling.session_id
-        user = None if telling is None else telling.user_id
-        event = changed(self.scope, kind, row.id, session=session, user=user, reason=reason)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            stated = scope_memory.fold.events_at([row.position]).get(row.position)
+        session = None if stated is None else stated.session_id
+        user = None if stated is None else stated.user_id
+        event = fact_change_event(
+            self.scope, kind, row.id, session=session, user=user, reason=reason
+        )
         self._recorder.engine.append([event])
 
 
-def _notes(held: ScopeMemory) -> list[str]:
-    notes = [NOTE_SILENT] if held.shelf.embedder_failed else []
-    without_vector = held.shelf.without_vector
+def _notes(scope_memory: ScopeMemory) -> list[str]:
+    notes = [NOTE_SILENT] if scope_memory.documents.embedder_failed else []
+    without_vector = scope_memory.documents.without_vector
     return [*notes, NOTE_STRANGERS.format(count=without_vector)] if without_vector else notes
 
 

@@ -1,7 +1,7 @@
-"""How well the passage around each document fits a query.
+"""BM25 scores of the passage around each document.
 
-What is asked for is seldom said in one breath: the name in one message, the thing in the next. A
-passage is a document with the few before and behind it; BM25 ranks passages as it does documents.
+A question is seldom answered within one message: the name is in one, the object in the next. A
+passage is a document with a few neighbours on both sides, scored like one document.
 """
 
 from __future__ import annotations
@@ -18,43 +18,45 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.memory.lexical import Lexicon
-    from treering.memory.placing import Placing
+    from treering.memory.session_order import SessionOrder
 
 REACH: Final = 5
-"""How many documents before, and how many behind, are part of a passage."""
+"""Neighbours on each side that are part of a passage."""
 
 
-def passage_scores(lexicon: Lexicon, terms: Sequence[int], placing: Placing) -> NDArray[np.float32]:
-    """Return for each document how well its passage fits the terms of a query."""
+def passage_scores(
+    lexicon: Lexicon, terms: Sequence[int], session_order: SessionOrder
+) -> NDArray[np.float32]:
+    """Return for each document how well its passage matches the terms of a query."""
     import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
-    places = np.arange(len(placing.order))
-    begin = np.maximum(places - REACH, placing.first)
-    end = np.minimum(places + REACH + 1, placing.last)
-    lengths = _within(lexicon.lengths()[placing.order], begin, end)
-    usual = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
-    drag = K1 * (1 - B + (B / usual) * lengths)
-    scores = np.zeros(len(places), np.float32)
+    indexes = np.arange(len(session_order.order))
+    begin = np.maximum(indexes - REACH, session_order.first)
+    end = np.minimum(indexes + REACH + 1, session_order.last)
+    lengths = _within(lexicon.lengths()[session_order.order], begin, end)
+    mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+    length_penalty = K1 * (1 - B + (B / mean_length) * lengths)
+    scores = np.zeros(len(indexes), np.float32)
     for term in dict.fromkeys(terms):
         documents, counts = lexicon.postings(term)
         if not len(documents):
             continue
-        often = np.zeros(len(places), np.float32)
-        often[documents] = counts
-        often = _within(often[placing.order], begin, end)
-        having = int(np.count_nonzero(often))
-        rarity = log1p((len(places) - having + 0.5) / (having + 0.5))
-        scores += rarity * (K1 + 1) * often / (often + drag)
-    return placing.by_number(scores)
+        frequency = np.zeros(len(indexes), np.float32)
+        frequency[documents] = counts
+        frequency = _within(frequency[session_order.order], begin, end)
+        document_count = int(np.count_nonzero(frequency))
+        rarity = log1p((len(indexes) - document_count + 0.5) / (document_count + 0.5))
+        scores += rarity * (K1 + 1) * frequency / (frequency + length_penalty)
+    return session_order.by_document(scores)
 
 
 def _within(
     amounts: NDArray[np.float32], begin: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return the sums of stretches."""
+    """Return the sums over ranges."""
     import numpy as np  # noqa: PLC0415
 
-    # Sums of whole numbers: exact in 64 bits, where the difference of two large ones is taken.
+    # Sums of whole numbers are exact in 64 bits, even as differences of large sums.
     sums = np.append(0.0, np.cumsum(amounts, dtype=np.float64))
-    stretches: NDArray[np.float64] = sums[end] - sums[begin]
-    return stretches.astype(np.float32)
+    ranges: NDArray[np.float64] = sums[end] - sums[begin]
+    return ranges.astype(np.float32)

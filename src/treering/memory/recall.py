@@ -1,7 +1,7 @@
-"""Recall: facts and episodes that answer a question, the best first, and why.
+"""Recall: facts and episodes that answer a query, best first, each with its reasons.
 
-Only what the one who asks may know is looked at. What no longer holds is never among it, and no
-sentence of an episode brings it back.
+Only memories that the asker may see are searched. Facts that no longer hold are never returned, and
+sentences of episodes that repeat them are left out.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.memory_state import FactRow, believed, held_at, telling_at
-from treering.memory.columns import CURRENT
-from treering.memory.fact_gate import mine
+from treering.derive.memory_state import FactRow, assertion_at, state_at, was_valid_at
+from treering.memory.fact_columns import CURRENT
+from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
-from treering.memory.nearness import Near
 from treering.memory.recall_episodes import recall_episodes
-from treering.memory.recall_query import users_asked
+from treering.memory.recall_query import searched_users
+from treering.memory.similarity import QuerySimilarity
 from treering.model.memories import RecalledEpisode, RecalledFact
 
 if TYPE_CHECKING:
@@ -34,47 +34,54 @@ if TYPE_CHECKING:
 
 
 class RecallMatches(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, before it is recorded."""
+    """What was found, before the recall is recorded."""
 
     facts: list[RecalledFact]
     episodes: list[RecalledEpisode]
 
 
-def recall(scope_memory: ScopeMemory, asking: RecallQuery, recorder: Recorder) -> RecallMatches:
-    """Return what answers the question. Hold the lock, and refresh before."""
-    near = Near(scope_memory, asking.query)
+def recall(scope_memory: ScopeMemory, query: RecallQuery, recorder: Recorder) -> RecallMatches:
+    """Return what answers the query.
+
+    The caller holds the lock and has refreshed the memory.
+    """
+    similarities = QuerySimilarity(scope_memory, query.query)
     return RecallMatches(
-        facts=_facts(scope_memory, asking, near, recorder),
-        episodes=recall_episodes(scope_memory, asking, near),
+        facts=_facts(scope_memory, query, similarities, recorder),
+        episodes=recall_episodes(scope_memory, query, similarities),
     )
 
 
 def _facts(
-    scope_memory: ScopeMemory, asking: RecallQuery, near: Near, recorder: Recorder
+    scope_memory: ScopeMemory, query: RecallQuery, similarities: QuerySimilarity, recorder: Recorder
 ) -> list[RecalledFact]:
     import numpy as np  # noqa: PLC0415
 
-    candidates = _candidates(scope_memory, asking)
-    if not asking.limit or not len(candidates.documents):
+    candidates = _candidates(scope_memory, query)
+    if not query.limit or not len(candidates.documents):
         return []
-    weights = asking.weights
-    like = near.of(candidates.documents, word_by_word=True)
-    similarity, words, vector = like.similarity, like.words, like.vector
-    age = np.maximum(asking.now_ms - candidates.accessed, 0)
+    weights = query.weights
+    match = similarities.to(candidates.documents, word_by_word=True)
+    similarity, words, vector = match.similarity, match.words, match.vector
+    age = np.maximum(query.now_ms - candidates.accessed, 0)
     recency = np.exp(-age / (RECENT_DAYS * DAY_MS))
     score = (
         weights.importance * candidates.importance
-        + weights.similarity * like.match
+        + weights.similarity * match.match
         + weights.recency * recency
     ).astype(np.float32)
     floor = np.where(
-        candidates.current | asking.include_archived, weights.threshold, weights.archived
+        candidates.current | query.include_archived, weights.threshold, weights.archived
     )
-    kept = similarity >= floor if near.has_query else candidates.current | asking.include_archived
-    order = _ordered(np.flatnonzero(kept), score, candidates.documents, asking.limit * 4)
-    rows = _best(scope_memory, asking, candidates, order)
-    told = facts_of(scope_memory, [row for row, _ in rows], recorder, as_of_ms=asking.as_of_ms)
-    by_id = {fact.id: fact for fact in told}
+    eligible = (
+        similarity >= floor
+        if similarities.has_query
+        else candidates.current | query.include_archived
+    )
+    order = _ordered(np.flatnonzero(eligible), score, candidates.documents, query.limit * 4)
+    rows = _best(scope_memory, query, candidates, order)
+    facts = facts_of(scope_memory, [row for row, _ in rows], recorder, as_of_ms=query.as_of_ms)
+    by_id = {fact.id: fact for fact in facts}
     return [
         RecalledFact(
             fact=by_id[row.id],
@@ -83,7 +90,7 @@ def _facts(
             why={
                 "words": round(float(words[at]), 4),
                 "vector": round(float(vector[at]), 4),
-                "match": round(float(like.match[at]), 4),
+                "match": round(float(match.match[at]), 4),
                 "importance": round(float(candidates.importance[at]), 4),
                 "recency": round(float(recency[at]), 4),
             },
@@ -96,7 +103,7 @@ def _facts(
 def _ordered(
     chosen: NDArray[np.int64], score: Scores, documents: NDArray[np.int64], limit: int
 ) -> list[int]:
-    """Return the best of those chosen, the best first; of equals, the newer."""
+    """Return the best candidates, best first; ties go to the newer document."""
     import numpy as np  # noqa: PLC0415
 
     if len(chosen) > limit:
@@ -107,7 +114,7 @@ def _ordered(
 
 
 class _Candidates(NamedTuple):
-    """Facts that the one who asks may know, as columns."""
+    """Facts that the asker may see, as columns."""
 
     ids: Callable[[int], str]
     documents: NDArray[np.int64]
@@ -116,15 +123,15 @@ class _Candidates(NamedTuple):
     accessed: NDArray[np.int64]
 
 
-def _candidates(scope_memory: ScopeMemory, asking: RecallQuery) -> _Candidates:
+def _candidates(scope_memory: ScopeMemory, query: RecallQuery) -> _Candidates:
     import numpy as np  # noqa: PLC0415
 
-    if asking.as_of_ms is not None:
-        return _believed(scope_memory, asking, asking.as_of_ms)
+    if query.as_of_ms is not None:
+        return _believed(scope_memory, query, query.as_of_ms)
     columns = scope_memory.columns
-    facts = mine(scope_memory, users_asked(scope_memory, asking), set(asking.walls))
+    facts = facts_visible_to(scope_memory, searched_users(scope_memory, query), set(query.walls))
     since, until = columns.column("valid_from")[facts], columns.column("valid_to")[facts]
-    facts = facts[(since <= asking.now_ms) & (until > asking.now_ms)]
+    facts = facts[(since <= query.now_ms) & (until > query.now_ms)]
     return _Candidates(
         ids=lambda at: columns.ids[int(facts[at])],
         documents=columns.column("document")[facts].astype(np.int64),
@@ -134,23 +141,25 @@ def _candidates(scope_memory: ScopeMemory, asking: RecallQuery) -> _Candidates:
     )
 
 
-def _believed(scope_memory: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Candidates:
-    """Return what was believed at a time, as it was told then."""
+def _believed(scope_memory: ScopeMemory, query: RecallQuery, at_ms: int) -> _Candidates:
+    """Return the facts believed at a time, with the text they had then."""
     import numpy as np  # noqa: PLC0415
 
-    users = users_asked(scope_memory, asking)
+    users = searched_users(scope_memory, query)
     rows = [
         row
         for row in scope_memory.fold.state.facts.values()
         if row.user in users
-        and row.wall in asking.walls
-        and believed(row, at_ms) == "current"
-        and held_at(row, at_ms, as_of_ms=at_ms)
+        and row.wall in query.walls
+        and state_at(row, at_ms) == "current"
+        and was_valid_at(row, at_ms, as_of_ms=at_ms)
     ]
-    places = [scope_memory.shelf.at.get(telling_at(row, at_ms).position, -1) for row in rows]
+    documents = [
+        scope_memory.documents.at.get(assertion_at(row, at_ms).position, -1) for row in rows
+    ]
     return _Candidates(
         ids=lambda at: rows[at].id,
-        documents=np.array(places, np.int64),
+        documents=np.array(documents, np.int64),
         current=np.ones(len(rows), np.bool_),
         importance=np.array([row.importance / 10 for row in rows], np.float32),
         accessed=np.array([row.recorded_ms for row in rows], np.int64),
@@ -158,31 +167,31 @@ def _believed(scope_memory: ScopeMemory, asking: RecallQuery, at_ms: int) -> _Ca
 
 
 def _best(
-    scope_memory: ScopeMemory, asking: RecallQuery, candidates: _Candidates, order: list[int]
+    scope_memory: ScopeMemory, query: RecallQuery, candidates: _Candidates, order: list[int]
 ) -> list[tuple[FactRow, int]]:
-    """Return the best facts with their places among the candidates, each question answered once."""
+    """Return the best facts and their candidate indexes, one answer per slot."""
     state = scope_memory.fold.state
     rows: list[tuple[FactRow, int]] = []
     for at in order:
         row = state.facts[candidates.ids(at)]
-        # Two users that were merged may hold two answers to one question: the later one holds.
-        if asking.as_of_ms is None and _latest(scope_memory, asking, row) is not row:
+        # Two merged users may have two answers to one question: the later one counts.
+        if query.as_of_ms is None and _latest(scope_memory, query, row) is not row:
             continue
         rows.append((row, at))
-        if len(rows) >= asking.limit:
+        if len(rows) >= query.limit:
             break
     return rows
 
 
-def _latest(scope_memory: ScopeMemory, asking: RecallQuery, row: FactRow) -> FactRow:
-    """Return the one of a person's facts in a slot that has held since latest."""
+def _latest(scope_memory: ScopeMemory, query: RecallQuery, row: FactRow) -> FactRow:
+    """Return the fact with the latest start among a person's facts in the same slot."""
     state = scope_memory.fold.state
     rivals = [row]
     if row.slot is None or row.user is None:
         return row
-    for user in users_asked(scope_memory, asking):
-        other = state.rival((user, row.wall), row.slot)
-        if other is None or user is None or other.valid_from_ms > asking.now_ms:
+    for user in searched_users(scope_memory, query):
+        other = state.fact_in_slot((user, row.wall), row.slot)
+        if other is None or user is None or other.valid_from_ms > query.now_ms:
             continue
         if other.state == "current":
             rivals.append(other)

@@ -1,4 +1,4 @@
-"""Episodes that answer a question, without the sentences that no longer hold."""
+"""Episodes that answer a query, without sentences that are out of date."""
 
 from __future__ import annotations
 
@@ -7,54 +7,56 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.outdated import Outdated, without_outdated
-from treering.memory.recall_query import users_asked
+from treering.derive.outdated_facts import Outdated, without_outdated
+from treering.memory.recall_query import searched_users
 from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode
 
 if TYPE_CHECKING:
     from treering.derive.memory_state import EpisodeRow, FactRow
-    from treering.memory.nearness import Near
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory
+    from treering.memory.similarity import QuerySimilarity
     from treering.model.episodes import Episode
     from treering.model.events import Event
 
 OUTDATED_MAX: Final = 500
-"""Facts that no longer hold, the newest, which sentences of episodes are compared with."""
+"""The newest superseded facts that sentences of episodes are compared with."""
 
 
 def recall_episodes(
-    scope_memory: ScopeMemory, asking: RecallQuery, near: Near
+    scope_memory: ScopeMemory, query: RecallQuery, similarities: QuerySimilarity
 ) -> list[RecalledEpisode]:
-    """Return the episodes that answer best, without what no longer holds."""
+    """Return the best episodes, without sentences that are out of date."""
     import numpy as np  # noqa: PLC0415
 
-    if asking.episodes <= 0:
+    if query.episodes <= 0:
         return []
-    users, walls = users_asked(scope_memory, asking), asking.walls
+    users, walls = searched_users(scope_memory, query), query.walls
     state = scope_memory.fold.state
     rows = [row for row in state.episodes.values() if row.user in users and row.wall in walls]
     if not rows:
         return []
-    documents = np.array([scope_memory.shelf.at.get(row.position, -1) for row in rows], np.int64)
-    like = near.of(documents, word_by_word=False)
-    similarity, words, vector = like.similarity, like.words, like.vector
-    age = np.maximum(asking.now_ms - np.array([row.ts_ms for row in rows], np.int64), 0)
+    documents = np.array(
+        [scope_memory.documents.at.get(row.position, -1) for row in rows], np.int64
+    )
+    match = similarities.to(documents, word_by_word=False)
+    similarity, words, vector = match.similarity, match.words, match.vector
+    age = np.maximum(query.now_ms - np.array([row.ts_ms for row in rows], np.int64), 0)
     recency = np.exp(-age / (RECENT_DAYS * DAY_MS))
-    score = similarity if near.has_query else recency
-    kept = (
-        np.flatnonzero(similarity >= asking.weights.episodes)
-        if near.has_query
+    score = similarity if similarities.has_query else recency
+    eligible = (
+        np.flatnonzero(similarity >= query.weights.episodes)
+        if similarities.has_query
         else (np.arange(len(rows)))
     )
-    order = kept[np.lexsort((-documents[kept], -score[kept]))].tolist()
-    found: list[RecalledEpisode] = []
+    order = eligible[np.lexsort((-documents[eligible], -score[eligible]))].tolist()
+    episodes: list[RecalledEpisode] = []
     outdated = _outdated(scope_memory, users, walls)
-    while order and len(found) < asking.episodes:
-        # A few at a time: of some nothing may be left.
-        page, order = order[: asking.episodes], order[asking.episodes :]
-        tellings = scope_memory.fold.tellings([rows[at].position for at in page])
+    while order and len(episodes) < query.episodes:
+        # Fetch a few at a time: some episodes may have no sentence left.
+        page, order = order[: query.episodes], order[query.episodes :]
+        tellings = scope_memory.fold.events_at([rows[at].position for at in page])
         for at in page:
             hit = _episode(rows[at], tellings, outdated)
             if hit is not None:
@@ -63,16 +65,16 @@ def recall_episodes(
                     "vector": round(float(vector[at]), 4),
                     "recency": round(float(recency[at]), 4),
                 }
-                found.append(
+                episodes.append(
                     msgspec.structs.replace(hit, score=round(float(score[at]), 4), why=why)
                 )
-    return found[: asking.episodes]
+    return episodes[: query.episodes]
 
 
 def _episode(
     row: EpisodeRow, tellings: dict[int, Event], outdated: list[Outdated]
 ) -> RecalledEpisode | None:
-    """Return an episode without what no longer holds; None if nothing is left of it."""
+    """Return an episode without its outdated sentences; None if none is left."""
     event = tellings.get(row.position)
     episode = None if event is None else episode_of(event)
     if episode is None:
@@ -95,26 +97,26 @@ def _episode(
 
 
 def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
-    """Return what an episode is about; if anything was left out, what the rest of it names."""
+    """Return the topics of an episode; if sentences were left out, only those still mentioned."""
     if summary == episode.summary:
         return tuple(episode.topics)
-    told = summary.casefold()
-    return tuple(one for one in episode.topics if one.casefold() in told)
+    text = summary.casefold()
+    return tuple(one for one in episode.topics if one.casefold() in text)
 
 
 def _outdated(
     scope_memory: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
 ) -> list[Outdated]:
-    """Return what these users' facts said that no longer hold, the newest."""
+    """Return the newest facts of these users that no longer hold."""
     state = scope_memory.fold.state
     rows = [
         row
         for row in state.facts.values()
         if row.state in {"superseded", "forgotten"} and row.user in users and row.wall in walls
     ][-OUTDATED_MAX:]
-    # One that was learnt twice at once holds still, in the other.
+    # A fact that was learned twice at the same time still holds in its twin.
     rows = [row for row in rows if not _holds_still(state.facts, row)]
-    tellings = scope_memory.fold.tellings([one.position for row in rows for one in row.tellings])
+    tellings = scope_memory.fold.events_at([one.position for row in rows for one in row.assertions])
     return [
         Outdated(text=content["text"], evidence=frozenset(content.get("evidence", ())))
         for event in tellings.values()

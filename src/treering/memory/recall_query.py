@@ -1,4 +1,4 @@
-"""Who asks what, and whose memories are looked at."""
+"""A recall query, and the users whose memories it searches."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks what."""
+    """What to recall, and for whom."""
 
     query: str | None
-    """None asks for what matters most, whatever it is about."""
+    """None asks for what matters most."""
     user: str | None
     walls: frozenset[str | None]
-    """Behind which of them it is looked, hashed; None is in the open."""
+    """The walls whose memories are searched, hashed; None for memories without a wall."""
     limit: int
     episodes: int
     now_ms: int
     weights: Weights = WEIGHTS
     include_archived: bool = False
-    """Whether those that faded count as much as the others."""
+    """Whether archived facts are found as easily as current ones."""
     as_of_ms: int | None = None
-    """What was believed then, and nothing that was learnt since."""
+    """Only what was believed at this time."""
 
 
-def users_asked(scope_memory: ScopeMemory, asking: RecallQuery) -> set[str | None]:
-    """Return whose memories are looked at, hashed; None for those of nobody in particular."""
-    if asking.user is None:
+def searched_users(scope_memory: ScopeMemory, query: RecallQuery) -> set[str | None]:
+    """Return the hashed users whose memories are searched; None for the whole scope."""
+    if query.user is None:
         return {None}
-    return {None, *scope_memory.fold.state.family(hashed(asking.user))}
+    return {None, *scope_memory.fold.state.family(hashed(query.user))}

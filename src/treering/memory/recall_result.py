@@ -1,4 +1,4 @@
-"""What was recalled, for reading and for a prompt; and how it is ranked."""
+"""The result of a recall, as values and as text for a prompt, and the weights that rank it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """How facts are ranked; the defaults are those of the documentation."""
+    """Weights and thresholds for ranking memories."""
 
     importance: float = 0.3
     similarity: float = 0.5
     recency: float = 0.2
     threshold: float = 0.6
-    """Facts that are less similar than this are not recalled."""
+    """Facts with a lower similarity are not recalled."""
     archived: float = 0.9
-    """Those that faded are recalled, and come back, if they are as similar as this."""
+    """Archived facts are recalled, and become current again, from this similarity on."""
     episodes: float = 0.35
-    """Episodes that are less similar than this are not recalled."""
+    """Episodes with a lower similarity are not recalled."""
 
     def __post_init__(self) -> None:
-        """Raise InvalidInput unless all are numbers from 0 to 1."""
+        """Raise InvalidInput unless every value is a number from 0 to 1."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -41,7 +41,7 @@ WEIGHTS: Final = Weights()
 
 
 class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recalled, for reading and for a prompt."""
+    """What a recall found."""
 
     scope: str
     query: str | None
@@ -50,13 +50,13 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
     fact_hits: list[RecalledFact]
     episode_hits: list[RecalledEpisode]
     notes: list[str] = []
-    """What kept it from finding more, and what to do about it."""
+    """Why more could not be found, and what to do about it."""
     event_id: str | None = None
-    """The event that records it."""
+    """The event that records the recall."""
 
     @property
     def ids(self) -> list[str]:
-        """Return the ids of what was recalled, facts first."""
+        """Return the ids of all results, facts first."""
         return [*(one.fact.id for one in self.fact_hits), *(one.id for one in self.episode_hits)]
 
     @property
@@ -71,11 +71,11 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def formatted(self) -> str:
-        """Return a block for a prompt with all of it, quoted so that it cannot give orders."""
+        """Return a block for a prompt, quoted so that it cannot give instructions."""
         return self.block()[0]
 
     def block(
         self, max_tokens: int | None = None, *, count: Callable[[str], int] = estimate
     ) -> tuple[str, list[str]]:
-        """Return the block with as much as ``max_tokens`` allow, and the ids of what is in it."""
+        """Return a block of at most ``max_tokens``, and the ids of the memories in it."""
         return prompt_block(self.fact_hits, self.episode_hits, max_tokens=max_tokens, count=count)

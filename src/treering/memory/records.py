@@ -1,4 +1,4 @@
-"""What the memory keeps of events so that they are found again: numbers, never a text."""
+"""Records that the memory stores about events to find them again: numbers, never text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IndexName = Literal["events", "memories"]
 INDEX_NAMES: Final[tuple[IndexName, ...]] = ("events", "memories")
 
 MEMORY_SESSION: Final = "treering:memory"
-"""The session of a scope in which is recorded what belongs to no other."""
+"""The session for events that belong to no other session."""
 
 REMEMBERED_KINDS: Final = (
     "episode.written",
@@ -27,31 +27,31 @@ REMEMBERED_KINDS: Final = (
     "user.merged",
     "user.unlinked",
 )
-"""The kinds that what is remembered is folded from."""
+"""Kinds of events that the memory is folded from."""
 
 TOLD_KINDS: Final = ("episode.written", "memory.revised", "memory.stored")
-"""The kinds on the shelf of memories: they hold the texts that are recalled."""
+"""Kinds in the index of memories: their events hold the texts that are recalled."""
 
 
 class Document(msgspec.Struct, frozen=True, gc=False):
-    """What one event is found by."""
+    """The index record of one event."""
 
     position: int
     session: int
-    """The store's number of its session: neighbours have the same."""
+    """The store's number of the session; neighbouring documents share it."""
     seq: int
     ts_ms: int
     kind: str
     embedder: str
-    """The space of its vectors; empty if it has none."""
+    """The embedder of the vectors; empty without vectors."""
     terms: bytes
-    """The words, hashed: unsigned 32 bits each, little-endian."""
+    """Hashed words: unsigned 32-bit numbers, little-endian."""
     vectors: bytes
-    """One or several, as 8-bit numbers: see vectors.py."""
+    """One or more 8-bit vectors; see vectors.py."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """How an event is entered: what a reader makes of it."""
+    """What the index stores of an event."""
 
     position: int
     terms: bytes
@@ -59,28 +59,28 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class IndexState(msgspec.Struct, frozen=True, gc=False):
-    """The state of a shelf, to see whether what was read of it is still so."""
+    """The state of an index, to detect changes since it was read."""
 
     generation: int
-    """Changes whenever documents are taken out or made anew."""
+    """Changes whenever documents are removed or rebuilt."""
     newest: int
-    """The number of the last document that was entered; 0 if there is none."""
+    """The number of the newest document; 0 if the index is empty."""
     count: int
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One row of what was folded from the events. Only numbers and hashes, and ids of memories."""
+    """One row of the fold: numbers, hashes and ids of memories only."""
 
     sort: str
     """fact, episode, handle, user, …"""
     key: str
     body: bytes | None
-    """Canonical JSON; None takes the row out."""
+    """Canonical JSON; None deletes the row."""
 
 
 class SavedFold(msgspec.Struct, frozen=True):
-    """What was folded, as far as it was kept."""
+    """A fold as it was saved."""
 
     mark: tuple[int, ...]
-    """Up to where events are in it: the mark of a follower; empty at the beginning."""
+    """The follower's mark up to which events are folded; empty at the beginning."""
     items: list[Row]

@@ -1,7 +1,4 @@
-"""The memory of a scope: all that is held of one scope to remember by, kept in step.
-
-What is folded from events, what facts and episodes are found by, and facts as columns.
-"""
+"""The memory of one scope in this process: its fold, indexes and fact columns, in sync."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.memory_texts import memory_texts
 from treering.memory.alignment import Aligner
-from treering.memory.columns import Columns
 from treering.memory.document_index import DocumentIndex
 from treering.memory.event_index import EventIndex
+from treering.memory.fact_columns import FactColumns
 from treering.memory.memory_fold import MemoryFold
 
 if TYPE_CHECKING:
@@ -24,11 +21,11 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 SCOPES_HELD_MAX: Final = 32
-"""Scopes that are held at once; the one that was longest not asked for is let go."""
+"""Scopes in memory at once; the least recently used is dropped."""
 
 
 class ScopeMemory:
-    """What is held of one scope. Use it under ``lock``, after ``refresh``."""
+    """All state of one scope's memory. Use it under ``lock``, after ``refresh``."""
 
     def __init__(
         self,
@@ -45,56 +42,56 @@ class ScopeMemory:
         self.is_sealed = sealed
         self.lock = threading.RLock()
         self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
-        self.shelf = DocumentIndex(store, scope, "memories", embedder)
+        self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
-        self.columns = Columns()
+        self.columns = FactColumns()
         self.events = EventIndex(DocumentIndex(store, scope, "events", embedder))
-        self._made_of: tuple[int, int] = (-1, -1)
-        self._unshelved: list[str] = []
-        """Ids of facts that are not on the shelf yet."""
+        self._built_from: tuple[int, int] = (-1, -1)
+        self._unindexed: list[str] = []
+        """Ids of facts that are not indexed yet."""
 
     def refresh(self, progress: Callable[[int], None] | None = None) -> None:
-        """Take in what was recorded since."""
+        """Apply what was recorded since."""
         self.fold.refresh()
         state = self.fold.state
         if self.is_sealed:
-            if self._made_of[0] != self.fold.generation:
-                self.shelf.clear()
-            self.shelf.take_private(self._tellings(), memory_texts)
+            if self._built_from[0] != self.fold.generation:
+                self.documents.clear()
+            self.documents.add_sealed(self._unindexed_events(), memory_texts)
         else:
-            self.shelf.catch_up(memory_texts, progress=progress)
-        made_of = (self.fold.generation, self.shelf.generation)
-        if made_of != self._made_of:
-            self.columns = Columns()
-            self._made_of = made_of
+            self.documents.catch_up(memory_texts, progress=progress)
+        built_from = (self.fold.generation, self.documents.generation)
+        if built_from != self._built_from:
+            self.columns = FactColumns()
+            self._built_from = built_from
             self._enter(list(state.facts.values()))
-        elif state.touched or self._unshelved:
-            ids = dict.fromkeys([*self._unshelved, *state.touched])
+        elif state.touched or self._unindexed:
+            ids = dict.fromkeys([*self._unindexed, *state.touched])
             self._enter([state.facts[one] for one in ids])
         state.touched.clear()
 
     def _enter(self, rows: list[FactRow]) -> None:
-        self.columns.update(rows, self.shelf.at)
-        # Whoever may only read waits for somebody else to put them on the shelf.
-        self._unshelved = [
+        self.columns.update(rows, self.documents.at)
+        # A read-only process waits until another one indexes them.
+        self._unindexed = [
             row.id
             for row in rows
-            if row.state in {"current", "archived"} and row.position not in self.shelf.at
+            if row.state in {"current", "archived"} and row.position not in self.documents.at
         ]
 
-    def _tellings(self) -> Iterator[Any]:
-        """Return the events that tell what is remembered and are not on the shelf yet."""
+    def _unindexed_events(self) -> Iterator[Any]:
+        """Return the events of memories that are not indexed yet."""
         state = self.fold.state
         positions = [
             *(row.position for row in state.facts.values()),
             *(row.position for row in state.episodes.values()),
         ]
-        missing = [one for one in positions if one not in self.shelf.at]
-        return iter(self.fold.tellings(missing).values())
+        missing = [one for one in positions if one not in self.documents.at]
+        return iter(self.fold.events_at(missing).values())
 
 
 class ScopeMemories:
-    """The scopes that are held, by name. Safe to share between threads."""
+    """The scope memories of this process, by scope. Thread-safe."""
 
     def __init__(
         self,
@@ -112,9 +109,9 @@ class ScopeMemories:
         self._process = os.getpid()
 
     def of(self, scope: Scope) -> ScopeMemory:
-        """Return what is held of a scope."""
+        """Return the memory of a scope."""
         if self._process != os.getpid():
-            # After a fork, locks may be held by threads that are not there any more.
+            # After a fork, threads that held the locks are gone.
             self._lock, self._held, self._process = threading.Lock(), {}, os.getpid()
         with self._lock:
             sealed = self._is_sealed(scope)
@@ -129,14 +126,14 @@ class ScopeMemories:
             return held
 
     def clear(self) -> None:
-        """Hold nothing any longer: all is read again when it is asked for."""
+        """Drop everything; it is read again when needed."""
         with self._lock:
             self._held.clear()
 
-    def keep(self) -> None:
-        """Keep rows of all that is held for whoever comes next."""
+    def save(self) -> None:
+        """Save the folds of all scopes for the next process."""
         with self._lock:
             held = list(self._held.values())
         for one in held:
             with one.lock:
-                one.fold.keep()
+                one.fold.save()

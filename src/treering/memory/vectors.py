@@ -1,4 +1,4 @@
-"""Vectors as they are kept: 8 bits a number, each vector with its own scale."""
+"""Stored vectors: 8 bits per number, one scale per vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEVELS: Final = 127
 
 
 def pack(vectors: Matrix) -> bytes:
-    """Return rows as bytes: of each its scale, then its numbers. Rows of length 0 are left out."""
+    """Return rows as bytes: per row its scale, then its numbers. Zero rows are left out."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     peaks = np.abs(vectors).max(axis=1, initial=0.0)
@@ -30,7 +30,7 @@ def pack(vectors: Matrix) -> bytes:
 
 
 def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]:
-    """Return all vectors as rows of length 1, and how many each of ``packed`` holds."""
+    """Return all vectors as unit rows, and the number of rows in each of ``packed``."""
     import numpy as np  # noqa: PLC0415
 
     width = SCALE_BYTES + dimensions

@@ -1,6 +1,7 @@
-"""Walls: what a group learns stays in it, and what is known of its members stays out.
+"""Walls: what a group learns stays in the group, and what is known of its members stays out.
 
-What is said where nobody is named stays there, too; but what is known of people comes in.
+Facts from a session that names no user stay in that session, but facts about people are recalled
+there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def is_walled(
     settings: SessionSettings, settings_of: Callable[[str], SessionSettings | None]
 ) -> bool:
-    """Whether a session keeps to itself what it learns, or the one whose agent began it does."""
+    """Return whether a session, or the parent of a subagent, keeps its facts to itself."""
     seen: set[str] = set()
     while settings.walls is None and settings.spawned_by not in {None, *seen}:
         origin = settings.spawned_by or ""
@@ -31,55 +32,57 @@ def is_walled(
 
 
 class Walls:
-    """Knows which sessions of a scope keep to themselves what is learnt in them."""
+    """Knows which sessions of a scope keep what is learned in them to themselves."""
 
     def __init__(self, recorder: Recorder, scope: Scope) -> None:
         self._recorder = recorder
         self._scope = scope
 
-    def around(self, session: str | None) -> str | None:
-        """Return the session itself if it keeps to itself what it learns, else None."""
+    def wall_of(self, session: str | None) -> str | None:
+        """Return the session if it keeps its facts to itself, else None."""
         if session is None:
             return None
         settings = self._recorder.settings(self._scope, session)
         if settings is None:
-            # A group in which nothing was said yet: what is known of its members stays out of it.
+            # A group without any events yet: facts about its members stay out of it.
             return session if session.startswith(GROUP_PREFIX) else None
         walled = is_walled(settings, lambda one: self._recorder.settings(self._scope, one))
         return session if walled else None
 
-    def seen_from(self, session: str | None, user: str | None) -> set[str | None]:
-        """Return the walls behind which is looked for ``user`` in a session; None is in the open.
+    def visible_walls(self, session: str | None, user: str | None) -> set[str | None]:
+        """Return the walls to search for ``user`` in a session; None is for facts without a wall.
 
-        In a group only behind its own.
+        In a group, only its own.
         """
-        around = self.around(session)
+        around = self.wall_of(session)
         if around is not None:
             return {around}
         own = None if session is None else self.attribution(session).wall
-        # What logs tell is nobody's whose name is known.
+        # Facts from logs belong to nobody in particular, so a named user does not get them.
         logs = {LOGS} if user is None else set()
         return {None, *({own} - {LOGS}), *logs}
 
     def attribution(self, session: str) -> Attribution:
-        """Return whose is what a session tells without naming a user."""
+        """Return who the facts of a session belong to when it names no user."""
         return self._recorder.attribution(self._scope, session)
 
-    def opened(self, session: str | None) -> str | None:
-        """Return the session if it is there, else None.
+    def existing_session(self, session: str | None) -> str | None:
+        """Return the session if it exists, else None.
 
-        The first event of a session says what it is: that is not for the memory to write.
+        The memory must not write the first event of a session, which holds its settings.
         """
         there = session is not None and self._recorder.settings(self._scope, session) is not None
         return session if there else None
 
-    def origin(self, session: str | None, evidence: Sequence[str]) -> tuple[str | None, int | None]:
-        """Return the session that a fact belongs to, and when its evidence was recorded last.
+    def origin_of(
+        self, session: str | None, evidence: Sequence[str]
+    ) -> tuple[str | None, int | None]:
+        """Return the session a fact belongs to, and when its latest evidence was recorded.
 
-        Raises NotFound if there is no such session or evidence, InvalidInput if that is from behind
-        a wall that the fact would leave, or from outside of one that it would enter.
+        Raise NotFound if the session or an event does not exist, InvalidInput if the evidence
+        crosses a wall.
         """
-        if session is not None and self.opened(session) is None:
+        if session is not None and self.existing_session(session) is None:
             raise NotFound(
                 f"no session {session} in scope {self._scope}",
                 hint="open it first, or leave session_id out",
@@ -94,10 +97,10 @@ class Walls:
                 )
         sessions = list(dict.fromkeys(places[one][0] for one in evidence))
         home = sessions[0] if session is None else session
-        walls = {self.around(one) for one in [home, *sessions]}
+        walls = {self.wall_of(one) for one in [home, *sessions]}
         if len(walls) > 1:
             raise InvalidInput(
-                "a group's facts have the group's own events for evidence, and no others do",
+                "a group's facts cite only the group's events, and no other facts cite them",
                 hint="learn it in the session whose events say so",
             )
         return home, max(places[one][1] for one in evidence)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.derive.reports import REPORT, larger, report_of
+from treering.derive.reports import REPORT, larger_report, report_of
 from treering.formats.claude_code.lines import name_in
 from treering.model.events import Event
 
@@ -80,7 +80,7 @@ class Answers:
         if event.kind == REPORT:
             told = report_of(event)
             known = None if answer.report is None else report_of(answer.report)
-            if told is not None and (known is None or larger(known, told) is told):
+            if told is not None and (known is None or larger_report(known, told) is told):
                 answer.report = event
         elif thought_in(event) is not None:
             answer.thoughts.append(event)

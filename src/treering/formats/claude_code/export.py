@@ -18,7 +18,7 @@ from treering.context.dialects.names import COMMON, tool_names
 from treering.context.dialects.turns import CONTINUED, answered, arguments_of, is_blank
 from treering.context.pairing import pair
 from treering.derive.reports import REPORT
-from treering.derive.visible import Hidden
+from treering.derive.visible import UndoFilter
 from treering.formats.claude_code.answers import Answers, message_of, thought_in
 from treering.formats.claude_code.lines import ERRORS, OURS, name_in
 from treering.formats.claude_code.results import INTERRUPTED
@@ -283,8 +283,8 @@ class _ExportLines:
 
 def _shown(events: Iterable[Event]) -> list[Event]:
     """Return ``events`` without what was undone."""
-    hidden = Hidden()
-    found = [event for event in reversed(list(events)) if hidden.passes(event)]
+    hidden = UndoFilter()
+    found = [event for event in reversed(list(events)) if hidden.is_visible(event)]
     found.reverse()
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.tool_facts import sound
+from treering.derive.tool_facts import plausible
 from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, LineEvent, name_in, observed
 from treering.formats.claude_code.state import TITLES_MAX, Leaf, PendingCompaction, Title, keep
 from treering.formats.loose import digest
@@ -65,7 +65,7 @@ def _compacted(line: LogLine, past: ClaudeCodeState) -> LineEvent:
     told = line.value.get("compactMetadata")
     told = told if isinstance(told, dict) else {}
     before = told.get("preTokens")
-    tokens = sound(before) if type(before) is int else None
+    tokens = plausible(before) if type(before) is int else None
     first = name_in(told.get("preservedSegment"), "headUuid")
     keep(past.compactions, line.session, PendingCompaction(tokens, past.key_of(first)), TITLES_MAX)
     return LineEvent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.derive.tool_facts import sound
+from treering.derive.tool_facts import plausible
 from treering.formats.claude_code.lines import LineEvent, name_in
 from treering.formats.claude_code.state import MESSAGES_MAX, keep
 
@@ -77,4 +77,4 @@ def _call(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]
 
 
 def _count(value: Any) -> int:
-    return sound(value) or 0 if type(value) is int else 0
+    return plausible(value) or 0 if type(value) is int else 0

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from treering.derive.activity import Activity
-from treering.derive.periods import Drift, Period
+from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
@@ -41,7 +41,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     activity: Activity
     before: Period | None
     """The period of the same length right before it."""
-    drift: list[Drift]
+    drift: list[MetricChange]
     """How numbers differ from then."""
 
 
@@ -106,10 +106,10 @@ def statistics(
     progress: Callable[[int], None] | None = None,
 ) -> Statistics:
     """Return what went on in a period, read a page at a time, beside the one before it."""
-    from treering.derive.periods import drifts  # noqa: PLC0415  (not for --help)
+    from treering.derive.periods import metric_changes  # noqa: PLC0415  (not for --help)
 
     now = _activity(ledger, scope, session_id, period, progress)
-    before = period.before()
+    before = period.previous()
     then = None if before is None else _activity(ledger, scope, session_id, before, progress)
     return Statistics(
         scope=scope,
@@ -117,7 +117,7 @@ def statistics(
         period=period,
         activity=now,
         before=before,
-        drift=[] if then is None else drifts(now.numbers(), then.numbers()),
+        drift=[] if then is None else metric_changes(now.numbers(), then.numbers()),
     )
 
 

@@ -13,7 +13,7 @@ from treering.surfaces.cli.times import clock, moment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from treering.derive.periods import Drift
+    from treering.derive.periods import MetricChange
     from treering.surfaces.cli.stats import Statistics
 
 ROWS_MAX: Final = 20
@@ -122,7 +122,7 @@ def _number(name: str, number: float | None) -> str:
     return f"${number:,.4f}" if name == "cost_usd" else f"{int(number):,}"
 
 
-def _change(one: Drift) -> str:
+def _change(one: MetricChange) -> str:
     """Return an arrow and by how much, red where more is worse."""
     if one.now is None or one.before is None:
         return ""

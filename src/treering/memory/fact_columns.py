@@ -1,4 +1,4 @@
-"""Facts as columns, so that a hundred thousand are judged at once."""
+"""Facts as NumPy columns, so that 100,000 of them can be filtered at once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CURRENT: Final = 0
 ARCHIVED: Final = 1
 NO_END_MS: Final = 2**62
 NOBODY: Final = 0
-"""The number of no user, and of no wall."""
+"""The number for no user, and for no wall."""
 
 
-class Columns:
-    """What recalling asks of facts: whose they are, how they stand, when they were used."""
+class FactColumns:
+    """Owner, state, times and document of each fact, as columns."""
 
     def __init__(self) -> None:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
@@ -52,7 +52,7 @@ class Columns:
         return found
 
     def update(self, rows: Iterable[FactRow], documents: dict[int, int]) -> None:
-        """Take facts in as they stand now; ``documents`` says which stands for a position."""
+        """Add or update facts; ``documents`` maps positions to document numbers."""
         import numpy as np  # noqa: PLC0415
 
         listed = list(rows)
@@ -89,5 +89,5 @@ class Columns:
 
 
 def number(text: str | None) -> int:
-    """Return a hash of the fold as a number that is not that of nobody."""
+    """Return a hash as a number that is never NOBODY."""
     return NOBODY if text is None else int(text, 16) or 1

@@ -1,4 +1,4 @@
-"""What no longer holds, taken out of what episodes tell."""
+"""Removes outdated facts from the summaries of episodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from treering.model.episodes import Episode
 
 SHARED_WITH_EVIDENCE: Final = 0.5
-"""A sentence that cites an event of an outdated fact tells it, if it shares half of its words."""
+"""A sentence that cites evidence of an outdated fact repeats it if it shares half of its words."""
 SHARED: Final = 0.8
-"""Any other sentence of the same person tells it, if it shares so many."""
+"""Any other sentence repeats it if it shares this part of its words."""
 
 TEXTS_HELD: Final = 8_192
 TERMS_MIN: Final = 4
-"""So many words are to be left of a summary for it to say something."""
+"""Fewer words of a summary say nothing."""
 
 
 class Outdated(msgspec.Struct, frozen=True):
@@ -32,22 +32,24 @@ class Outdated(msgspec.Struct, frozen=True):
 
 
 def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
-    """Return the summary of an episode without the sentences that tell what no longer holds.
+    """Return the summary of an episode without sentences that repeat outdated facts.
 
-    Nothing, if that is all it tells.
+    Empty if nothing else is left.
     """
     if not outdated:
         return episode.summary
-    known = [(one, _words(one.text)) for one in outdated]
-    kept = [
+    outdated_words = [(one, _words(one.text)) for one in outdated]
+    sentences = [
         sentence.text
         for sentence in episode.sentences
-        if not any(_tells(sentence.text, sentence.event_ids, one, words) for one, words in known)
+        if not any(
+            _tells(sentence.text, sentence.event_ids, one, words) for one, words in outdated_words
+        )
     ]
-    if len(kept) < len(episode.sentences) and len(_words(" ".join(kept))) < TERMS_MIN:
-        # How it ended says nothing without what it was about.
+    if len(sentences) < len(episode.sentences) and len(_words(" ".join(sentences))) < TERMS_MIN:
+        # The ending alone says nothing without its subject.
         return ""
-    return " ".join(kept)
+    return " ".join(sentences)
 
 
 def _tells(text: str, event_ids: Sequence[str], outdated: Outdated, words: frozenset[str]) -> bool:

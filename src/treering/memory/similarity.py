@@ -1,4 +1,4 @@
-"""How near facts and episodes are to a question, by their words and by their meaning."""
+"""The similarity of facts and episodes to a query, by words and by meaning."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 SAME_FROM: Final = 0.45
-"""The cosine from which a question and an answer are taken to mean the same."""
+"""The cosine from which a question and an answer count as the same in meaning."""
 ALIGNED_MAX: Final = 24
-"""The best so many are looked at word by word."""
+"""Best candidates that are compared word by word."""
 NOISE: Final = 0.12
-"""The cosine that texts have which have nothing to do with one another."""
+"""The cosine of unrelated texts."""
 STANDING_OUT: Final = 0.5
 CLAUSES_MAX: Final = 4
-"""Of a long question its beginning and its end are looked at by themselves."""
+"""Clauses of a long question that are searched separately: its first and last ones."""
 _BREAK: Final = re.compile(r"[?!;\n]+|\.(?=\s|$)|,?\s+(?:and|but)\s+|,\s", re.IGNORECASE)
 
 
-class Likeness(NamedTuple):
-    """How similar documents are to a question."""
+class Similarity(NamedTuple):
+    """How similar documents are to a query."""
 
     similarity: Scores
-    """From 0 to 1: either of words and vector is enough. It says whether one answers at all."""
+    """From 0 to 1; either words or vector suffice. Decides whether a document answers at all."""
     match: Scores
-    """The same for ranking: both count, and neither is ever full."""
+    """The same for ranking: both count, and neither saturates."""
     words: Scores
     vector: Scores
 
 
-class Near:
-    """How similar each document is to the question, by its words and by its meaning."""
+class QuerySimilarity:
+    """The similarity of documents to one query, by words and by meaning."""
 
     def __init__(self, scope_memory: ScopeMemory, query: str | None) -> None:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
@@ -49,33 +49,33 @@ class Near:
         self._scope_memory = scope_memory
         self.has_query = query is not None
         self._clauses = [] if query is None else clauses(query)
-        self.words: Scores = np.zeros(scope_memory.shelf.count, np.float32)
+        self.words: Scores = np.zeros(scope_memory.documents.count, np.float32)
         for one in self._clauses:
-            coverage = scope_memory.shelf.lexicon.matches(
-                list(scope_memory.shelf.term_ids(one))
+            coverage = scope_memory.documents.lexicon.matches(
+                list(scope_memory.documents.term_ids(one))
             ).coverage
             self.words = np.maximum(self.words, coverage)
-        self._query = scope_memory.shelf.embedded(self._clauses) if self._clauses else None
+        self._query = scope_memory.documents.embed_queries(self._clauses) if self._clauses else None
 
-    def of(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Likeness:
-        """Return how similar documents are; those of number -1 are not.
+    def to(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Similarity:
+        """Return how similar documents are; document -1 never is.
 
-        Short ones are compared ``word_by_word``, too.
+        With ``word_by_word``, short documents are also compared word by word.
         """
         import numpy as np  # noqa: PLC0415
 
-        there = documents >= 0
-        known = documents[there]
+        indexed = documents >= 0
+        numbers = documents[indexed]
         words = np.zeros(len(documents), np.float32)
         near = np.zeros(len(documents), np.float32)
-        words[there] = self.words[known]
+        words[indexed] = self.words[numbers]
         if self._query is not None:
-            cosines = self._scope_memory.shelf.cosines(self._query, known)[known]
-            near[there] = np.maximum(cosines, 0)
+            cosines = self._scope_memory.documents.cosines(self._query, numbers)[numbers]
+            near[indexed] = np.maximum(cosines, 0)
             if word_by_word:
                 self._align(documents, words, near)
         vector = np.minimum(near / SAME_FROM, 1)
-        return Likeness(
+        return Similarity(
             similarity=1 - (1 - words) * (1 - vector),
             match=((words + near) / 2).astype(np.float32),
             words=words,
@@ -83,7 +83,7 @@ class Near:
         )
 
     def _align(self, documents: NDArray[np.int64], words: Scores, near: Scores) -> None:
-        """Look at the best word by word, and lift one that stands out."""
+        """Compare the best candidates word by word, and lift one that stands out."""
         import numpy as np  # noqa: PLC0415
 
         aligner = self._scope_memory.aligner
@@ -92,8 +92,8 @@ class Near:
         count = min(ALIGNED_MAX, len(documents))
         best = np.argpartition(-(words + near), count - 1)[:count]
         best = best[documents[best] >= 0]
-        positions = self._scope_memory.shelf.column("position")[documents[best]].tolist()
-        tellings = self._scope_memory.fold.tellings(positions)
+        positions = self._scope_memory.documents.column("position")[documents[best]].tolist()
+        tellings = self._scope_memory.fold.events_at(positions)
         texts = [
             " ".join(memory_texts(tellings[one])) if one in tellings else "" for one in positions
         ]
@@ -101,7 +101,7 @@ class Near:
             return
         for clause in self._clauses:
             near[best] = np.maximum(near[best], np.array(aligner.scores(clause, texts), np.float32))
-        # What is nearer than all else by far is what was meant, though nothing names it.
+        # A candidate far ahead of all others is probably meant, even if no word matches.
         first, second = _two_best(near[best])
         top = best[int(np.argmax(near[best]))]
         lead = (first - max(second, NOISE)) / max(first, NOISE)
@@ -109,17 +109,20 @@ class Near:
 
 
 def clauses(query: str) -> list[str]:
-    """Return what is asked for, one thing at a time: as a whole, and by its parts.
+    """Return the parts of a query to search for: the whole, and each clause.
 
-    Small words are left out, and what the others ask for is named.
+    Stop words are removed, and question words are replaced by what they ask for.
     """
     # Greetings and thanks ask for nothing.
     parts = [content_words(one) for one in _BREAK.split(query) if not is_filler(one.strip())]
-    said = [part for part in parts if part]
-    if len(said) > CLAUSES_MAX:
-        said = [*said[: CLAUSES_MAX // 2], *said[-(CLAUSES_MAX - CLAUSES_MAX // 2) :]]
-    whole = [content_words(query)] if len(parts) > 1 and said else []
-    return list(dict.fromkeys(question_text(one) for one in [*whole, *said] if one))
+    clauses_said = [part for part in parts if part]
+    if len(clauses_said) > CLAUSES_MAX:
+        clauses_said = [
+            *clauses_said[: CLAUSES_MAX // 2],
+            *clauses_said[-(CLAUSES_MAX - CLAUSES_MAX // 2) :],
+        ]
+    whole = [content_words(query)] if len(parts) > 1 and clauses_said else []
+    return list(dict.fromkeys(question_text(one) for one in [*whole, *clauses_said] if one))
 
 
 def _two_best(values: Scores) -> tuple[float, float]:

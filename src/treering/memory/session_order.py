@@ -1,4 +1,4 @@
-"""Where documents stand in their sessions: which come before them, which after."""
+"""Documents ordered by session, to find each one's neighbours."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 
-class Placing(NamedTuple):
-    """Documents laid out session by session, each session in its own order."""
+class SessionOrder(NamedTuple):
+    """Documents ordered session by session, each session by seq."""
 
     order: Places
-    """The numbers of the documents, as they are laid out."""
+    """Document numbers in this order."""
     first: Places
-    """For each place, where its session begins."""
+    """Per index, where its session starts."""
     last: Places
-    """For each place, where its session has ended."""
+    """Per index, the end of its session (exclusive)."""
 
-    def laid_out(self, scores: Scores) -> Scores:
-        """Return what belongs to documents, in the order of places."""
+    def in_session_order(self, scores: Scores) -> Scores:
+        """Return per-document scores in session order."""
         return scores[self.order]
 
-    def by_number(self, scores: Scores) -> Scores:
-        """Return what belongs to places, in the order of the documents' numbers."""
+    def by_document(self, scores: Scores) -> Scores:
+        """Return scores in session order by document number."""
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         numbered = np.empty_like(scores)
@@ -37,8 +37,8 @@ class Placing(NamedTuple):
         return numbered
 
 
-def placed(sessions: Sequence[int], seqs: Sequence[int]) -> Placing:
-    """Lay documents out by the number of their session, then by their seq."""
+def order_by_session(sessions: Sequence[int], seqs: Sequence[int]) -> SessionOrder:
+    """Order documents by session number, then by seq."""
     import numpy as np  # noqa: PLC0415
 
     codes = np.asarray(sessions, np.int64)
@@ -46,4 +46,4 @@ def placed(sessions: Sequence[int], seqs: Sequence[int]) -> Placing:
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1) != 0) if len(codes) else codes
     ends = np.append(starts[1:], len(codes))
     sizes = ends - starts if len(codes) else codes
-    return Placing(order, np.repeat(starts, sizes), np.repeat(ends[: len(starts)], sizes))
+    return SessionOrder(order, np.repeat(starts, sizes), np.repeat(ends[: len(starts)], sizes))

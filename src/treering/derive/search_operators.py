@@ -1,4 +1,4 @@
-"""Whether an event is one of those that a query's operators leave."""
+"""Whether an event matches the operators of a search query."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from treering.model.search_queries import Narrowing, SearchQuery
 
 
-def admits(query: SearchQuery, event: Event) -> bool:
-    """Whether all operators of a query admit an event."""
+def matches_operators(query: SearchQuery, event: Event) -> bool:
+    """Return whether an event matches all operators of a query."""
     if query.since_ms is not None and event.ts_ms < query.since_ms:
         return False
     if query.before_ms is not None and event.ts_ms >= query.before_ms:

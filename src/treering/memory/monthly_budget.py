@@ -1,4 +1,4 @@
-"""Allowances: how many tokens models may still use for a scope this month, as its events say."""
+"""The monthly token budget for models that extract facts, counted from the scope's events."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 ORIGIN: Final = "memory"
-"""The origin of usage that the memory reports: none other counts."""
+"""The origin of usage events that count."""
 PROMPT_TOKENS: Final = 600
-"""What a model is told beside the conversation, at most."""
+"""Tokens of the prompt around the conversation, at most."""
 ANSWER_TOKENS_MAX: Final = 600
-"""A model is asked for no longer an answer."""
+"""Maximum length of an answer."""
 
 
-class Allowance:
-    """What is left of a monthly budget, months being those of UTC.
+class MonthlyBudget:
+    """The rest of a monthly token budget, in UTC months.
 
-    Others may use the same budget meanwhile: whenever it is asked for, what they used counts.
+    Other processes may use the same budget: every query counts what they used meanwhile.
     """
 
     def __init__(self, recorder: Recorder, scope: Scope, budget_tokens: int) -> None:
@@ -40,17 +40,17 @@ class Allowance:
         self._after: TimelinePoint | None = None
         self._spent = 0
         self._ratio = 1.0
-        """What a model counted to one token of ours, at most."""
+        """The highest ratio of the model's token count to our estimate."""
 
     def permits(self, texts: Iterable[str]) -> bool:
-        """Whether a call that shows ``texts`` to a model is within what is left."""
+        """Return whether a call that shows ``texts`` to a model fits the rest of the budget."""
         expected = PROMPT_TOKENS + _tokens(texts)
         return self.spent() + ceil(expected * self._ratio * MARGIN) + ANSWER_TOKENS_MAX <= (
             self._budget
         )
 
     def learn(self, texts: Iterable[str], input_tokens: int) -> None:
-        """Note what a model counted for ``texts``: some count far more than others."""
+        """Adjust the estimate by what a model counted for ``texts``: models differ a lot."""
         self._ratio = max(self._ratio, input_tokens / (PROMPT_TOKENS + _tokens(texts)))
 
     def spent(self) -> int:
@@ -65,7 +65,7 @@ class Allowance:
 
 
 def month_start_ms(now_ms: int) -> int:
-    """Return when the month of a time began, both in milliseconds since 1970."""
+    """Return the start of the month of ``now_ms``, in milliseconds since 1970."""
     now = datetime.fromtimestamp(now_ms / 1_000, UTC)
     return int(datetime(now.year, now.month, 1, tzinfo=UTC).timestamp()) * 1_000
 
