@@ -31,7 +31,7 @@ STALL_SECONDS: Final = rounds(360)
 """How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
 
 DATABASES: Final = ("file", "memory", "postgres")
-CHOSEN: Final = {"contract": DATABASES, "promises": ("file", "postgres")}
+CHOSEN: Final = {"contract": DATABASES}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
 FILE_SPEAKS_FOR_MEMORY: Final = frozenset({
     *("test_copied_runs", "test_copy", "test_copying", "test_cursors", "test_cut_off_copies"),
