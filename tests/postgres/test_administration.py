@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+import threading
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, said
+from effort import PATIENCE_S, rounds
 from postgres_places import Place
 from postgres_server import Server
+from threads import in_threads
 from treering.errors import NotFound, NotPermitted, Unsupported
 from treering.storage.postgres import administration, schema
 from treering.storage.postgres import server as server_module
+
+if TYPE_CHECKING:
+    import psycopg
 
 VERSION = len(schema.migrations())
 """The schema that this program makes."""
@@ -150,6 +159,27 @@ def test_a_ledger_can_be_read_before_anything_is_written_here(
 
         assert found == ["hello"] * bool(cluster)
         assert ledger.verify().intact
+
+
+def test_connections_that_come_at_once_after_a_takeover_agree_on_the_epoch(place: Place) -> None:
+    """One that had the old epoch would write events that are followed before earlier ones."""
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(place.connect()) for _ in range(6)]
+        for number in range(rounds(60)):
+            place.sql("UPDATE ledger SET value = 'elsewhere' WHERE name = 'cluster'")
+            gate = threading.Barrier(len(connections))
+            epochs: list[int] = []
+
+            in_threads(*(partial(enter, one, gate, epochs) for one in connections))
+
+            assert epochs == [number + 1] * 18
+
+
+def enter(connection: psycopg.Connection[Any], gate: threading.Barrier, epochs: list[int]) -> None:
+    """Ask three times for the epoch that a connection is in, with all others at one moment."""
+    gate.wait(PATIENCE_S)
+    for _ in range(3):
+        epochs += connection.execute("SELECT enter_epoch()").fetchone() or ()
 
 
 def test_processes_that_open_a_fresh_place_together_agree_on_one_ledger(empty: Place) -> None:

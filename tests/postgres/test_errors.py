@@ -353,6 +353,10 @@ server.PATIENCE_S = 0.5
 with treering.open(sys.argv[1]) as ledger:
     with psycopg.connect(sys.argv[2], autocommit=True) as owner:
         owner.execute(f"ALTER ROLE {sys.argv[3]} NOLOGIN")
+        owner.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s",
+            (sys.argv[3],),
+        )
     try:
         ledger.query("acme/app")
     except treering.TreeringError as error:

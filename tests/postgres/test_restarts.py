@@ -185,7 +185,7 @@ def test_who_had_many_connections_finds_back_after_a_restart_as_soon_as_others(
     server.restart(mode)
     tries = 0
 
-    def work(connection: object, _: bool) -> None:  # noqa: FBT001
+    def work(connection: object) -> None:
         nonlocal tries
         tries += 1
         assert isinstance(connection, psycopg.Connection)
@@ -349,11 +349,12 @@ def wired(wire: Wire, url: str) -> Iterator[Ledger]:
 
 
 CALLS: Final[dict[str, tuple[bytes, list[NewEvent], int | None]]] = {
-    "made id": (b"append_event", [said("a")], None),
+    "made id": (b"UPDATE heads", [said("a")], None),
     "given id": (b"append_event", [said("a", event_id="a")], None),
-    "expected seq": (b"append_event", [said("a")], 1),
+    "expected seq": (b"UPDATE heads", [said("a")], 1),
     "start of a run": (b"append_event", run_of("r1")[:1], None),
-    "next of a run": (b"append_event", [said("a", run_id="r0")], None),
+    "next of a run": (b"UPDATE heads", [said("a", run_id="r0")], None),
+    "end of a run": (b"append_event", [said("a", run_id="r0", kind="run.ended")], None),
     "batch": (b"COMMIT", [said("a"), said("b", event_id="b"), said("c", session_id="s2")], None),
     "expected seq of a batch": (b"COMMIT", [said("a"), said("b")], 1),
     "run": (b"COMMIT", run_of("r1", "a"), None),

@@ -75,7 +75,7 @@ def test_no_event_falls_between_what_has_settled_and_what_has_not(place: Place) 
         early.execute("SELECT pg_current_xact_id()")
         ledger.append([call("a", run_id="r1")])
 
-        def look(connection: Any, _: object) -> tuple[list[int], list[int]]:
+        def look(connection: Any) -> tuple[list[int], list[int]]:
             scope = Scope(HERE)
             news = tool_calls.settled(connection, scope, b"key", (0, 0, 0))
             early.execute("ROLLBACK")

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
 
 RUN_OPEN: Final = 0
-_STATES: Final = {"ended": 1, "failed": 2, "interrupted": 3}
+RUN_ENDED: Final = 1
+_STATES: Final = {"ended": RUN_ENDED, "failed": 2, "interrupted": 3}
 RUN_KINDS: Final = frozenset({"run.started", *RUN_ENDS})
 OPEN_RUNS_MAX: Final = 10_000
 """Open runs that are listed: those with an owner first, then those of the oldest sessions."""

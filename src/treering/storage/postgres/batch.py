@@ -1,4 +1,4 @@
-"""One transaction's worth of events: numbered, chained, and written together."""
+"""The events of one transaction: numbered, chained, and written together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.reader import Reader
 
 PLAIN: Final = {"safe": ALWAYS, "private": ALWAYS | PRIVATE}
-"""Flags of an event with nothing out of the ordinary, by its visibility."""
+"""Flags of an ordinary event, by its visibility."""
 
 COLUMNS: Final = (
     "position", "session", "seq", "ts_ms", "recorded_ms", "run_seq", "epoch", "payload_bytes",
@@ -69,7 +69,7 @@ WHERE e.scope = %s AND e.session = %s AND e.run_id = %s AND e.seq > greatest(%s,
 ))
 """
 _SEALED: Final = "SELECT round FROM seals WHERE scope = %s"
-# Ids are made in the order of time, but for those that are given.
+# Ids that we make are in order of time.
 _LAST_BOX: Final = """
 SELECT 1 FROM (
   SELECT salt FROM events WHERE scope = %s ORDER BY event_id DESC LIMIT 64
@@ -84,7 +84,7 @@ VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (scope, session, run_id) DO UPDATE
 SET state = excluded.state, last_seq = excluded.last_seq
 """
-# A blob that is there already is locked, so that nobody erases it for want of events that hold it.
+# An existing blob is locked, so that nobody erases it as one that no event holds.
 _KEEP_BLOB: Final = """
 INSERT INTO blobs (scope, key, body)
 VALUES (%s, %s, %s)
@@ -123,7 +123,7 @@ class Batch:
         self._sealed: dict[str, int] = {}
         self._has_key: dict[str, bool] = {}
         self._plain: set[str] = set()
-        """Scopes that were found never to have been sealed."""
+        """Scopes that were never sealed."""
         self._places: dict[tuple[str, str], BatchSession] = {}
         self._runs: dict[tuple[int, str], int] = {}
         self._run_seqs: dict[tuple[str, str, str], int] = {}
@@ -135,14 +135,14 @@ class Batch:
         self._blobs: list[tuple[str, bytes, bytes]] = []
 
     def lock(self, places: Iterable[tuple[str, str]]) -> None:
-        """Take the locks of sessions, in an order that all keep to."""
+        """Take the locks of sessions, in the order that every writer uses."""
         locks = sorted({self.known.lock_of(scope, session_id) for scope, session_id in places})
         self.connection.execute(
             "SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%s::bigint[]) AS k", (locks,)
         )
 
     def enter(self, scope: Scope, scope_key: bytes, sessions: Sequence[str], events: int) -> None:
-        """Load where ``sessions`` stand, and numbers for as many events. Locks are held."""
+        """Load the heads of ``sessions``, and positions for ``events`` events. Locks are held."""
         self._keys[scope] = scope_key
         names = {name_key(scope_key, name): name for name in sessions}
         keys = [Bytes(key) for key in names]
@@ -150,7 +150,7 @@ class Batch:
         self.connection.execute(
             "SELECT pg_advisory_xact_lock_shared(%s)", (self.known.lock_of(scope, ""),)
         )
-        # Before the mark is read: whoever encrypts sets it before the key is in use.
+        # Before the mark is read: encryption sets the mark before it uses the key.
         self._has_key[scope] = self.vault.has_sealed(scope)
         sealed = self.connection.execute(_SEALED, (scope,), binary=True)
         heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
@@ -162,7 +162,7 @@ class Batch:
         self._positions[:0] = [row[0] for row in reversed(numbers.fetchall())]
 
     def open_sessions(self, scope: Scope, names: Iterable[str]) -> None:
-        """Make those of the sessions that are not there yet."""
+        """Create the sessions that do not exist."""
         for name in names:
             if (scope, name) not in self._places:
                 self.open_session(scope, name)
@@ -176,7 +176,7 @@ class Batch:
         parent: Parent | None = None,
         forgotten: bytes | None = None,
     ) -> BatchSession:
-        """Make a session, as a fork if it has a parent."""
+        """Create a session, as a fork if it has a parent."""
         session, genesis = open_session(
             self.connection, scope, self._keys[scope], name,
             salt=salt, parent=parent, forgotten=forgotten,
@@ -186,14 +186,14 @@ class Batch:
         return place
 
     def hiding(self, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
-        """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
+        """Return the key that hides ids, if one of ``ids`` may belong to an erased event.
 
-        Raises KeyMissing if the scope was used with another key than the one that is here.
+        Raise KeyMissing if the scope was used with a key other than ours.
         """
         return self._reader.hiding(self.connection, scope, ids)
 
     def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:
-        """Load what is recorded under the ids of ``drafts``; return those that are known."""
+        """Load the events with the ids of ``drafts``; return the ids that exist."""
         keys = {id_key(self._keys[scope], draft.event_id)[0]: draft for draft in drafts}
         if not keys:
             return set()
@@ -214,15 +214,15 @@ class Batch:
         self._runs.update({(session, run): state for session, run, state in found})
 
     def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
-        """Load how far the numbers of runs have come, named by session and run.
+        """Load the last numbers of runs, named by session and run.
 
-        Where sessions stand and the states of the runs are loaded.
+        Heads of sessions and states of runs are loaded.
         """
         for session_id, run_id in pairs:
             last, seq = self.known.last_run_seq(scope, session_id, run_id) or (0, 0)
             place = self._places.get((scope, session_id))
             if place is None or (place.session, run_id) not in self._runs:
-                last = 0  # The run is new, or all that was given is known already.
+                last = 0  # The run is new, or all drafts are repeats.
             elif seq != place.seq:  # Somebody has written to the session since.
                 run = (scope, place.session, run_id)
                 found = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
@@ -230,7 +230,7 @@ class Batch:
             self._run_seqs[scope, session_id, run_id] = last
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
-        """Give each draft its order and link. Raises if one cannot have it."""
+        """Give each draft its seq and link. Raise if one is refused."""
         repeats = find_repeats(drafts, lambda d: self._repeats.get((d.scope, d.event_id)))
         fresh = [draft for draft, known in zip(drafts, repeats, strict=True) if known is None]
         if expected_seq is not None and fresh:
@@ -238,19 +238,19 @@ class Batch:
         return in_call_order(repeats, [self._add(draft) for draft in fresh])
 
     def keep_place(self, scope: str, name: str, place: BatchSession) -> None:
-        """Have a session stand under ``name``, whatever it is called."""
+        """Keep a session under ``name``, whatever its name is."""
         self._places[scope, name] = place
 
     def place_of(self, scope: str, session_id: str) -> BatchSession | None:
-        """Return where a session stands, if there is one."""
+        """Return the state of a session; None if it does not exist."""
         return self._places.get((scope, session_id))
 
     def flush(self, *, copying: bool = False) -> None:
-        """Write what was placed; ``copying`` is faster for many, and not for every role."""
+        """Write all placed rows; ``copying`` is faster for many, and not allowed to every role."""
         if copying:
             self._copy()
         with self.connection.cursor() as cursor:
-            # Scopes, too, in an order that all keep to.
+            # Scopes, too, in the order that every writer uses.
             for scope in sorted(self._keys):
                 if len(self._keys) > 1:
                     cursor.execute(_STATE_SCOPE, (scope,))
@@ -268,8 +268,8 @@ class Batch:
         self._rows = {}
 
     def _write(self, cursor: Cursor[Row], scope: str) -> None:
-        """Write what was placed in ``scope``; rows before heads, as one append does."""
-        # In an order that all keep to, or two would wait for each other.
+        """Write the rows placed in ``scope``; events before heads."""
+        # In the order that every writer uses, or two would wait for each other.
         blobs = sorted({blob[1]: blob for blob in self._blobs if blob[0] == scope}.values())
         heads = [
             (place.seq, place.link, scope, place.session)
@@ -287,9 +287,10 @@ class Batch:
                 cursor.executemany(statement, found)
 
     def settle(self) -> None:
-        """Remember the sessions of a transaction that has been committed."""
+        """Remember the sessions of a committed transaction."""
         for (scope, session_id), place in self._places.items():
             self.known.remember_session(scope, session_id, place.session, self._keys[scope])
+            self.known.note_seq(scope, session_id, place.seq)
         for (scope, session_id, run_id), number in self._run_seqs.items():
             if (scope, session_id) in self._places:
                 seq = self._places[scope, session_id].seq
@@ -315,7 +316,7 @@ class Batch:
         payload: bytes | None,
         body: bytes | None,
     ) -> tuple[bytes | None, bytes | None, bytes | None]:
-        """Return what is stored as salt, payload and blob; sealed, if the scope is."""
+        """Return the stored salt, payload and blob key; sealed, if the scope is."""
         sealed = self._sealed[scope] and payload is not None and is_sealable(kind)
         key = self.vault.in_use(scope) if sealed else None
         plain = payload is not None and not sealed and is_sealable(kind)
@@ -327,7 +328,7 @@ class Batch:
         return stored.salt, stored.payload, stored.blob_key
 
     def _check_wordless(self, draft: Draft) -> None:
-        """Raise if what a draft says openly may repeat what is sealed."""
+        """Raise SealedMeanwhile if the draft's open text may repeat its sealed payload."""
         sealed = self._sealed[draft.scope] and draft.payload is not None
         if sealed and not draft.wordless and is_sealable(draft.kind):
             raise SealedMeanwhile(draft.scope)
@@ -341,7 +342,7 @@ class Batch:
             found = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
             if found.fetchone() is None:
                 return False
-            # Somebody may have sealed the scope since its mark was looked for, and waits for us.
+            # Somebody may have sealed the scope since we read its mark, and waits for us.
             return self.connection.execute(_SEALED, (scope,), binary=True).fetchone() is None
 
         check_unsealed(scope, has_key=self._has_key[scope], has_boxes=has_boxes)
@@ -349,11 +350,11 @@ class Batch:
         self._plain.add(scope)
 
     def run_state(self, session: int, run_id: str) -> int | None:
-        """Return the state of a run that was loaded; None if it has not been seen."""
+        """Return the state of a loaded run; None if the run does not exist."""
         return self._runs.get((session, run_id))
 
     def follow_run(self, scope: str, session: int, run_id: str, kind: str, seq: int) -> None:
-        """Note that a run has begun, gone on or ended at ``seq``."""
+        """Note that a run has begun, continued or ended at ``seq``."""
         was, state = self._runs.get((session, run_id)), state_after(kind)
         if was is not None and state == RUN_OPEN:
             return
@@ -364,7 +365,7 @@ class Batch:
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         if len({(draft.scope, draft.session_id) for draft in drafts}) > 1:
             raise InvalidInput(
-                "expected_seq speaks of one session, the events belong to several",
+                "expected_seq is for one session, the events belong to several",
                 hint="append one session at a time",
             )
         place = self._places.get((drafts[0].scope, drafts[0].session_id))
@@ -373,7 +374,7 @@ class Batch:
             raise moved_on(drafts[0], current, expected_seq)
 
     def _number(self, draft: Draft) -> None:
-        """Give a draft its number in its run, if it is the store that counts; note it."""
+        """Give a draft its number in its run, if the store counts; note it."""
         run = (draft.scope, draft.session_id, draft.run_id or "")
         if draft.counted:
             self._run_seqs[run] = draft.number_after(self._run_seqs[run])
@@ -415,7 +416,7 @@ class Batch:
 
 
 def stored_id(draft: Draft, scope_key: bytes) -> tuple[bytes, str | None, int]:
-    """Return the bytes and the text that are stored of a draft's id, and its flags."""
+    """Return the stored bytes and text of a draft's id, and its flags."""
     flags = PLAIN[draft.field("visibility")]
     if draft.made_id is not None:
         return draft.made_id, None, flags
@@ -424,7 +425,7 @@ def stored_id(draft: Draft, scope_key: bytes) -> tuple[bytes, str | None, int]:
 
 
 def header_of(draft: Draft, position: int, seq: int, last: bytes) -> Header:
-    """Return the header of a draft that has its place."""
+    """Return the header of a stored draft."""
     return Header(
         position, seq, *draft.fields, draft.payload_bytes, False, False, SCHEMA_VERSION,  # type: ignore[call-arg]
         draft.content_digest, last,
@@ -432,7 +433,7 @@ def header_of(draft: Draft, position: int, seq: int, last: bytes) -> Header:
 
 
 def moved_on(draft: Draft, current: int, expected: int) -> Conflict:
-    """Return the error for a session that is not where the caller thinks."""
+    """Return the error for a session that is not at the expected seq."""
     return Conflict(
         f"session {draft.session_id} is at seq {current}, not {expected}",
         current_seq=current,

@@ -1,4 +1,4 @@
-"""Sessions taken in verbatim: the same order, digests and links as where they came from."""
+"""Restoring sessions verbatim: with their order, digests and links."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class Copier:
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
-        """Take in ``records`` in their order, all or none; return how many were new."""
+        """Store ``records`` in their order, all or none; return how many were new."""
         if not records:
             return 0
         added = [0]
 
-        def work(connection: Connection, again: bool) -> int:  # noqa: FBT001
+        def work(connection: Connection, *, again: bool) -> int:
             new = self._try(connection, sessions, records, added)
-            # One that went through without an answer has left nothing new for the next.
+            # If an earlier try was committed without an answer, this one finds nothing new.
             return max(added) if again else new
 
-        return self._writer.server.write(work, Scope(records[0].scope))
+        return self._writer.server.write_once(work, Scope(records[0].scope))
 
     def _try(
         self,
@@ -83,7 +83,7 @@ class Copier:
         try:
             return self._restore(connection, sessions, records, added, doubting=False)
         except UniqueViolation:
-            # An id is taken: find out which.
+            # An id is taken: find it.
             return self._restore(connection, sessions, records, added, doubting=True)
 
     def _restore(
@@ -100,9 +100,9 @@ class Copier:
         first = sessions[scope, names[0]]
         scope_key = self._writer.scope_key(connection, scope, first.scope_key)
 
-        # A role that policies hold may not COPY.
+        # Row-level security forbids COPY.
         copying = not self._writer.server.walled
-        # What was forgotten elsewhere may be here, still under its name.
+        # A session forgotten elsewhere may still be here under its name.
         starts = {sessions[scope, name].genesis for name in names}
         standing = by_genesis(connection, scope, starts)
 
@@ -130,7 +130,7 @@ class Copier:
 
 
 class _Copy:
-    """One transaction's worth of copying, within one scope."""
+    """One transaction of copying, within one scope."""
 
     def __init__(self, batch: Batch, scope: Scope, scope_key: bytes, *, copying: bool) -> None:
         self._batch = batch
@@ -146,7 +146,7 @@ class _Copy:
     def note_arriving(
         self, erased: Sequence[Record], sessions: Mapping[tuple[str, str], SessionRecord]
     ) -> None:
-        """Note, with the erased events themselves, that what vouches for them is to come."""
+        """Note that erased events were stored whose proof of erasure is still missing."""
         starts = {sessions[r.scope, r.session_id].genesis for r in erased}
         if starts:
             self._connection.execute(
@@ -157,10 +157,10 @@ class _Copy:
             )
 
     def open(self, session: SessionRecord, standing: Mapping[bytes, str]) -> None:
-        """Make a session, or see that it is the same one. A fork is made with its first event.
+        """Create a session, or check that it is the same. A fork is created with its first event.
 
-        ``standing`` are the names of sessions that are here, by their genesis. Raises Conflict if
-        one that was forgotten would come back.
+        ``standing`` are the names of existing sessions by genesis. Raise Conflict if a forgotten
+        session would come back.
         """
         place = self._batch.place_of(self._scope, session.session_id)
         same = self._batch.place_of(self._scope, standing.get(session.genesis, ""))
@@ -169,14 +169,14 @@ class _Copy:
                 raise Conflict(
                     f"session {session.session_id} of {session.scope} was forgotten here",
                     current_seq=same.seq,
-                    hint="leave it out: what was forgotten does not come back",
+                    hint="leave it out: a forgotten session cannot come back",
                 )
-            # It was copied before its name was forgotten there.
+            # It was copied before the source forgot its name.
             self._batch.keep_place(self._scope, session.session_id, same)
             place = same
         if place is None:
             if session.cut is not None:
-                return  # Its parent may be among the records that come before its own.
+                return  # Its parent may be among the records before its own.
             place = self._open(session)
         self._check_same(session, place)
 
@@ -190,7 +190,7 @@ class _Copy:
         )
 
     def _open_fork(self, session: SessionRecord) -> BatchSession:
-        """Make a session that was forked from one which is here. Raises InvalidInput if none is."""
+        """Create a fork of an existing session. Raise InvalidInput if there is no such session."""
         if session.cut is None:
             raise AssertionError
         self.flush()
@@ -202,13 +202,13 @@ class _Copy:
     def _check_same(self, session: SessionRecord, place: BatchSession) -> None:
         if place.genesis != session.genesis:
             raise Conflict(
-                f"session {session.session_id} of {session.scope} is here already, and is another",
+                f"session {session.session_id} of {session.scope} exists already, and is another",
                 current_seq=place.seq,
                 hint="import into an empty ledger",
             )
 
     def leave_out_known(self, records: Sequence[Record]) -> list[Record]:
-        """Return those that are not here yet. Raises Conflict if one is here and is another."""
+        """Return the records that are new. Raise Conflict if one exists and differs."""
         known = [r for r in records if not self._is_new(r)]
         if not known:
             return list(records)
@@ -299,7 +299,7 @@ class _Copy:
         self._batch.push(self._scope, place, row, record.link)
 
     def _id(self, record: Record) -> tuple[bytes, str | None]:
-        """Return the bytes that stand for an id, and its text: empty if it has expired."""
+        """Return the stored bytes of an id and its text, which is empty if it has expired."""
         if record.erasure == "expired" and record.event_id.startswith("#"):
             return bytes.fromhex(record.event_id[1:]), ""
         key, named = id_key(self._key, record.event_id)
@@ -314,7 +314,7 @@ class _Copy:
         return place
 
     def _erase_vouched(self, place: BatchSession, record: Record) -> None:
-        """Erase what ``record`` vouches for and still stands here, for it was copied before."""
+        """Erase the events that ``record`` vouches for, if they were copied before."""
         claim = claim_of(record)
         if claim is None:
             return

@@ -1,7 +1,7 @@
-"""Choosing what to erase, vouching for it, blanking it, and driving its bytes out of the files.
+"""Erasure: select events, vouch for them, blank them, and remove their bytes from the files.
 
-An update leaves the old row behind, and so does a vacuum, in the gaps of its pages. Only a table
-that is written anew has no trace of it: VACUUM FULL does that, one partition at a time.
+An update leaves the old row in the file, and a vacuum leaves it in the gaps of its pages. Only a
+rewritten table has no trace of it: VACUUM FULL rewrites one partition at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, Erased, mark_of_key
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
     NAMED,
+    SPILLED,
     erasure_flags,
     hidden_key,
     id_key,
@@ -48,17 +51,17 @@ if TYPE_CHECKING:
     from treering.storage.postgres.writer import Writer
 
 SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A larger table is written anew only when asked for: that locks it for a while."""
+"""A larger table is rewritten only on request, for that locks it for a while."""
 SCRUB_PATIENCE: Final = "2s"
 
 _FOUND: Final = "SELECT e.session, e.seq, e.link, e.kind FROM events AS e WHERE e.scope = %s"
-_CHOSEN: Final = " AND e.kind <> ALL(%s::text[]) AND e.flags & 2 = 0"
-_LEFT: Final = " AND e.kind <> ALL(%s::text[]) AND e.flags < 64"
-"""What may expire: what is redacted, too."""
-_OLDER: Final = """
+_CHOSEN: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags & {ERASED} = 0"
+_LEFT: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags < {EXPIRED}"
+"""Events that may expire, redacted ones included."""
+_OLDER: Final = f"""
 SELECT e.session, e.seq, e.link, e.kind
 FROM events AS e
-WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
+WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < {EXPIRED}
   AND NOT EXISTS (
     SELECT 1 FROM runs AS r WHERE r.scope = e.scope AND r.session = e.session AND r.state = 0
   )
@@ -66,14 +69,14 @@ WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
     SELECT i.session FROM events AS i WHERE i.scope = %s AND i.kind = %s
   ))
 """
-_COUNT_OLDER: Final = """
+_COUNT_OLDER: Final = f"""
 SELECT e.session, count(*), EXISTS (
     SELECT 1 FROM runs AS r WHERE r.scope = %s AND r.session = e.session AND r.state = 0
   ), %s AND e.session IN (
     SELECT i.session FROM events AS i WHERE i.scope = %s AND i.kind = %s
   )
 FROM events AS e
-WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < 64
+WHERE e.scope = %s AND e.kind = %s AND e.ts_ms < %s AND e.flags < {EXPIRED}
 GROUP BY e.session
 """
 _AMONG: Final = """
@@ -83,14 +86,14 @@ RETURNING e.tableoid::regclass::text
 _REDACT: Final = f"""
 UPDATE events AS e
 SET summary = NULL, refs = NULL, payload = NULL, salt = NULL, blob = NULL, payload_bytes = 0,
-    flags = (flags & ~16) | %s::smallint
+    flags = (flags & ~{SPILLED}) | %s::smallint
 {_AMONG}
 """
-# The run stays, so that what is known of runs can be made anew from the events.
+# The run stays, so that the states of runs can be derived again from the events.
 _EXPIRE: Final = f"""
 UPDATE events AS e
 SET summary = NULL, refs = NULL, payload = NULL, salt = NULL, blob = NULL, payload_bytes = 0,
-    flags = (flags & ~16) | %s::smallint, event_name = NULL, source = '', origin = NULL,
+    flags = (flags & ~{SPILLED}) | %s::smallint, event_name = NULL, source = '', origin = NULL,
     run_seq = NULL, turn_id = NULL, agent_id = '', user_id = NULL, ts_ms = 0, recorded_ms = 0,
     content_digest = ''
 {_AMONG}
@@ -123,7 +126,7 @@ WHERE b.scope = %s AND b.key = ANY(%s)
 RETURNING b.tableoid::regclass::text
 """
 
-# Only our own tables: whoever erases notes them, and might note anything.
+# Only our own tables: every role that erases notes tables, and could note any.
 _NOTED: Final = f"""
 SELECT c.relname, pg_total_relation_size(c.oid), s.since
 FROM scrubs AS s
@@ -159,14 +162,14 @@ NOTHING: Final = Erased(by_kind={}, sessions=[], blobs_erased=0, blobs_shared=0,
 
 
 class _Attempt:
-    """What the last try at an erasure did, if its commit went through."""
+    """The result of the last try, valid if it was committed."""
 
     def __init__(self) -> None:
         self.voucher: bytes | None = None
         self.erased = NOTHING
 
     def went_through(self, connection: Connection, scope: Scope) -> bool:
-        """Whether the event is there that vouches for it."""
+        """Whether the event that vouches for it is stored."""
         found = _fetch(
             connection,
             "SELECT 1 FROM events WHERE scope = %s AND event_id = %s",
@@ -176,7 +179,7 @@ class _Attempt:
 
 
 class Eraser:
-    """Blanks events and drives their bytes out."""
+    """Blanks events and removes their bytes."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -198,13 +201,13 @@ class Eraser:
             last.voucher = draft.made_id
             return draft
 
-        def work(connection: Connection, again: bool) -> Erased:  # noqa: FBT001
+        def work(connection: Connection, *, again: bool) -> Erased:
             if again and last.went_through(connection, selection.scope):
                 return last.erased
             last.voucher = None
             return self._erase(connection, selection, erasure, limit, vouching, last)
 
-        return self._server.write(work, selection.scope)
+        return self._server.write_once(work, selection.scope)
 
     def _erase(
         self,
@@ -219,11 +222,11 @@ class Eraser:
         scope_key = known.scope_key(connection, scope)
         if scope_key is None:
             return NOTHING
-        # Looked for without a lock to know the sessions, and again under their locks.
+        # Selected without a lock to learn the sessions, and again under their locks.
         before = self._select(connection, selection, erasure, scope_key, limit)
         sessions_found = {row[0] for row in before}
         if selection.with_name and selection.session_id is not None:
-            # Nothing may be left in it but its name.
+            # Perhaps only its name is left.
             sessions_found |= _named(connection, scope, scope_key, selection.session_id)
         if not sessions_found:
             return NOTHING
@@ -268,7 +271,7 @@ class Eraser:
         return erased
 
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
-        """Return how many events would expire by kind, and what is left: open, and imported."""
+        """Return how many events would expire by kind, and how many open and imported ones stay."""
         scope, cutoffs = selection.scope, selection.cutoffs or {}
 
         def look(connection: Connection) -> tuple[dict[str, int], int, int]:
@@ -291,11 +294,11 @@ class Eraser:
         return self._server.read(look, scope)
 
     def state(self) -> Physical:
-        """Say whether tables hold bytes of erased rows, as far as this role may know."""
+        """Return whether tables hold bytes of erased rows, as far as this role may see."""
         return self._server.read(lambda c: "pending" if pending(c) else "done")
 
     def finish(self) -> Physical:
-        """Write anew what tables hold bytes of erased rows, unless that would hold others up."""
+        """Rewrite tables that hold bytes of erased rows, unless that would block others."""
         if self._server.read_only:
             return "pending"
         try:
@@ -350,7 +353,7 @@ def blank(
     places: list[tuple[int, int]],
     erasure: Erasure,
 ) -> tuple[int, int]:
-    """Erase the content of events; return how many blobs went, and how many others still hold."""
+    """Erase the content of events; return how many blobs went, and how many are still in use."""
     connection, known = batch.connection, batch.known
     if not places:
         return 0, 0
@@ -370,7 +373,7 @@ def blank(
     unshelved = memory_shelves.drop(connection, known, scope, sessions, seqs)
     erased: list[Any] = []
     if blobs:
-        # Whoever is about to hold one of them has locked it: wait for him, then look again.
+        # A writer about to use one of them has locked it: wait, then check again.
         connection.execute(
             "SELECT 1 FROM blobs WHERE scope = %s AND key = ANY(%s) ORDER BY key FOR UPDATE",
             (scope, blobs),
@@ -383,7 +386,7 @@ def blank(
 def hide_ids(
     connection: Connection, vault: Vault, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> None:
-    """Have nobody confirm by guessing the ids of events that are gone."""
+    """Hide the ids of erased events, so that nobody can confirm a guess."""
     found = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
     guessable = [key for key, flags in found if is_guessable(key, flags)]
     if guessable:
@@ -395,14 +398,14 @@ def hide_ids(
 
 
 def _named(connection: Connection, scope: Scope, scope_key: bytes, name: str) -> set[int]:
-    """Return the session of that name, if it still has one."""
+    """Return the session of that name; None if the name was forgotten."""
     key = name_key(scope_key, name)
     statement = "SELECT id FROM sessions WHERE scope = %s AND key = %s AND name IS NOT NULL"
     return {row[0] for row in _fetch(connection, statement, (scope, key))}
 
 
 def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[int, str]) -> int:
-    """Forget what sessions and runs were called, as far as they are to be; return how many."""
+    """Forget the names of sessions and runs, where asked to; return how many."""
     named = 0
     for session, name in names.items():
         place = batch.place_of(selection.scope, name)
@@ -417,7 +420,7 @@ def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[in
 def _projections(
     connection: Connection, scope: Scope, places: list[tuple[int, int]]
 ) -> dict[str, int]:
-    """Return how many entries there are that come from events, or from their sessions."""
+    """Return how many entries are derived from events, or from their sessions."""
     sessions, seqs = [place[0] for place in places], [place[1] for place in places]
     asked = {"scope": scope, "sessions": sessions, "seqs": seqs}
     row = connection.execute(_PROJECTIONS, asked, binary=True).fetchone() or ()
@@ -425,7 +428,7 @@ def _projections(
 
 
 def scrub(connection: Connection, *, bytes_max: int | None = None) -> Physical:
-    """Write anew the tables that hold bytes of erased rows; return whether all are done."""
+    """Rewrite the tables that hold bytes of erased rows; return whether all are done."""
     done = True
     for relation, size, since in connection.execute(_NOTED).fetchall():
         if bytes_max is not None and size > bytes_max:
@@ -454,16 +457,16 @@ def _scrub_one(connection: Connection, relation: str, since: datetime) -> bool:
             connection.execute(f"SET lock_timeout = '{LOCK_PATIENCE}'")
     if not report.written or report.left:
         return False
-    # What was erased since then has noted the table anew.
+    # A later erasure has noted the table again.
     connection.execute("DELETE FROM scrubs WHERE relation = %s AND since = %s", (relation, since))
     return True
 
 
 class _Report:
-    """What VACUUM says of a table.
+    """The notices of VACUUM about a table.
 
-    It passes over one that this role may not write anew, and carries over erased rows that a
-    transaction which is older than their erasure still sees.
+    It skips a table that this role may not rewrite, and keeps erased rows that a transaction older
+    than their erasure still sees.
     """
 
     def __init__(self) -> None:
@@ -471,7 +474,7 @@ class _Report:
         self.left = 0
 
     def take(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        """Take in one notice."""
+        """Read one notice."""
         found = re.match(r"\s*(\d+)", diagnostic.message_detail or "")
         if found is not None:
             self.written = True

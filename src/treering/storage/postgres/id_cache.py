@@ -1,4 +1,4 @@
-"""What this process remembers of the ledger between calls: keys, and names until they are gone."""
+"""A cache between calls: keys of scopes, ids and names of sessions, last numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from treering.storage.postgres.cuts import Parent
 
 REMEMBERED_MAX: Final = 50_000
-"""Entries of each sort that are remembered; then it starts afresh."""
+"""Entries of each table; a full one is emptied."""
+
+CROWDED_APPENDS: Final = 16
+"""Appends that ask the server for a session's seq, after one that expected the wrong seq."""
 
 
 class IdCache:
@@ -30,29 +33,32 @@ class IdCache:
         self.forget()
 
     def forget(self) -> None:
-        """Drop everything; it will be read again."""
+        """Empty the cache; everything is read again."""
         self._scopes: dict[str, bytes] = {}
         self._names: dict[tuple[str, int], str] = {}
         self.sealed: dict[str, int] = {}
         """The round of each scope's seal; 0 if it is not sealed."""
         self.boxless: set[str] = set()
-        """Scopes whose latest events were found to hold nothing sealed."""
+        """Scopes whose latest events hold nothing sealed."""
         self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
         """Lock, session id, scope key and session key by the names of scope and session."""
         self._run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
+        self._seqs: dict[tuple[str, str], int] = {}
+        self._crowded: dict[tuple[str, str], int] = {}
+        """Sessions that others write to as well, with the appends left that expect no seq."""
         self._cuts: dict[tuple[str, str], ForkPoint | None] = {}
 
     def lock_of(self, scope: str, session_id: str) -> int:
         """Return the number of the advisory lock that orders a session's appends.
 
-        That of no session is the scope's own: whoever seals shares it.
+        That of no session is the scope's own, which sealing writers share.
         """
         text = f"{scope}\0{session_id}".encode()
         digest = blake2b(text, digest_size=8, key=self._lock_key).digest()
         return int.from_bytes(digest, "big", signed=True)
 
     def scope_key(self, connection: Connection, scope: Scope) -> bytes | None:
-        """Return the key of a scope, or None if it is not there."""
+        """Return the key of a scope; None if the scope does not exist."""
         known = self._scopes.get(scope)
         if known is None:
             row = connection.execute(
@@ -70,7 +76,7 @@ class IdCache:
         return known
 
     def remember_session(self, scope: str, session_id: str, session: int, scope_key: bytes) -> None:
-        """Remember a session that is there to stay."""
+        """Remember a committed session."""
         if len(self.places) >= REMEMBERED_MAX:
             self.places = {}
         key = name_key(scope_key, session_id)
@@ -79,23 +85,46 @@ class IdCache:
         self._remember_name(scope, session, session_id)
 
     def last_run_seq(self, scope: str, session_id: str, run_id: str) -> tuple[int, int] | None:
-        """Return the last number of a run, and the seq at which that was so, if it was noted."""
+        """Return the last noted number of a run, and the seq of its session at that time."""
         return self._run_seqs.get((scope, session_id, run_id))
 
     def note_run_seq(self, scope: str, session_id: str, run_id: str, number: int, seq: int) -> None:
-        """Note that a run had come to ``number`` when its session had come to ``seq``."""
+        """Note that a run was at ``number`` when its session was at ``seq``."""
         if len(self._run_seqs) >= REMEMBERED_MAX:
             self._run_seqs = {}
         self._run_seqs[scope, session_id, run_id] = (number, seq)
 
+    def last_seq(self, scope: str, session_id: str) -> int | None:
+        """Return the seq of our last append to a session; None if others write to it as well."""
+        return self._seqs.get((scope, session_id))
+
+    def note_seq(self, scope: str, session_id: str, seq: int) -> None:
+        """Note the seq of our last append to a session."""
+        session = (scope, session_id)
+        left = self._crowded.get(session, 0)
+        if left > 1:
+            self._crowded[session] = left - 1
+            return
+        self._crowded.pop(session, None)
+        if len(self._seqs) >= REMEMBERED_MAX:
+            self._seqs = {}
+        self._seqs[session] = seq
+
+    def lose_seq(self, scope: str, session_id: str) -> None:
+        """Note that a session was not at the seq we expected: somebody else writes to it."""
+        self._seqs.pop((scope, session_id), None)
+        if len(self._crowded) >= REMEMBERED_MAX:
+            self._crowded = {}
+        self._crowded[scope, session_id] = CROWDED_APPENDS
+
     def cut(self, connection: Connection, scope: Scope, session_id: str) -> ForkPoint | None:
-        """Return where a session was forked; None if it was not, or is not there."""
+        """Return where a session was forked; None if it was not, or does not exist."""
         known = self._cuts
         if (scope, session_id) in known:
             return known[scope, session_id]
         session = self.session(connection, scope, session_id)
         if session is None:
-            return None  # It may still be made, as a fork.
+            return None  # It may still be created, as a fork.
         found = find_cut(connection, scope, session)
         if len(known) >= REMEMBERED_MAX:
             self._cuts = known = {}
@@ -109,7 +138,7 @@ class IdCache:
         self._names[scope, session] = name
 
     def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
-        """Return the id of a session, or None if it is not there."""
+        """Return the id of a session; None if it does not exist."""
         place = self.places.get((scope, session_id))
         if place is not None:
             return place[1]
@@ -140,7 +169,7 @@ class IdCache:
         return {session: name for session, name in found.items() if name is not None}
 
     def look_again(self, connection: Connection, scope: Scope, sessions: Iterable[int]) -> bool:
-        """Whether one of ``sessions`` is not called as it is remembered: all is read anew then."""
+        """Whether one of ``sessions`` has another name than we remember; if so, empty the cache."""
         remembered = {one: self._names.get((scope, one)) for one in sessions}
         names = dict(_read_names(connection, scope, list(remembered)))
         changed = any(name not in {None, names.get(one)} for one, name in remembered.items())
@@ -170,8 +199,8 @@ def open_session(
 ) -> tuple[int, bytes]:
     """Add a session with its head; return its id and genesis. Its lock must be held.
 
-    One that has a parent is a fork of it. ``forgotten`` is the genesis of one whose name was
-    forgotten where it comes from.
+    With a parent it is a fork. ``forgotten`` is the genesis of a session whose name was forgotten
+    in the ledger it comes from.
     """
     cut = None if parent is None else parent.cut
     key = name_key(scope_key, name)
@@ -199,7 +228,7 @@ def open_session(
 
 
 def open_scope(connection: Connection, scope: Scope, key: bytes | None = None) -> None:
-    """Add a scope unless it is there."""
+    """Add a scope unless it exists."""
     connection.execute(
         "INSERT INTO scopes (scope, key) VALUES (%s, %s) ON CONFLICT DO NOTHING",
         (scope, key or os.urandom(32)),

@@ -1,4 +1,4 @@
-"""What is derived from events for the memory, beside them on a server."""
+"""Rows and documents derived from events for the memory, on a server."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ SELECT
 
 
 class MemoryKeeper(MemoryReader):
-    """Keeps rows and documents in tables of their own, and up with the events."""
+    """Stores rows and documents in their own tables, and keeps them up to date with the events."""
 
     def memory_rows(self, scope: Scope) -> SavedFold:
-        """Return what was folded and kept."""
+        """Return the stored rows."""
         return self._server.read(lambda c: memory_rows.read(c, scope), scope)
 
     def keep_memory_rows(
         self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
     ) -> bool:
-        """Keep rows that events between two marks changed; False if others were faster."""
+        """Store rows that events between two marks changed; return False if others were faster."""
         if self._server.read_only:
             return False
 
-        def work(connection: Connection, _: bool) -> bool:  # noqa: FBT001
+        def work(connection: Connection) -> bool:
             with connection.transaction():
                 memory_shelves.lock(connection, self._known, scope)
                 return memory_rows.keep(
@@ -61,11 +61,11 @@ class MemoryKeeper(MemoryReader):
         *,
         embedder: str,
     ) -> FollowStep:
-        """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
+        """Index the next events of a shelf, as ``read`` derives their documents."""
         if self._server.read_only:
             return FollowStep(0, more=False)
 
-        def work(connection: Connection, _: bool) -> FollowStep:  # noqa: FBT001
+        def work(connection: Connection) -> FollowStep:
             where, known = (scope, shelf), self._known
             return memory_shelves.follow(connection, known, where, self._to_events, read, embedder)
 
@@ -75,7 +75,7 @@ class MemoryKeeper(MemoryReader):
     def documents(
         self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
-        """Return documents with their numbers, in the order they were entered."""
+        """Return documents with their numbers, in the order of entry."""
         most = min(limit, DOCUMENTS_MAX)
         return self._server.read(lambda c: memory_shelves.page(c, scope, shelf, after, most), scope)
 
@@ -88,22 +88,22 @@ class MemoryKeeper(MemoryReader):
         return self._server.read(lambda c: memory_shelves.lag(c, scope, shelf), scope)
 
     def term_key(self, scope: Scope) -> bytes:
-        """Return the key that the words of a scope are hashed under; empty if it is not there."""
+        """Return the key of the hashed words of a scope; empty if there is none."""
         return self._server.read(lambda c: self._known.scope_key(c, scope), scope) or b""
 
     def drop_documents(self, scope: Scope | None = None) -> int:
-        """Take all documents out, to be entered anew; return how many there were."""
+        """Delete all documents, to be entered again; return how many there were."""
         if self._server.read_only:
             return 0
 
-        def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
+        def work(connection: Connection) -> int:
             with connection.transaction():
                 if scope is None:
                     return memory_shelves.empty_all(connection)
                 memory_shelves.lock(connection, self._known, scope)
                 found = memory_shelves.empty(connection, scope)
                 note_erased(connection, (row[0] for row in found))
-            # Their events may be erased when they are no longer found by them.
+            # Their events may be erased later, when nothing leads to these documents any more.
             scrub(connection, bytes_max=SCRUB_BYTES_MAX)
             return len(found)
 
@@ -116,7 +116,7 @@ class MemoryKeeper(MemoryReader):
         if self._server.read_only:
             return None
 
-        def work(connection: Connection, _: bool) -> list[tuple[int, float]] | None:  # noqa: FBT001
+        def work(connection: Connection) -> list[tuple[int, float]] | None:
             where, known = (scope, shelf), self._known
             return memory_neighbours.nearest(connection, known, where, vector, embedder, limit)
 
@@ -131,7 +131,7 @@ class MemoryKeeper(MemoryReader):
 
 
 def empty(connection: Connection) -> None:
-    """Throw all of it away, of every scope. Call inside a transaction."""
+    """Delete all of it, of every scope. Call inside a transaction."""
     memory_shelves.empty_all(connection)
     for table in ("memory_rows", "memory_marks"):
         connection.execute(f"DELETE FROM {table}")

@@ -1,8 +1,8 @@
-"""The search index of a ledger on a server: it follows the events, and is caught up when asked.
+"""The search index of a ledger on a server: it follows the events when somebody searches.
 
-Settled events of a scope up to its row of ``search_marks`` are in it. Those of transactions that
-others may still overtake are entered, too, and left as they are when they pass by again. A lock of
-the scope keeps whoever enters and whoever erases apart.
+It holds the settled events of a scope up to its row of ``search_marks``. Events that others may
+still overtake are entered, too, and skipped when they are read again as settled. A lock of the
+scope separates indexing and erasure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treering.model.followers import FollowStep, Mark
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import GONE, bounded
+from treering.storage.encoding import EXPIRED, GONE, bounded
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.rows import EVENT, HEADER, PAYLOAD_BYTES
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 LAYOUT: Final = 3
-"""Raised when other words of an event are entered: what was entered before has not all of them."""
+"""Raised when other words of an event are entered: older entries lack some of them."""
 STEP_EVENTS: Final = 500
-"""Events that are entered in one transaction."""
+"""Events entered in one transaction."""
 UNSETTLED_MAX: Final = 2_000
-"""Events that are entered before they have settled; more of them wait."""
+"""Events entered before they have settled; others wait."""
 CANDIDATES_MAX: Final = 1_000
-"""The newest so many matches are ranked."""
+"""How many of the newest matches are ranked."""
 SCANNED_MAX: Final = 8_000
-"""Matches that are looked at when many of them do not count."""
+"""How many matches are read when many of them do not count."""
 PATIENCE_S: Final = 1.0
-"""Older documents are not looked at any more after so long: a phrase of common words has to be read
-out of each that has them."""
+"""After this time older documents are not searched: a phrase of common words has to be checked in
+every document that has them."""
 LOCK_NAME: Final = "\0search"
-"""Names no session: no such name is taken."""
+"""Not a session's name: sessions cannot have it."""
 _LAST: Final = 2**62
 
 _PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
 _BEHIND: Final = f"""
 FROM events AS e
-WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE} AND e.flags < 64
+WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE} AND e.flags < {EXPIRED}
 """
 _SETTLED: Final = (
     "AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
@@ -127,7 +127,7 @@ _FAILED: Final = frozenset(
 
 
 class SearchIndex:
-    """Keeps the index up with the events, and finds in it."""
+    """Keeps the index up to date with the events, and searches it."""
 
     def __init__(
         self,
@@ -144,12 +144,12 @@ class SearchIndex:
         self._is_sealed = is_sealed
 
     def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Enter the next stretch of a scope's events, as ``read`` tells them."""
+        """Enter the next events of a scope, with the text that ``read`` derives."""
         if self._server.read_only:
             return FollowStep(0, more=False)
         sealed = self._is_sealed(scope)
 
-        def work(connection: Connection, _: bool) -> FollowStep:  # noqa: FBT001
+        def work(connection: Connection) -> FollowStep:
             return self._follow(connection, scope, read, sealed=sealed)
 
         with corrupt_on_error(self._server.address.shown):
@@ -176,7 +176,7 @@ class SearchIndex:
             last = (*rows[-1][-2:], rows[-1][0]) if rows else mark
             waiting: list[Row] = []
             if not more:
-                # No horizon here: it has moved on since the settled ones were read.
+                # No upper limit here: it has moved since the settled ones were read.
                 waiting = self._stretch(connection, scope, last, "", sealed=sealed)[0]
             new = _unknown(connection, scope, [*rows, *waiting])
             number = self._enter(connection, scope, new, number, read, sealed=sealed)
@@ -186,7 +186,7 @@ class SearchIndex:
         return FollowStep(len(rows) + len(waiting), more=more)
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
-        """Index a scope again, as far as it was followed; say what differs."""
+        """Index a scope again, as far as it was followed; return what differs."""
         sealed = self._is_sealed(scope)
 
         def look(connection: Connection) -> tuple[int, str | None]:
@@ -207,7 +207,7 @@ class SearchIndex:
     ) -> tuple[int, str | None]:
         marked = _marked(connection, scope)
         if _is_outdated(marked):
-            return 0, "the search index is of an earlier version: treering search enters it anew"
+            return 0, "the search index is of an earlier version: treering search builds it again"
         until, number = list(marked[:3]), marked[3]
         after, count, more = (0, 0, 0), 0, True
         while more:
@@ -222,7 +222,7 @@ class SearchIndex:
             for row, event in zip(rows, events, strict=True):
                 kept = numbers.pop((row[1], event.seq), None)
                 if kept is None:
-                    # What has not settled yet may not have been entered.
+                    # An event that has not settled may not have been entered.
                     if is_searchable(event) and [*row[-2:], row[0]] <= until:
                         return count, "the search index lacks events that it has passed"
                 elif not is_searchable(event) or kept >= number:
@@ -260,7 +260,7 @@ class SearchIndex:
         *,
         sealed: bool,
     ) -> int:
-        """Enter events; return how many documents there have been."""
+        """Enter events; return the new number of documents."""
         events = self._events(connection, scope, rows, sealed=sealed)
         documents = []
         for row, event in zip(rows, events, strict=True):
@@ -342,7 +342,7 @@ class SearchIndex:
         ]
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return what was found, as far as it is there."""
+        """Return the events of candidates that still exist."""
         sealed = self._is_sealed(scope)
 
         def look(connection: Connection) -> list[Event]:
@@ -361,9 +361,9 @@ class SearchIndex:
             return self._server.read(look, scope)
 
     def lag(self, scope: Scope) -> int:
-        """Return how many events of a scope are not in the index yet, as far as they have settled.
+        """Return how many settled events of a scope are not in the index.
 
-        Those that are entered beforehand are not counted twice.
+        Events that were entered before they settled do not count.
         """
 
         def look(connection: Connection) -> int:
@@ -381,7 +381,7 @@ class SearchIndex:
         return self._server.read(lambda c: int(_fetch(c, _COUNT, (scope,))[0][0]), scope)
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes of which anything was entered, as far as this role sees all of them."""
+        """Return the scopes with entries; none if this role does not see all scopes."""
         if self._server.walled:
             return []
         found = self._server.read(
@@ -391,7 +391,7 @@ class SearchIndex:
 
 
 def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
-    """Keep all others out of the scope's documents until the end of the transaction."""
+    """Lock the scope's documents until the end of the transaction."""
     number = known.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
@@ -405,7 +405,7 @@ def drop(
 
 
 def empty(connection: Connection) -> None:
-    """Throw all of it away, of every scope."""
+    """Delete all of it, of every scope."""
     connection.execute("LOCK TABLE search_documents, search_marks IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     for table in ("search_documents", "search_marks"):
@@ -417,7 +417,7 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
-    """Return those that were not entered before they had settled."""
+    """Return the events that were not entered before they settled."""
     places = [row[1] for row in rows], [row[2] for row in rows]
     known = {(row[0], row[1]) for row in _fetch(connection, _ENTERED, (scope, *places))}
     return [row for row in rows if (row[1], row[2]) not in known]
@@ -430,7 +430,7 @@ def _asked(
 
 
 def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int, int]:
-    """Return how far a scope was entered, how many documents there were, and in which layout."""
+    """Return the mark of a scope, its number of documents, and the layout."""
     found = _fetch(connection, _MARK, (scope,))
     return tuple(found[0]) if found else (0, 0, 0, 0, LAYOUT)
 
@@ -440,11 +440,11 @@ def _is_outdated(marked: tuple[int, int, int, int, int]) -> bool:
 
 
 def _renewed(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:
-    """Return the same, from the beginning if what was entered is of an earlier layout."""
+    """Return the same, from the beginning if the entries are of an earlier layout."""
     marked = _marked(connection, scope)
     if not _is_outdated(marked):
         return marked[:4]
-    # Until its tables are written anew they hold the bytes, and an erasure would not know it.
+    # Until its tables are rewritten they hold the bytes, and an erasure would not know it.
     note_erased(connection, [row[0] for row in _fetch(connection, _DROP_ALL, (scope,))])
     return 0, 0, 0, 0
 

@@ -1,4 +1,4 @@
-"""The server: a pool of connections, each ready for the ledger, and patience when one is lost."""
+"""The server: connections prepared for the ledger, and retries when one is lost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import logging
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import psycopg
 from psycopg.errors import ReadOnlySqlTransaction, UndefinedFunction, UndefinedTable
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from treering.errors import Closed, NotPermitted, OutcomeUnknown, ReadOnly, TreeringError
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
 
 CONNECTIONS_MAX: Final = 32
 SLICE_S: Final = 2.0
-"""The pool takes ever longer to try again; so it is asked anew."""
+"""The pool waits longer and longer between its tries, so it is asked again."""
 PATIENCE_S: Final = 30.0
-"""How long a lost server is waited for."""
+"""How long to wait for a lost server."""
 
 # The pool would print why it cannot connect; we raise it.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
@@ -49,6 +50,14 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE enter_epoch() END,
 """
 
 Result = TypeVar("Result")
+Done_co = TypeVar("Done_co", covariant=True)
+
+
+class Attempt(Protocol[Done_co]):
+    """Work on a connection that may have been done before."""
+
+    def __call__(self, connection: Connection, *, again: bool) -> Done_co:
+        """Do the work; ``again`` says that an earlier try may be committed."""
 
 
 def _nothing() -> None:
@@ -56,7 +65,7 @@ def _nothing() -> None:
 
 
 class Server:
-    """Lends connections, translates errors, and tries again where that is safe."""
+    """Lends connections, translates errors, and retries where that is safe."""
 
     def __init__(
         self, address: Address, *, durability: Durability = "full", mode: Mode = "rw"
@@ -68,17 +77,29 @@ class Server:
         self._pool: tuple[int, ConnectionPool[Connection]] | None = None
         """The process that made it, and the pool."""
         self._loans: weakref.WeakSet[_Loan] = weakref.WeakSet()
+        self._spare: list[tuple[int, Connection]] = []
+        """The connection that the ledger was opened with, unless it is lent, and its process.
+
+        A process that does one thing at a time needs no other, and no pool.
+        """
         self._aside: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._closed = False
         self._started: str | None = None
-        """When the server was started that we last connected to."""
+        """When the server that we last connected to was started."""
         self.on_loss: Callable[[], None] = _nothing
-        """Called when the server may have lost what it had not yet written to its disk."""
-        with self.naming_faults(), self.connect() as connection:
-            self._look(connection)
+        """Called when the server may have lost what was not yet on its disk."""
+        with self.naming_faults():
+            connection = self.connect()
+            try:
+                self._look(connection)
+                self._enter(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self.keep_spare(connection)
 
     def connect(self) -> Connection:
-        """Return a connection of its own, outside of the pool."""
+        """Return a new connection outside the pool."""
         return connect(self.address, self._durability, read_only=self.read_only)
 
     def naming_faults(self) -> contextlib.AbstractContextManager[None]:
@@ -90,24 +111,31 @@ class Server:
 
         Without a scope it needs a role that sees all of them.
         """
-        return self._persevere(lambda connection, _: work(connection), scope)
+        return self._persevere(lambda connection, **_: work(connection), scope)
 
-    def write(
+    def write(self, work: Callable[[Connection], Result], scope: Scope | None = None) -> Result:
+        """Do ``work`` as ``read`` does, where it may write. It must be safe to do twice."""
+        return self.write_once(lambda connection, **_: work(connection), scope)
+
+    def write_once(
         self,
-        work: Callable[[Connection, bool], Result],
+        work: Attempt[Result],
         scope: Scope | None = None,
         event_ids: Sequence[str] = (),
     ) -> Result:
-        """Do ``work`` as ``read`` does. It is told whether an earlier try may have gone through."""
+        """Do ``work`` as ``write`` does; ``again`` says that an earlier try may be committed.
+
+        Raise OutcomeUnknown if the server is lost while it may have stored ``event_ids``.
+        """
         if self.read_only:
             raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
 
-        def entering(connection: Connection, again: bool) -> Result:  # noqa: FBT001
+        def entering(connection: Connection, *, again: bool) -> Result:
             if connection.epoch < 0:
                 self._enter(connection)
             if connection.epoch < 0:
                 raise ReadOnlySqlTransaction("the server is a replica")
-            return work(connection, again)
+            return work(connection, again=again)
 
         return self._persevere(entering, scope, event_ids)
 
@@ -116,17 +144,16 @@ class Server:
         self, scope: Scope | None = None, timeout_s: float = PATIENCE_S
     ) -> Iterator[Connection]:
         """Lend a connection that sees ``scope``."""
-        loan = _Loan(self._open_pool())
-        self._loans.add(loan)
+        loan = _Loan(self)
         with loan, loan:
-            connection = loan.take(timeout_s)
+            connection = loan.take_spare() or loan.take(self._open_pool(), timeout_s)
             if self.walled:
                 enter_scope(connection, scope)
             yield connection
 
     @contextlib.contextmanager
     def aside(self, scope: Scope) -> Iterator[Connection]:
-        """Lend a connection of its own, for something that may take long."""
+        """Lend a new connection, for something that may take long."""
         owner, connection = os.getpid(), self.connect()
         self._aside.add(connection)
         try:
@@ -140,17 +167,48 @@ class Server:
                 _abandoned.append(connection)
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         with self._lock.guard, self._lock:
             self._closed = True
             made, self._pool = self._pool, None
+        self._drop_spare()
         if made is not None and made[0] == os.getpid():
             made[1].close()
         for connection in list(self._aside):
             connection.close()
 
+    def take_spare(self) -> Connection | None:
+        """Return the spare connection to the caller alone; None if it is in use."""
+        try:
+            owner, connection = self._spare.pop()
+        except IndexError:
+            return None
+        if owner != os.getpid():
+            _abandoned.append(connection)
+            return None
+        return connection
+
+    def keep_spare(self, connection: Connection) -> None:
+        """Keep a connection for the next caller; close it if it cannot be used again."""
+        connection._pool = None  # noqa: SLF001  (psycopg does not warn of it at exit)
+        if connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            connection.close()
+            return
+        self._spare.append((os.getpid(), connection))
+        if self._closed:
+            self._drop_spare()
+
+    def note_loan(self, loan: _Loan) -> None:
+        """Note that a connection of the pool is about to be lent."""
+        self._loans.add(loan)
+
+    def _drop_spare(self) -> None:
+        connection = self.take_spare()
+        if connection is not None:
+            connection.close()
+
     def after_fork(self) -> None:
-        """Go on as the only thread of a child: with another lock, and connections of its own."""
+        """Continue as the only thread of a child: with another lock and its own connections."""
         self._lock = Lock()
         _abandoned.extend(self._aside)
         self._aside = weakref.WeakSet()
@@ -158,7 +216,7 @@ class Server:
 
     def _persevere(
         self,
-        work: Callable[[Connection, bool], Result],
+        work: Attempt[Result],
         scope: Scope | None,
         event_ids: Sequence[str] = (),
     ) -> Result:
@@ -173,7 +231,7 @@ class Server:
             try:
                 with self.lend(scope, self._slice(deadline)) as connection:
                     lent = True
-                    return work(connection, sent)
+                    return work(connection, again=sent)
             except psycopg.Error as found:
                 error = self._reason(found) if isinstance(found, PoolTimeout) else found
                 sent = sent or (lent and _may_have_gone_through(error))
@@ -184,11 +242,11 @@ class Server:
             pause = min(pause * 2, 1.0)
 
     def _slice(self, deadline: float) -> float:
-        """Return how long to wait for a connection at a time: a server that is back is new."""
+        """Return how long to wait for the pool at a time: after a restart it is asked again."""
         return min(max(deadline - time.monotonic(), 0.1), SLICE_S)
 
     def _reason(self, error: PoolTimeout) -> psycopg.Error:
-        """Return why the pool has no connection: it keeps that to itself."""
+        """Return why the pool has no connection: it does not say."""
         try:
             self.connect().close()
         except psycopg.Error as reason:
@@ -201,9 +259,10 @@ class Server:
         return error
 
     def _drop_dead(self, error: psycopg.Error) -> None:
-        """Throw out the connections that went down together with one that was lost."""
+        """Discard the connections that were lost together with one."""
         if _may_have_gone_through(error) and not isinstance(error, PoolTimeout):
             self.on_loss()
+            self._drop_spare()
             made = self._pool
             if made is not None:
                 with contextlib.suppress(psycopg.Error):
@@ -212,9 +271,9 @@ class Server:
     def _failure(self, error: psycopg.Error, event_ids: Sequence[str]) -> TreeringError:
         if event_ids:
             return OutcomeUnknown(
-                f"{self.address.shown} was lost while recording: the events may or may not be kept",
+                f"{self.address.shown} was lost while recording: the events may be stored or not",
                 event_ids=event_ids,
-                hint="append them again with the same event ids: nothing will be doubled",
+                hint="append them again with the same event ids: none is recorded twice",
             )
         if isinstance(error, UndefinedTable | UndefinedFunction) and not self._may_look():
             return NotPermitted(
@@ -224,7 +283,7 @@ class Server:
         return translate(error, self.address.shown)
 
     def _may_look(self) -> bool:
-        """Whether this role may use the schema at all; what is in it is hidden otherwise."""
+        """Whether this role may use the schema; if not, its tables seem not to exist."""
         try:
             with self.connect() as connection:
                 row = connection.execute(
@@ -235,7 +294,7 @@ class Server:
         return row is None or bool(row[0])
 
     def _look(self, connection: Connection) -> None:
-        """Make sure that there is a ledger, and learn what holds for all of its connections."""
+        """Check or create the ledger, and read the facts that hold for all connections."""
         schema.check_server(connection, self.address)
         version = schema.stored_version(connection, self.address)
         row = connection.execute(
@@ -281,7 +340,7 @@ class Server:
 
     def _abandon_pool(self) -> None:
         if self._pool is not None:
-            # The parent's sockets: letting go of them here would end them there.
+            # The parent's sockets: closing them here would end them there.
             _abandoned.append(self._pool[1])
             self._pool = None
 
@@ -290,7 +349,7 @@ class Server:
             self.address.conninfo(),
             connection_class=Connection,
             kwargs=connection_arguments(self.address),
-            min_size=1,
+            min_size=0,  # With 1, the first caller would make the pool open a second one.
             max_size=CONNECTIONS_MAX,
             open=False,
             configure=self._configure,
@@ -306,7 +365,7 @@ class Server:
         self._enter(connection)
 
     def _enter(self, connection: Connection) -> None:
-        """Learn the epoch that a connection stands in, and whether the server was started anew."""
+        """Read the epoch of a connection, and whether the server was restarted."""
         row = connection.execute(_ENTER).fetchone()
         if row is None:
             raise AssertionError
@@ -319,13 +378,21 @@ class Server:
 class _Loan:
     """Gives a connection back at the end of a ``with``; entered twice, in any case."""
 
-    def __init__(self, pool: ConnectionPool[Connection]) -> None:
-        self._pool = pool
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pool: ConnectionPool[Connection] | None = None
         self._connection: Connection | None = None
 
-    def take(self, timeout_s: float) -> Connection:
+    def take_spare(self) -> Connection | None:
+        """Return the server's spare connection, if nobody has it."""
+        self._connection = self._server.take_spare()
+        return self._connection
+
+    def take(self, pool: ConnectionPool[Connection], timeout_s: float) -> Connection:
         """Return a connection of the pool."""
-        self._connection = self._pool.getconn(timeout_s)
+        self._server.note_loan(self)
+        self._pool = pool
+        self._connection = pool.getconn(timeout_s)
         return self._connection
 
     def __enter__(self) -> None:
@@ -336,19 +403,23 @@ class _Loan:
         if connection is None:
             return
         if kind is not None and not issubclass(kind, TreeringError | psycopg.Error):
-            # Interrupted, so nobody knows what state it is in. The server takes back what was open.
+            # Interrupted, so its state is unknown. The server rolls back what was open.
             connection.close()
+        if self._pool is None:
+            self._connection = None  # First: it must not be given back twice.
+            self._server.keep_spare(connection)
+            return
         with contextlib.suppress(ValueError):  # It is back, and we were interrupted then.
             self._pool.putconn(connection)
         self._connection = None
 
 
 _abandoned: list[ConnectionPool[Connection] | Connection] = []
-"""What belongs to a parent process, kept so that nothing closes it."""
+"""Connections of a parent process, kept so that nothing closes them."""
 
 
 def _may_have_gone_through(error: psycopg.Error) -> bool:
-    """Whether what was sent may have been committed although we got ``error``."""
-    # A server that says what was wrong has taken all back, unless it is just being shut down.
+    """Whether a statement may have been committed although it raised ``error``."""
+    # A server that reports an error has rolled back, unless it is shutting down.
     # A pooler in between has codes of its own for a server that it lost.
     return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))

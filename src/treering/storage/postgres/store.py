@@ -1,4 +1,4 @@
-"""The store: everything the ledger's port asks for, on PostgreSQL."""
+"""The store: the ledger's ports on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treering.model.receipts import RebuildReceipt
 from treering.model.scopes import Scope
 from treering.storage import forks
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import NAMED, name_of
+from treering.storage.encoding import ERASED, EXPIRED, NAMED, name_of
 from treering.storage.notifier import Notifier
 from treering.storage.postgres import (
     forgetting,
@@ -61,19 +61,21 @@ if TYPE_CHECKING:
 
 POLL_FIRST_S: Final = 0.05
 POLL_LAST_S: Final = 0.5
-"""How often a follower looks by itself; each time in vain, it waits longer."""
+"""How often a follower polls; after each empty poll it waits longer."""
 
-_LEGACY_REDACTED: Final = """
+# Asked first at every opening: planning a join with all partitions of events takes milliseconds.
+_HAS_LEGACY: Final = "SELECT 1 FROM legacy_events LIMIT 1"
+_LEGACY_REDACTED: Final = f"""
 SELECT e.scope, e.event_id, e.event_name, e.flags, e.kind
 FROM legacy_events AS l
 JOIN events AS e USING (scope, session, seq)
-WHERE NOT l.expired AND e.flags & 2 <> 0 AND e.flags < 64
+WHERE NOT l.expired AND e.flags & {ERASED} <> 0 AND e.flags < {EXPIRED}
 """
-_LEGACY_EXPIRED: Final = """
+_LEGACY_EXPIRED: Final = f"""
 SELECT scope, array_agg(session ORDER BY session, seq), array_agg(seq ORDER BY session, seq)
 FROM legacy_events AS l
 JOIN events AS e USING (scope, session, seq)
-WHERE l.expired AND e.flags >= 64
+WHERE l.expired AND e.flags >= {EXPIRED}
 GROUP BY scope
 """
 _LEGACY_TABLES: Final = """
@@ -90,7 +92,7 @@ GROUP BY 1
 
 
 class PostgresStore(MemoryKeeper):
-    """Keeps events in a schema of a PostgreSQL database."""
+    """Stores events in a schema of a PostgreSQL database."""
 
     def __init__(self, server: Server, vault: Vault) -> None:
         known = IdCache(server.lock_key)
@@ -110,27 +112,31 @@ class PostgresStore(MemoryKeeper):
         forks.register(self)
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
-        """Return scope, id and kind of what was redacted before the ledger was rekeyed."""
-        if self._server.walled:
-            return []  # The owner sees to it.
-        found = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
+        """Return scope, id and kind of events redacted before the ledger was rekeyed."""
+        if not self._has_legacy():
+            return []
+        rows = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
         return [
             (
                 Scope(scope),
                 name_of(key, name) if flags & NAMED else str(UUID(bytes=key)),
                 kind,
             )
-            for scope, key, name, flags, kind in found
+            for scope, key, name, flags, kind in rows
         ]
 
+    def _has_legacy(self) -> bool:
+        """Whether this role has to settle events that were erased before the ledger was rekeyed."""
+        if self._server.walled:
+            return False  # The owner settles them.
+        return self._server.read(lambda c: c.execute(_HAS_LEGACY).fetchone()) is not None
+
     def settle_legacy(self) -> int:
-        """Hide the ids of what had expired before the ledger was rekeyed; return how many."""
-        if self._server.walled or not self._server.read(
-            lambda c: c.execute("SELECT 1 FROM legacy_events LIMIT 1").fetchone()
-        ):
+        """Hide the ids of events expired before the ledger was rekeyed; return how many."""
+        if not self._has_legacy():
             return 0
 
-        def work(connection: Connection, _: bool) -> int:  # noqa: FBT001
+        def work(connection: Connection) -> int:
             with connection.transaction():
                 found = connection.execute(_LEGACY_EXPIRED, binary=True).fetchall()
                 for scope, sessions, seqs in found:
@@ -156,15 +162,15 @@ class PostgresStore(MemoryKeeper):
     def snapshot(
         self, scope: Scope, session_id: str, *, until_seq: int
     ) -> tuple[int, bytes] | None:
-        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+        """Return the latest snapshot of a session at or before ``until_seq``, and its seq."""
         return self._snapshots.latest(scope, session_id, until_seq)
 
     def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
-        """Keep a snapshot, where anything may be written; a few older ones stay beside it."""
+        """Store a snapshot, if this store may write; keep a few older ones."""
         self._snapshots.keep(scope, session_id, seq, body)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
-        """Return True once something may be found behind ``seen``, False after the timeout."""
+        """Return True once there may be events after ``seen``, False after the timeout."""
         self._listener.listen()
         deadline, step = time.monotonic() + timeout_s, POLL_FIRST_S
         while not self.anything_after(scope, seen):
@@ -183,7 +189,7 @@ class PostgresStore(MemoryKeeper):
         limit: int,
         vouch: Callable[[SessionErasure], Draft],
     ) -> Erased:
-        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
+        """Blank up to ``limit`` selected events and record the draft of ``vouch``, atomically."""
         erased = self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
         self._spread()
         return erased
@@ -197,7 +203,7 @@ class PostgresStore(MemoryKeeper):
         return self._server.read(lambda c: forgetting.shares(c, scope, users), scope)
 
     def forget_names(self) -> int:
-        """Forget the names that nothing refers to any more: here they went with the events."""
+        """Return 0: names that nothing refers to went with the events."""
         return 0
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
@@ -205,15 +211,15 @@ class PostgresStore(MemoryKeeper):
         return {"search": self.words.count(scope)} | self.memory_counts(scope)
 
     def finish_erasure(self) -> Physical:
-        """Drive erased bytes out of every file; say whether that is done."""
+        """Remove erased bytes from every file; return whether that is done."""
         return self._eraser.finish()
 
     def erasure_state(self) -> Physical:
-        """Say whether bytes of what was erased are still in some file; change nothing."""
+        """Return whether bytes of erased events are still in a file; change nothing."""
         return self._eraser.state()
 
     def retention(self, scope: Scope) -> Retention:
-        """Return the policy kept for the scope; empty if none was set."""
+        """Return the policy of the scope; empty if none was set."""
         found = self._server.read(
             lambda c: c.execute(
                 "SELECT kind, days FROM retention WHERE scope = %s", (scope,)
@@ -224,9 +230,9 @@ class PostgresStore(MemoryKeeper):
             return msgspec.convert(dict(found), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
-        """Keep ``policy`` for the scope."""
+        """Set the policy of the scope."""
 
-        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+        def work(connection: Connection) -> None:
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.execute(
                     "DELETE FROM retention WHERE scope = %s AND kind <> ALL(%s::text[])",
@@ -241,22 +247,22 @@ class PostgresStore(MemoryKeeper):
         self._server.write(work, scope)
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
-        """Return how far a follower has come that keeps its place here; None if it has none."""
+        """Return the stored cursor of a follower; None if it has none."""
         return self._server.read(lambda c: find_note(c, scope, follower), scope)
 
     def cursors(self, scope: Scope) -> dict[str, str]:
-        """Return how far each follower has come that keeps its place here."""
+        """Return the stored cursor of each follower."""
         statement = "SELECT follower, cursor FROM cursors WHERE scope = %s"
         return self._server.read(lambda c: dict(c.execute(statement, (scope,)).fetchall()), scope)
 
     def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
-        """Keep durably how far a follower has come."""
+        """Store the cursor of a follower durably."""
         self.set_cursors(scope, {follower: cursor})
 
     def set_cursors(self, scope: Scope, cursors: Mapping[str, str]) -> None:
-        """Keep durably how far each of several followers has come, in one commit."""
+        """Store the cursors of several followers durably, in one commit."""
 
-        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+        def work(connection: Connection) -> None:
             connection.execute(
                 "INSERT INTO cursors (scope, follower, cursor)"
                 " SELECT %s, * FROM unnest(%s::text[], %s::text[])"
@@ -267,7 +273,7 @@ class PostgresStore(MemoryKeeper):
         self._server.write(work, scope)
 
     def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
-        """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
+        """Return the first problem around the events of the ledger, a scope or a session."""
 
         def look(connection: Connection) -> str | None:
             session = None
@@ -282,15 +288,15 @@ class PostgresStore(MemoryKeeper):
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
-        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
+        """Store ``records`` verbatim and in order, all or none; return how many were new."""
         added = self._copier.restore(sessions, records)
         self._spread()
         return added
 
     def rebuild(self) -> RebuildReceipt:
-        """Make every derived table anew from the events."""
+        """Derive every derived table again from the events."""
 
-        def work(connection: Connection, _: bool) -> RebuildReceipt:  # noqa: FBT001
+        def work(connection: Connection) -> RebuildReceipt:
             with connection.transaction():
                 runs.rebuild(connection)
                 tool_calls.empty(connection)
@@ -301,7 +307,7 @@ class PostgresStore(MemoryKeeper):
                 while self.tools.follow(scope).more:
                     pass
             row = connection.execute(
-                "SELECT (SELECT count(*) FROM events WHERE flags < 64),"
+                f"SELECT (SELECT count(*) FROM events WHERE flags < {EXPIRED}),"
                 " (SELECT count(*) FROM runs), (SELECT count(*) FROM tool_calls)"
             ).fetchone()
             events, states, calls = row or (0, 0, 0)
@@ -313,7 +319,7 @@ class PostgresStore(MemoryKeeper):
     def seal_scope(self, scope: Scope) -> None:
         """Note, for every writer, that payloads of the scope are sealed from now on."""
 
-        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+        def work(connection: Connection) -> None:
             connection.execute(
                 "INSERT INTO seals (scope, round) VALUES (%s, 1) ON CONFLICT DO NOTHING", (scope,)
             )
@@ -323,7 +329,7 @@ class PostgresStore(MemoryKeeper):
 
     def is_sealed(self, scope: Scope) -> bool:
         """Whether payloads of the scope are sealed."""
-        # Who has a key of the scope knows it, whatever became of the mark.
+        # A key of the scope proves it, even if the mark is gone.
         return bool(self.vault.records(scope) or self._sealed("WHERE scope = %s", (scope,), scope))
 
     def sealed_scopes(self) -> list[Scope]:
@@ -347,12 +353,12 @@ class PostgresStore(MemoryKeeper):
         return dict(sorted((generation_of(opening), count) for opening, count in found))
 
     def await_writers(self, scope: Scope) -> None:
-        """Return when all that was being written to the scope is recorded, or given up.
+        """Return when all writes to the scope in progress are committed or rolled back.
 
-        Whoever has sealed under an older key and not begun to record is sent back.
+        A writer that has sealed under an older key and not begun to write has to seal again.
         """
 
-        def work(connection: Connection, _: bool) -> None:  # noqa: FBT001
+        def work(connection: Connection) -> None:
             connection.execute("UPDATE seals SET round = round + 1 WHERE scope = %s", (scope,))
             lock = self._known.lock_of(scope, "")
             with connection.transaction():
@@ -362,20 +368,20 @@ class PostgresStore(MemoryKeeper):
         self._known.forget()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close all connections."""
         self._listener.close()
         self._announcer.close()
         self._server.close()
         self.leases.close()
 
     def before_fork(self) -> None:
-        """Do nothing: what others are doing goes on in the parent."""
+        """Do nothing: other threads continue in the parent."""
 
     def after_fork_in_parent(self) -> None:
-        """Do nothing: connections stay here."""
+        """Do nothing: the connections stay here."""
 
     def after_fork_in_child(self) -> None:
-        """Go on with connections and threads of our own."""
+        """Start again with new connections and threads."""
         self._server.after_fork()
         self._notifier.after_fork()
         self._announcer.after_fork()

@@ -1,4 +1,4 @@
-"""Tool records: the rows of their table, told with the texts that the events hold."""
+"""Tool records: the rows of their table with the texts of their events."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from treering.storage.tool_queries import Measured, ResolvedToolQuery
 
 ATTEMPTS_MAX: Final = 5
-"""How often records are looked for of which something is erased meanwhile."""
+"""How often a page is read again when something of it is erased meanwhile."""
 PRIVATE_MAX: Final = 16
-"""Scopes of which a private table is kept."""
+"""The most scopes with a private table."""
 
 AT_PLACES: Final = f"""
 SELECT {HEADER}
@@ -59,19 +59,19 @@ _SEQ: Final = SESSION + 1
 
 
 class ToolRecords:
-    """Answers what is asked of tool calls, and keeps their table up with the events."""
+    """Answers queries of tool calls, and keeps their table up to date with the events."""
 
     def __init__(self, server: Server, known: IdCache) -> None:
         self._server = server
         self._known = known
         self._private: dict[str, PrivateTable] = {}
-        """Stand in for the table where that is behind and may not be written."""
+        """Private tables, for scopes whose table lags and may not be written."""
 
     def follow(self, scope: Scope) -> FollowStep:
-        """Enter the next stretch of a scope's events."""
+        """Enter the next events of a scope."""
         if self._server.read_only:
             return self._server.read(lambda c: self._follow_privately(c, scope), scope)
-        return self._server.write(lambda c, _: self._follow(c, scope), scope)
+        return self._server.write(lambda c: self._follow(c, scope), scope)
 
     def _follow(self, connection: Connection, scope: Scope) -> FollowStep:
         key = self._known.scope_key(connection, scope)
@@ -90,14 +90,14 @@ class ToolRecords:
 
     def _follow_privately(self, connection: Connection, scope: Scope) -> FollowStep:
         key = self._known.scope_key(connection, scope)
-        # Once the table was behind, we go on with our own.
+        # Once the table lagged, we continue with our own.
         if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
             return FollowStep(0, more=False)
         private = self._table_of(scope)
         erasures = tool_calls.erasures(connection, scope)
         with private.using() as table, corrupt_on_error(self._server.address.shown):
             if erasures != private.sound_until:
-                # What was erased since may have been entered before.
+                # Something erased since may be in it.
                 private.empty()
                 private.sound_until = erasures
             news = tool_calls.settled(connection, scope, key, private.seen or (0, 0, 0))
@@ -117,7 +117,7 @@ class ToolRecords:
         return self._private[scope]
 
     def compare(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the table of a scope again, as far as it has come; say what differs."""
+        """Derive the table of a scope again up to its mark; return what differs."""
 
         def look(connection: Connection) -> tuple[int, str | None]:
             with connection.transaction():
@@ -133,7 +133,7 @@ class ToolRecords:
         key, until = self._known.scope_key(connection, scope), tool_calls.mark(connection, scope)
         if key is None or not any(until):
             return 0, None
-        # What has come since may be in the table, or not.
+        # Newer events may be in the table, or not.
         waiting = tool_calls.unsettled(connection, scope, key, until)
         recent: set[object] = {*groups_of(waiting), *(fact.position for _, fact in waiting)}
         after: Mark = (0, 0, 0)
@@ -170,7 +170,7 @@ class ToolRecords:
         return rows, self._told(connection, query.scope, rows)
 
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return what is known of each tool, the most called first."""
+        """Return statistics of each tool, the most called first."""
         for _ in range(ATTEMPTS_MAX):
             measured, told = self._server.read(lambda c: self._statistics(c, query), query.scope)
             if len(measured) == len(told):
@@ -201,7 +201,7 @@ class ToolRecords:
             pass
 
     def _asked(self, connection: Connection, query: ToolQuery) -> ResolvedToolQuery | None:
-        """Return the query in numbers; None if nothing can be found."""
+        """Return the query with ids in place of names; None if nothing can match."""
         key = self._known.scope_key(connection, query.scope)
         if key is None:
             return None
@@ -213,7 +213,7 @@ class ToolRecords:
         return asked(query, query.scope, key, session)
 
     def _told(self, connection: Connection, scope: Scope, rows: list[Row]) -> list[ToolRecord]:
-        """Return the records of ``rows``; without those of which an event is gone."""
+        """Return the records of ``rows``, without those that lost an event."""
         places = record_places(rows)
         sessions, seqs = [place[0] for place in places], [place[1] for place in places]
         found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
@@ -233,7 +233,7 @@ class ToolRecords:
 
 
 def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
-    """Keep all others out of the scope's tool calls until the end of the transaction."""
+    """Lock the scope's tool calls until the end of the transaction."""
     number = known.lock_of(scope, tool_calls.LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
@@ -241,7 +241,7 @@ def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
 def _states(
     connection: Connection, scope: Scope, known: dict[tuple[int, int], Header]
 ) -> dict[tuple[str, str], RunState]:
-    """Return the states of the runs that ``known`` headers name."""
+    """Return the states of the runs of ``known`` headers."""
     names = {session: header.session_id for (session, _), header in known.items()}
     runs = [(session, run) for (session, _), header in known.items() for run in runs_of(header)]
     if not runs:
