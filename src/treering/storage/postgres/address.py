@@ -27,7 +27,7 @@ _SECRETS: Final = frozenset(
 
 
 class Address:
-    """A ledger's place. It shows itself without its password."""
+    """The address of a ledger. Its text form leaves the password out."""
 
     __slots__ = ("_conninfo", "schema", "shown")
 
@@ -40,17 +40,17 @@ class Address:
         return f"Address({self.shown!r})"
 
     def conninfo(self) -> str:
-        """Return what libpq is told."""
+        """Return the connection string for libpq."""
         return self._conninfo
 
     @property
     def app_role(self) -> str:
-        """Return the role that sees the scope that it states."""
+        """Return the role that sees the scope it states."""
         return f"{self.schema}_app"
 
     @property
     def scoped_role(self) -> str:
-        """Return the role of those who are held to the scopes they were granted."""
+        """Return the role that is restricted to granted scopes."""
         return f"{self.schema}_scoped"
 
 
@@ -69,13 +69,13 @@ def parse_address(location: str) -> Address:
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error:
-        # Not from it: what it says may hold a part of the password.
+        # Not `from` it: its message may hold part of the password.
         raise _unknown_option(options) or _unreadable() from None
     return Address(conninfo, schema, _shown(parts, options))
 
 
 def _split(location: str) -> SplitResult:
-    """Return the parts of a URL. Raises InvalidInput if a password may lie in the wrong one."""
+    """Return the parts of a URL. Raise InvalidInput if one may hold part of a password."""
     try:
         parts = urlsplit(location)
     except ValueError:
@@ -93,7 +93,7 @@ def _split(location: str) -> SplitResult:
 
 
 def _options(query: str) -> list[tuple[str, str]]:
-    """Return the options of a URL as libpq reads them: a plus stands for itself."""
+    """Return the options of a URL as libpq reads them: a plus is a plus."""
     pairs = (option.partition("=") for option in query.split("&") if option)
     return [(unquote(name), unquote(value)) for name, _, value in pairs]
 
@@ -107,7 +107,7 @@ def _shown(parts: SplitResult, options: list[tuple[str, str]]) -> str:
 
 
 def _joined(parts: SplitResult, netloc: str, query: str) -> str:
-    # By hand: of a URL without a host, urlunsplit would drop the slashes.
+    # Joined by hand: urlunsplit drops the slashes of a URL without a host.
     return f"{parts.scheme}://{netloc}{parts.path}{'?' if query else ''}{query}"
 
 
@@ -117,8 +117,8 @@ def _unknown_option(options: list[tuple[str, str]]) -> InvalidInput | None:
     if not unknown or not unknown[0].isidentifier():
         return None
     return InvalidInput(
-        f"the address has an option that nobody knows: {unknown[0]}",
-        hint="check its spelling; libpq's options and schema may stand there",
+        f"the address has an unknown option: {unknown[0]}",
+        hint="check its spelling; use libpq's options or schema",
     )
 
 

@@ -1,4 +1,4 @@
-"""Looking after a ledger on PostgreSQL: its layout, and what state it is in."""
+"""Administration of a ledger on PostgreSQL: its schema, roles and state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX: Final = 1_024
 EXTENSIONS: Final = ("vector", "pg_trgm")
-"""Extensions that parts of the ledger can use."""
+"""Extensions that the ledger can use."""
 
 _PARTITIONS: Final = """
 SELECT c.relname, pg_total_relation_size(c.oid), greatest(c.reltuples, 0)::bigint
@@ -50,7 +50,7 @@ CROSS JOIN LATERAL (
     AND e.xid >= pg_snapshot_xmin(pg_current_snapshot())
 ) AS found
 """
-# Whoever has written and not ended yet; the horizon of every follower stands at the first of them.
+# Transactions that have written and not ended; no follower reads past the first of them.
 _BLOCKER: Final = """
 SELECT pid, usename, application_name, state, extract(epoch FROM now() - since)::float8, gid
 FROM (
@@ -73,13 +73,13 @@ ORDER BY 1
 
 
 class Administration:
-    """What the owner of a ledger on PostgreSQL does with it."""
+    """The tasks of the owner of a ledger on PostgreSQL."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
 
     def init(self, *, partitions: int | None = None, with_roles: bool = True) -> InitReceipt:
-        """Lay out the ledger with its roles, or bring it to the newest schema."""
+        """Create the ledger with its roles, or upgrade it to the newest schema."""
         address = self._address
         if partitions is not None and not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidInput(
@@ -103,19 +103,19 @@ class Administration:
             )
 
     def grant(self, role: str, scope: str | None = None, *, password: str | None = None) -> None:
-        """Let ``role`` use the ledger: held to ``scope``, or stating its scope itself."""
+        """Let ``role`` use the ledger: restricted to ``scope``, or to any scope that it states."""
         name = None if scope is None else parse_scope(scope)
         with self._connected() as connection:
             roles.grant(connection, self._address, role, name, password)
 
     def revoke(self, role: str, scope: str | None = None) -> None:
-        """Take back what ``grant`` gave."""
+        """Revoke a grant."""
         name = None if scope is None else parse_scope(scope)
         with self._connected() as connection:
             roles.revoke(connection, self._address, role, name)
 
     def scrub(self) -> ScrubReceipt:
-        """Write anew every table whose files still hold bytes of erased rows, however large."""
+        """Rewrite every table whose files still hold bytes of erased rows, however large."""
         with self._connected() as connection:
             before = eraser.pending(connection)
             eraser.scrub(connection)
@@ -125,7 +125,7 @@ class Administration:
             )
 
     def status(self) -> DatabaseStatus:
-        """Return what there is to know of the ledger and its server."""
+        """Return the state of the ledger and its server."""
         address = self._address
         with self._connected(read_only=True) as connection:
             schema.check_server(connection, address)

@@ -1,7 +1,7 @@
-"""Announcements: followers of other processes are woken by NOTIFY; if it fails, they poll.
+"""Announcements: NOTIFY wakes followers in other processes; if it fails, they poll.
 
-NOTIFY takes one lock for the whole server at commit, so it has no place in an append. A thread
-sends it shortly after, once for all that was appended in the meantime.
+NOTIFY takes one lock for the whole server at commit, so an append does not send it. A thread
+sends one shortly after, for all appends in the meantime.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 GAP_S: Final = 0.02
-"""Announcements are at least this far apart."""
+"""The shortest time between two announcements."""
 LISTENING_S: Final = 0.5
 PAUSE_MAX_S: Final = 30.0
-"""Between two tries of a listener who is refused."""
+"""Time between two tries of a listener that the server refused."""
 PATIENCE_S: Final = 1.0
 
 
 class Announcer:
-    """Tells the other processes that something was appended."""
+    """Announces appends to other processes."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -38,7 +38,7 @@ class Announcer:
         self._start()
 
     def announce(self) -> None:
-        """Have it told soon."""
+        """Announce an append soon."""
         if not self._pending.is_set():
             self._pending.set()
         if self._thread is None:
@@ -47,7 +47,7 @@ class Announcer:
                     self._thread = _started(self._run, "treering-announcer")
 
     def close(self) -> None:
-        """Tell what has not been told yet, and end."""
+        """Send what is not announced yet, and stop."""
         if self._thread is None:
             return
         self._over = True
@@ -55,7 +55,7 @@ class Announcer:
         self._thread.join(PATIENCE_S)
 
     def after_fork(self) -> None:
-        """Go on in a child: the thread stayed in the parent."""
+        """Start again in a child process: the thread stayed in the parent."""
         self._start()
 
     def _start(self) -> None:
@@ -68,13 +68,13 @@ class Announcer:
     def _run(self) -> None:
         connection: Connection | None = None
         while True:
-            # Looked at now and then: one that was not noted is not told that it is over.
+            # Check now and then: an interrupted start may leave a thread that nobody stops.
             if not self._pending.wait(LISTENING_S) and not self._over:
                 continue
             self._pending.clear()
-            # A follower that is not told finds out by itself, a little later.
+            # A follower that hears nothing polls, a little later.
             with contextlib.suppress(psycopg.Error):
-                # A connection of its own, so that appends keep to theirs.
+                # A connection of its own: appends keep theirs.
                 if connection is None or connection.closed:
                     connection = self._server.connect()
                 connection.execute("SELECT pg_notify(%s, '')", (channel(self._server),))
@@ -86,7 +86,7 @@ class Announcer:
 
 
 class Listener:
-    """Spreads the announcements of other processes within this one."""
+    """Passes announcements of other processes on to this one."""
 
     def __init__(self, server: Server, notifier: Notifier) -> None:
         self._server = server
@@ -95,7 +95,7 @@ class Listener:
         self.after_fork()
 
     def listen(self) -> None:
-        """Listen from now on, in a thread of its own."""
+        """Start listening, in a thread of its own."""
         if self._thread is None:
             with self._lock.guard, self._lock:
                 if self._thread is None:
@@ -108,12 +108,12 @@ class Listener:
             self._thread.join(PATIENCE_S)
 
     def after_fork(self) -> None:
-        """Go on in a child: the thread stayed in the parent."""
+        """Start again in a child process: the thread stayed in the parent."""
         self._lock = Lock()
         self._thread = None
         self._over = threading.Event()
         self._heard = False
-        """Whether the server has let us listen."""
+        """Whether the server lets us listen."""
 
     def _run(self) -> None:
         pause = LISTENING_S
@@ -121,7 +121,7 @@ class Listener:
             self._heard = False
             with contextlib.suppress(psycopg.Error):
                 self._hear()
-            # A replica does not let anybody listen, until it is promoted.
+            # A replica refuses to listen until it is promoted.
             pause = LISTENING_S if self._heard else min(pause * 2, PAUSE_MAX_S)
             self._over.wait(pause)
 
@@ -136,12 +136,12 @@ class Listener:
 
 
 def _started(work: Callable[[], None], name: str) -> threading.Thread:
-    """Return a thread that runs: one that was not started cannot be waited for."""
+    """Return a started thread: one that is not started cannot be joined."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
 
 
 def channel(server: Server) -> str:
-    """Return the name under which a ledger's appends are announced."""
+    """Return the channel of a ledger's announcements."""
     return f"treering_{server.address.schema}"

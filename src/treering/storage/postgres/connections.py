@@ -1,4 +1,4 @@
-"""Connections that are ready for the ledger: how they are made, and what they know."""
+"""Connections prepared for the ledger: their settings, scope and epoch."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _PATIENCE: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""A host that is gone without a word is given up within 20 seconds."""
+"""A host that stops answering is given up within 20 seconds."""
 LOCK_PATIENCE: Final = "10s"
 IDLE_PATIENCE: Final = "60s"
-"""A transaction that is left open stalls every follower."""
+"""An open transaction stalls every follower."""
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that knows which scope and epoch it stands in."""
+    """A connection that knows its scope and epoch."""
 
     epoch: int = -1
-    """Below 0 on a replica: it may be promoted under a connection."""
+    """Below 0 on a replica, which may be promoted while the connection is open."""
     scope: str | None = None
 
 
 class Bytes(bytes):
-    """Bytes that say so to the server; an array has to."""
+    """Bytes sent with their type: arrays need it."""
 
     __slots__ = ()
 
 
 class _BytesDumper(BytesBinaryDumper):
-    # Untyped, like a NULL: the same statement is then prepared once, whatever is NULL in it.
+    # Untyped, like a NULL: the statement is prepared once, whichever values are NULL.
     oid = 0
 
 
@@ -77,7 +77,7 @@ _ADAPTERS: Final = _Context(_adapters())
 def connect(
     address: Address, durability: Durability = "full", *, read_only: bool = False
 ) -> Connection:
-    """Return a connection that is ready for the ledger."""
+    """Return a connection prepared for the ledger."""
     connection: Connection = Connection.connect(address.conninfo(), **connection_arguments(address))
     try:
         prepare(connection, address, durability, read_only=read_only)
@@ -98,19 +98,19 @@ def naming_faults(address: Address) -> Iterator[None]:
 
 @contextlib.contextmanager
 def streaming(connection: Connection, name: str) -> Iterator[psycopg.ServerCursor[Any]]:
-    """Yield a cursor whose rows stay on the server until they are read; close it, come what may."""
+    """Yield a cursor whose rows stay on the server until they are read; close it in any case."""
     cursor = connection.cursor(name=name, binary=True)
     try:
         yield cursor
     finally:
-        # A server that is gone cannot be told, and the cursor would stay open for that.
+        # A lost server does not answer, and the cursor would stay open.
         with contextlib.suppress(psycopg.Error):
             cursor.close()
         psycopg.Cursor.close(cursor)
 
 
 def connection_arguments(address: Address) -> dict[str, Any]:
-    """Return how every connection is made, as far as the address does not say."""
+    """Return the options of every connection, except those that the address sets."""
     given = conninfo_to_dict(address.conninfo())
     return {name: value for name, value in _PATIENCE.items() if name not in given} | {
         "autocommit": True,
@@ -124,7 +124,7 @@ def connection_arguments(address: Address) -> dict[str, Any]:
 def prepare(
     connection: Connection, address: Address, durability: Durability, *, read_only: bool
 ) -> None:
-    """Make a new connection the ledger's own."""
+    """Set up a new connection for the ledger."""
     connection.execute(
         "SELECT set_config('search_path', %s, false),"
         " set_config('synchronous_commit', coalesce(%s, nullif("
@@ -132,14 +132,14 @@ def prepare(
         " set_config('default_transaction_isolation', 'read committed', false),"
         " set_config('default_transaction_read_only',"
         " coalesce(%s, current_setting('default_transaction_read_only')), false),"
-        # Every statement is about few rows and has its index. Plans are made once, also while the
-        # tables are empty, and must be good for large ones.
+        # Every statement reads few rows by an index. Plans are made once, even while the tables
+        # are empty, and must suit large ones.
         " set_config('plan_cache_mode', 'force_generic_plan', false),"
         " set_config('enable_seqscan', 'off', false),"
         " set_config('lock_timeout', %s, false),"
         " set_config('idle_in_transaction_session_timeout', %s, false)",
         (
-            f'"{address.schema}"',  # Behind what is built in, which always comes first.
+            f'"{address.schema}"',  # After the built-in schema, which always comes first.
             "off" if durability == "normal" else None,
             "on" if read_only else None,
             LOCK_PATIENCE,
@@ -149,7 +149,7 @@ def prepare(
 
 
 def enter_scope(connection: Connection, scope: Scope | None) -> None:
-    """State the scope that the policies of the tables let this connection see."""
+    """Set the scope that row-level security lets this connection see."""
     if scope is not None and connection.scope != scope:
         connection.execute("SELECT set_config('treering.scope', %s, false)", (scope,))
         connection.scope = scope

@@ -1,4 +1,4 @@
-"""Where sessions were forked: a fork is opened at an event of its parent, which does not change."""
+"""Where sessions were forked: at an event of the parent, which never changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 
 
 def session_name(table: str) -> str:
-    """Return SQL for the name of a session, or what it is called since that was forgotten."""
+    """Return SQL for the name of a session, or for its stand-in once the name is forgotten."""
     start = f"encode(substr({table}.genesis, 1, 8), 'hex')"
     return f"coalesce({table}.name, '{FORGOTTEN}' || {start})"
 
 
 CUT: Final = f"{session_name('parents')}, parents.genesis, forks.seq, forks.link"
-"""What ``encoding.cut_of`` takes."""
+"""The arguments of ``encoding.cut_of``."""
 WITH_CUT: Final = """
 LEFT JOIN forks ON forks.scope = s.scope AND forks.session = s.id
 LEFT JOIN sessions AS parents ON parents.scope = forks.scope AND parents.id = forks.parent
 """
-"""Brings ``CUT`` to the sessions ``s``."""
+"""Joins ``CUT`` to the sessions ``s``."""
 CUT_OF: Final = f"SELECT {CUT} FROM sessions AS s {WITH_CUT} WHERE s.scope = %s AND s.id = %s"
-# Ordered, although there is but one: else an old plan may take any index of the scope.
+# Ordered, although there is only one row: a plan made while the table was empty may
+# otherwise use any index of the scope.
 _PARENT: Final = """
 SELECT s.id, s.genesis, e.link
 FROM sessions AS s
@@ -49,14 +50,14 @@ PARENT_BY_GENESIS: Final = f"{_PARENT} AND s.genesis = %(genesis)s"
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """A session that another is forked from, and where."""
+    """The parent of a fork, and the fork point."""
 
     session: int
     cut: ForkPoint
 
 
 def find_cut(connection: Connection, scope: Scope, session: int) -> ForkPoint | None:
-    """Return where a session was forked, if it was."""
+    """Return where a session was forked; None if it was not."""
     row = connection.execute(CUT_OF, (scope, session), binary=True).fetchone()
     return cut_of(*row or ())
 
@@ -64,7 +65,7 @@ def find_cut(connection: Connection, scope: Scope, session: int) -> ForkPoint | 
 def find_parent(
     connection: Connection, scope: Scope, scope_key: bytes, name: str, seq: int
 ) -> Parent:
-    """Return the session that is to be forked at ``seq``. Raises NotFound if it has no such seq."""
+    """Return the session to fork at ``seq``. Raise NotFound if it has no such seq."""
     key = name_key(scope_key, name)
     found = _find(connection, PARENT_BY_NAME, {"scope": scope, "key": key, "seq": seq})
     if found is None:
@@ -74,7 +75,7 @@ def find_parent(
 
 
 def no_such_seq(scope: str, name: str, seq: int) -> NotFound:
-    """Return the error for a session that cannot be forked there."""
+    """Return the error for a session without that seq."""
     return NotFound(
         f"session {name} of {scope} has no event of its own at seq {seq}",
         hint="fork where the session has one; what it shares belongs to its own parent",
@@ -84,7 +85,7 @@ def no_such_seq(scope: str, name: str, seq: int) -> NotFound:
 def copied_parent(
     connection: Connection, scope: Scope, session: SessionRecord, cut: ForkPoint
 ) -> Parent:
-    """Return the parent of a fork that is copied. Raises InvalidInput if that is not here."""
+    """Return the parent of a copied fork. Raise InvalidInput if it does not exist."""
     place = {"scope": scope, "genesis": cut.genesis, "seq": cut.seq}
     found = _find(connection, PARENT_BY_GENESIS, place)
     if found is None or found[2] != cut.link:

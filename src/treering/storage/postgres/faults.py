@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in the ledger's words, translated once."""
+"""PostgreSQL's errors, translated to the ledger's."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _PASSING: Final = (
     PoolTimeout,
     TooManyRequests,
 )
-"""What another try may get past: restarts, failovers, and two who got in each other's way."""
+"""Errors that another try may avoid: restarts, failovers, deadlocks."""
 
 
 def is_passing(error: psycopg.Error) -> bool:
-    """Whether the same may go well on a new connection, or a little later."""
+    """Whether the same call may succeed on a new connection, or a little later."""
     if isinstance(error, _PASSING):
         return True
-    # No code from the server, or a pooler's: the connection was lost, or could not be had.
+    # No code from the server, or a pooler's: the connection was lost, or refused.
     lost = error.sqlstate is None or error.sqlstate.startswith("08")
     return isinstance(error, psycopg.OperationalError) and lost
 
@@ -84,7 +84,7 @@ _REFUSALS: Final = (
     ("password", _LOGIN),
     ("authentication", _LOGIN),
 )
-"""What a server says that does not let us in: it sends no code then."""
+"""Messages of a server that refuses a connection: it sends no code then."""
 _TOO_SLOW: Final = (
     Busy,
     "{shown} was too slow for a time limit, nothing of this call was recorded: {text}",
@@ -164,7 +164,7 @@ _TRANSLATIONS: Final[
     ),
     ((psycopg.OperationalError,), _UNREACHABLE),
 )
-"""For each of PostgreSQL's errors: ours, what it says, and what to do."""
+"""For each of PostgreSQL's errors: ours, its message, and its hint."""
 
 
 def translate(error: psycopg.Error, shown: str) -> TreeringError:
@@ -176,7 +176,7 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
         )
     if isinstance(error, pg.InsufficientPrivilege) and "row-level security" in text:
         return NotPermitted(
-            f"{shown} lets this role not into that scope",
+            f"{shown} does not let this role into that scope",
             hint="have the ledger's owner run treering db grant with --scope",
         )
     found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
@@ -196,5 +196,5 @@ def _first_line(error: psycopg.Error) -> str:
     primary = error.diag.message_primary or str(error)
     lines = [line.strip() for line in primary.splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
-    # Said before by whoever repeats it.
+    # Our own message says it already.
     return text.removeprefix("connection failed: ")

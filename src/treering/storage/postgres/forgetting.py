@@ -1,8 +1,8 @@
-"""Names that are forgotten: of sessions, and of runs of which nothing is left.
+"""Forgetting names: of sessions, and of runs without events.
 
-All others stand in the events themselves and go with them. A session gets the key of what it is
-called from then on, so that a name that is used again begins anew, and whoever remembers the
-session finds it gone.
+All other names are in the events themselves and go with them. A forgotten session gets the key of
+its stand-in name. If the old name is used again, it is a new session, and writers that remember
+the old one find it gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
 
 SAID: Final = ("conversation.user", "inbox.received")
-"""Kinds that say what a user said."""
+"""Kinds with the words of a user."""
 
 _SHARES: Final = f"""
 SELECT {session_name("s")}, found.events, found.said, found.others
@@ -91,12 +91,12 @@ def shares(connection: Connection, scope: Scope, users: Sequence[str]) -> dict[s
 def forget_name(
     connection: Connection, scope: Scope, scope_key: bytes, session: int, genesis: bytes
 ) -> int:
-    """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
+    """Forget the name of a session without events; return 1 if it had a name."""
     key = name_key(scope_key, forgotten_name(genesis))
     asked = {"key": key, "scope": scope, "session": session, "vouching": sorted(ERASURE_KINDS)}
     if connection.execute(_FORGET, asked).fetchone() is None:
         return 0
-    # Whoever appends to the session that he remembers is told by this that it is gone.
+    # By this a writer that remembers the session learns that it is gone.
     connection.execute(
         "UPDATE heads SET key = %s WHERE scope = %s AND session = %s", (key, scope, session)
     )
@@ -105,7 +105,7 @@ def forget_name(
 
 
 def forget_runs(connection: Connection, scope: Scope, session: int) -> None:
-    """Forget what the runs of a session are called of which nothing is left."""
+    """Forget the names of a session's runs that have no events."""
     gone = connection.execute(_RUNS_GONE, (scope, session)).fetchall()
     if not gone:
         return
@@ -118,7 +118,7 @@ def forget_runs(connection: Connection, scope: Scope, session: int) -> None:
 
 
 def note_erased(connection: Connection, relations: Iterable[str]) -> None:
-    """Note that tables hold bytes of erased rows, until they are written anew."""
+    """Note that tables hold bytes of erased rows, until they are rewritten."""
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO scrubs (relation) VALUES (%s)"
@@ -128,7 +128,7 @@ def note_erased(connection: Connection, relations: Iterable[str]) -> None:
 
 
 def by_genesis(connection: Connection, scope: Scope, starts: Iterable[bytes]) -> dict[bytes, str]:
-    """Return what the sessions are called here that start so."""
+    """Return the names of sessions here by their genesis."""
     asked = [Bytes(start) for start in starts]
     found = connection.execute(_BY_GENESIS, (scope, asked), binary=True).fetchall()
     return {bytes(genesis): name for genesis, name in found}

@@ -1,8 +1,7 @@
 """Whether the tables agree with each other.
 
-The chain proves what events say. This looks at all that lies around it and decides what is found:
-the sets of sessions, keys, blobs and the states of runs. Of one scope, or of one session, it looks
-at that alone.
+The chain proves the events. This checks everything around them that decides what is found: the
+sets of sessions, keys, blobs and the states of runs. It can be limited to a scope or a session.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES
-from treering.storage.encoding import name_key
+from treering.storage.encoding import ALWAYS, ERASED, EXPIRED, NAMED, PLACEHOLDER, SPILLED, name_key
 from treering.storage.postgres import layout, runs, tool_calls
 from treering.storage.postgres.connections import streaming
 from treering.storage.postgres.cuts import session_name
@@ -36,7 +35,7 @@ SELECT count(*)
 FROM sessions AS e
 WHERE {own} AND NOT EXISTS (SELECT 1 FROM scopes WHERE scopes.scope = e.scope)
 """
-# Its scope is a part of what a fork names, so a parent elsewhere is none.
+# A fork and its parent are in one scope, so a parent elsewhere does not count.
 _LOOSE_FORKS: Final = """
 SELECT count(*)
 FROM forks AS f
@@ -65,15 +64,15 @@ SELECT count(*)
 FROM snapshots AS n
 WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id = n.session)
 """
-_ODD_FLAGS: Final = """
+_ODD_FLAGS: Final = f"""
 SELECT count(*)
 FROM events AS e
-WHERE {own} AND (
-  e.flags >= 128
-  OR e.flags & 8 = 0
-  OR (e.flags & 68 <> 0 AND e.flags & 2 = 0)
-  OR (e.flags & 32 = 0 AND e.event_name IS NOT NULL)
-  OR (e.flags & 16 = 0) <> (e.blob IS NULL)
+WHERE {{own}} AND (
+  e.flags >= {2 * EXPIRED}
+  OR e.flags & {ALWAYS} = 0
+  OR (e.flags & {PLACEHOLDER | EXPIRED} <> 0 AND e.flags & {ERASED} = 0)
+  OR (e.flags & {NAMED} = 0 AND e.event_name IS NOT NULL)
+  OR (e.flags & {SPILLED} = 0) <> (e.blob IS NULL)
 )
 """
 _STRAY_SETTINGS: Final = """
@@ -106,7 +105,7 @@ WHERE {{own}}
   AND length(e.salt) > {SALT_BYTES}
   AND NOT EXISTS (SELECT 1 FROM seals AS s WHERE s.scope = e.scope)
 """
-# Whoever appends holds the session's lock before he has a transaction id, and a number: both go up.
+# A writer takes the session's lock before it gets a transaction id and a seq: both go up.
 _DISORDERED: Final = """
 SELECT count(*)
 FROM (
@@ -128,26 +127,26 @@ WHERE {own}
 """
 _FILED: Final = (
     ("events would be followed in another order than they were recorded in", _DISORDERED),
-    ("events were moved behind all that come: followers would pass over others", _AHEAD),
+    ("events were moved after all future ones: followers would skip others", _AHEAD),
     ("events carry flags that were never set", _ODD_FLAGS),
-    ("events hold a blob that is gone", _LOST_BLOBS),
+    ("events refer to a blob that is gone", _LOST_BLOBS),
     ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
 )
-"""Complaints of the events of a session, a scope or the ledger, and how many there are of each."""
+"""Problems of the events of a session, a scope or the ledger, and the query that counts each."""
 _IN_SCOPES: Final = (("sessions belong to a scope that is gone", _SCOPELESS),)
 _STRAYS: Final = (
     ("events belong to a session that is gone", _HOMELESS),
-    ("sessions have an end and no beginning", _HEADLESS),
+    ("heads belong to a session that is gone", _HEADLESS),
     ("forks have no session, or no parent in its scope", _LOOSE_FORKS),
     ("forks leave their parent where it is not what it was", _WRONG_CUTS),
     ("sessions have gaps, or events that belong to their parent", _GAPS),
     ("snapshots belong to a session that is gone", _STRAY_SNAPSHOTS),
-    ("blobs are held by no event", _STRAY_BLOBS),
-    ("positions stand twice", "SELECT count(*) - count(DISTINCT position) FROM events"),
-    ("heads are filed under another session's key", _WRONG_HEADS),
+    ("blobs belong to no event", _STRAY_BLOBS),
+    ("positions occur twice", "SELECT count(*) - count(DISTINCT position) FROM events"),
+    ("heads have another session's key", _WRONG_HEADS),
     ("settings belong to a scope that is gone", _STRAY_SETTINGS),
 )
-"""Complaints of the whole ledger, and how many there are of each."""
+"""Problems of the whole ledger, and the query that counts each."""
 _SCOPES: Final = """
 SELECT (SELECT l.value FROM ledger AS l WHERE l.name = 'scopes'), (SELECT count(*) FROM scopes)
 """
@@ -190,7 +189,7 @@ PAGE: Final = 500
 
 
 class _CheckedPart(NamedTuple):
-    """What is looked at: the ledger, a scope or a session, as conditions of SQL."""
+    """The ledger, a scope or a session, as conditions of SQL."""
 
     events: str
     """On the events, as e."""
@@ -209,7 +208,7 @@ def first_problem(
     scope: Scope | None = None,
     session: int | None = None,
 ) -> str | None:
-    """Say what is wrong beyond the events' own chain, if anything. One snapshot for all of it."""
+    """Return the first problem outside the events' chain; None if there is none. One snapshot."""
     part = _part(scope, session)
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -271,7 +270,7 @@ def _flaw_of_scopes(connection: Connection) -> str | None:
 
 
 def _flaw_of_sets(connection: Connection, part: _CheckedPart) -> str | None:
-    """Say which scope's sessions are not those that were opened in it."""
+    """Return which scope's sessions are not those that were opened in it."""
     in_scope = part.events.replace("e.", "s.")
     statement = _SETS.format(own=part.sessions, scope=in_scope)
     row = connection.execute(statement, part.values).fetchone()
@@ -299,7 +298,7 @@ def _flaw_of_derived(connection: Connection, part: _CheckedPart) -> str | None:
 def _flaw_of_keys(
     connection: Connection, opener: Opener, part: _CheckedPart, *, blobs: bool
 ) -> str | None:
-    """Say that a session, an id or a blob is filed under a key that is not its own, if so."""
+    """Return a problem if a session, an id or a blob is stored under a wrong key."""
     flaw = "sessions, ids or blobs cannot be found by their keys"
     for statement, own in ((_KEYED, part.events), (_NAMED, part.sessions)):
         with streaming(connection, "keyed") as cursor:
@@ -308,7 +307,7 @@ def _flaw_of_keys(
             if any(name_key(scope_key, name) != found for found, name, scope_key in cursor):
                 return flaw
     if not blobs:
-        return None  # A blob may be held by several sessions.
+        return None  # Several sessions may use a blob.
     with streaming(connection, "blobs") as cursor:
         cursor.itersize = 1
         cursor.execute(_BLOBS.format(own=part.events.replace("e.", "b.")), part.values)

@@ -1,8 +1,7 @@
 """Whether a ledger's schema is as our migrations and roles make it: walls, triggers, functions.
 
-What is expected is a file of the program, written from a fresh ledger, and nothing in the database
-that is looked at. Texts are compared as the catalogue holds them, and bodies of functions by their
-digests.
+The expected schema is a file of the program, written from a new ledger; nothing in the checked
+database is trusted. Texts are compared as the catalogue holds them, function bodies by digest.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 EXPECTED: Final = "layout.json"
 SHOWN_MAX: Final = 20
-"""Differences that are told."""
+"""The most differences that are reported."""
 _NEAR: Final = "^memory_near_[0-9a-f]{32}$"
-"""Tables that are made and dropped as the memory needs them."""
+"""Tables that the memory creates and drops as it needs them."""
 _FUNCTIONS: Final = """
 SELECT format('function %%s(%%s)', p.proname, pg_get_function_identity_arguments(p.oid)),
   concat_ws(' ', l.lanname, p.prokind, p.prosecdef, p.provolatile,
@@ -36,7 +35,7 @@ JOIN pg_language AS l ON l.oid = p.prolang
 LEFT JOIN pg_aggregate AS a ON a.aggfnoid = p.oid
 WHERE p.pronamespace = %(schema)s::text::regnamespace
 """
-# A partition has what its table has, unless somebody switched it off there.
+# A partition has its table's triggers, unless somebody disabled one there.
 _TRIGGERS: Final = """
 SELECT format('trigger %%s on %%s', t.tgname, c.relname),
   concat_ws(' ', t.tgenabled, pg_get_triggerdef(t.oid))
@@ -89,7 +88,7 @@ WHERE p.schemaname = %(schema)s
 """
 _DESCRIPTIONS: Final = (_FUNCTIONS, _TRIGGERS, _TABLES, _INDEXES, _CONSTRAINTS, _POLICIES)
 
-# Policies hold where a query begins: a partition that somebody may read himself has none.
+# Policies apply to the table that a query names: partitions have none, so nobody may read them.
 _OPEN_PARTS: Final = """
 SELECT format('row-level security of %%s is switched off', c.relname)
 FROM pg_class AS c
@@ -133,7 +132,7 @@ WHERE r.rolname IN (%s, %s)
 
 
 def differences(connection: Connection, address: Address) -> list[str]:
-    """Say how the ledger's schema differs from what this program makes; the first few."""
+    """Return how the ledger's schema differs from what this program creates; the first few."""
     groups = [
         row[0] for row in connection.execute(_GROUPS, (address.app_role, address.scoped_role))
     ]
@@ -156,7 +155,7 @@ def differences(connection: Connection, address: Address) -> list[str]:
 
 
 def describe(connection: Connection, address: Address) -> dict[str, str]:
-    """Return what makes up the ledger's schema, by name, whatever that is called."""
+    """Return a description of every part of the ledger's schema, by name."""
     values: dict[str, Any] = {"schema": address.schema, "near": _NEAR}
     found: dict[str, str] = {}
     for statement in _DESCRIPTIONS:

@@ -1,7 +1,7 @@
-"""Leases on a server: what one store holds, for all processes that use the ledger to see.
+"""Leases on a server: names that one store holds, visible to all processes of the ledger.
 
-A lock may be free for a moment although its holder lives: the server was started anew, or the
-connection was lost. So a free lock says little by itself.
+A lock may be free for a moment although its holder is alive: the server restarted, or the
+connection was lost. So a free lock alone proves little.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 SILENCE_MS: Final = 60_000
-"""A process on another machine is not gone if it was heard of, or its server began to serve, within
-this time."""
+"""A process on another machine counts as alive if it recorded something, or the server started,
+within this time."""
 RETAKING_S: Final = 5.0
-"""Within this time a process that lives has taken back what it held."""
+"""Within this time a living process takes its locks again."""
 NOTICING_S: Final = 2.0
 """Within this time the server notices that a process has ended."""
 PAUSE_S: Final = 0.02
 REMEMBERED_MAX: Final = 10_000
-"""Owners that are remembered to be gone; then it starts afresh."""
+"""Remembered owners that are gone; a full set is emptied."""
 
 _NOBODYS: Final = Scope("-")
-"""No scope's name: a role that sees one scope at a time has to state one."""
+"""Not the name of a scope: a role that sees one scope at a time has to state one."""
 _HOLD: Final = "hold\0"
-"""Before the names that are held, so that none is an owner's."""
+"""The prefix of held names, so that none equals an owner."""
 _ENTER: Final = "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE enter_epoch() END"
 _LOOK: Final = """
 SELECT
@@ -61,7 +61,7 @@ SELECT
 
 
 class Leases:
-    """What one store holds."""
+    """The leases of one store."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -82,7 +82,7 @@ class Leases:
             return self._owner
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
-        """Whether the process behind ``owner`` is certainly not carrying on."""
+        """Whether the process of ``owner`` has certainly ended."""
         named = LeaseOwner.parse(owner)
         if named is None:
             return False
@@ -110,11 +110,11 @@ class Leases:
         return self._locks.take(_HOLD + name)
 
     def release(self, name: str) -> None:
-        """Let go of ``name`` if it is held."""
+        """Release ``name`` if it is held."""
         self._locks.release(_HOLD + name)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._locks.close()
         with self._lock.guard, self._lock:
             if self._owner is not None:
@@ -122,13 +122,13 @@ class Leases:
                 self._owner = None
 
     def after_fork(self) -> None:
-        """Go on in a child: all that was held stays with the parent."""
+        """Start again in a child process: the parent keeps all leases."""
         self._lock = Lock()
         self._owner = None
         self._locks.after_fork()
 
     def _becomes_free(self, owner: str) -> bool:
-        """Whether the lock of a process that is not there is free, once the server noticed."""
+        """Whether the lock of an ended process is free, once the server has noticed."""
         deadline = time.monotonic() + NOTICING_S
         while self._look(owner)[1]:
             if time.monotonic() > deadline:
@@ -137,7 +137,7 @@ class Leases:
         return True
 
     def _is_silent(self, owner: str, seen_ms: int) -> bool:
-        """Whether a process on another machine has left its lock and does not take it back."""
+        """Whether a process on another machine has lost its lock and does not take it again."""
         deadline = time.monotonic() + RETAKING_S
         while True:
             is_replica, held, now_ms, since_ms = self._look(owner)
@@ -153,7 +153,7 @@ class Leases:
         halves = (key >> 32, key % 2**32)
 
         def look(connection: Connection) -> tuple[Any, ...]:
-            # First, for a server that has just taken over notes that now.
+            # First: a server that has just taken over notes that now.
             connection.execute(_ENTER)
             return connection.execute(_LOOK, halves).fetchall()[0]
 

@@ -1,8 +1,8 @@
-"""Advisory locks of a connection that is kept as long as something is locked.
+"""Advisory locks on a connection that stays open while something is locked.
 
-The server lets go of them when the connection ends, and that ends with its process. It also ends
-when the server is started anew, or something on the way gives it up: a thread notices, connects
-again and takes back what was locked.
+The server releases them when the connection ends, at the latest with its process. It also ends
+when the server restarts or the network drops it: a thread notices, connects again and takes the
+locks again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 BEAT_S: Final = 1.0
-"""How often it is looked whether the connection is still there."""
+"""How often the connection is checked."""
 PATIENCE_S: Final = 30.0
-"""How long a lost server is waited for."""
+"""How long to wait for a lost server."""
 CLOSING_S: Final = 5.0
-"""How long the thread is waited for that looks after the connection; it ends by itself."""
+"""How long to wait for the thread that checks the connection; it ends by itself."""
 
-# Nothing is ever asked, and that is no reason to hang up. A machine that lost its power says no
-# word: the server gives it up when silence has been borne long enough.
+# The connection is idle, which is not a reason to close it. A machine that lost power closes
+# nothing: the server gives its connection up after some silence.
 _PREPARE: Final = """
 SELECT pg_is_in_recovery(), set_config('idle_session_timeout', '0', false),
   set_config('tcp_keepalives_idle', '30', false),
@@ -46,7 +46,7 @@ _abandoned: list[Connection] = []
 
 
 class NamedLocks:
-    """Named locks of this process, apart from those that order appends."""
+    """Named locks of this process, separate from those that order appends."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -55,14 +55,14 @@ class NamedLocks:
         self._start()
 
     def key(self, name: str) -> int:
-        """Return the number that a lock has on the server."""
+        """Return the number of a lock on the server."""
         digest = blake2b(
             name.encode(), digest_size=8, key=self._server.lock_key, person=b"treering-leases"
         )
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def take(self, name: str) -> bool:
-        """Lock ``name`` from now on; return False if another has it. Again: whether we still do."""
+        """Lock ``name``; return False if another has it. Called again: whether we still do."""
         with self._lock.guard, self._lock:
             if self._server.read_only:
                 raise ReadOnly("the ledger was opened read-only", hint="open it with mode='rw'")
@@ -71,14 +71,14 @@ class NamedLocks:
                 return False
             self._wanted.add(name)
             if self._thread is None:
-                # Noted once it runs. One that runs and is not noted ends with the other.
+                # Noted once it runs. One that runs and is not noted ends with the next.
                 thread = threading.Thread(target=self._watch, name="treering-locks", daemon=True)
                 thread.start()
                 self._thread = thread
             return True
 
     def release(self, name: str) -> None:
-        """Let go of ``name`` if it is locked."""
+        """Unlock ``name`` if it is locked."""
         with self._lock.guard, self._lock:
             self._wanted.discard(name)
             if name not in self._held or self._connection is None:
@@ -86,16 +86,16 @@ class NamedLocks:
             try:
                 self._connection.execute("SELECT pg_advisory_unlock(%s)", (self.key(name),))
             except psycopg.Error:
-                self._disconnect()  # The lock goes with it; the others are taken back.
+                self._disconnect()  # The lock ends with it; the others are taken again.
             self._held.discard(name)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._over.set()
         with self._lock.guard, self._lock:
             self._wanted.clear()
             with contextlib.suppress(psycopg.Error):
-                # Waited for: the server would find out a moment later.
+                # Wait for it: the server would notice a moment later.
                 if self._connection is not None:
                     self._connection.execute("SELECT pg_advisory_unlock_all()")
             self._disconnect()
@@ -103,7 +103,7 @@ class NamedLocks:
             self._thread.join(CLOSING_S)
 
     def after_fork(self) -> None:
-        """Go on in a child: all that was locked stays with the parent."""
+        """Start again in a child process: the parent keeps all locks."""
         if self._connection is not None:
             _abandoned.append(self._connection)
             _detach(self._connection)
@@ -119,7 +119,7 @@ class NamedLocks:
         self._thread = None
         self._wanted: set[str] = set()
         self._held: set[str] = set()
-        """What is locked by the connection that we have."""
+        """The names locked on our connection."""
 
     # The caller holds the lock.
 
@@ -138,10 +138,10 @@ class NamedLocks:
 
     def _try(self, connection: Connection, name: str) -> bool:
         if name in self._held:
-            # Taken once, for the server counts. It is ours as long as the connection answers.
+            # Taken once, for the server counts. It is ours while the connection answers.
             connection.execute("SELECT 1")
             return True
-        # Noted before: an interrupt may come when the server has granted it.
+        # Noted first: an interrupt may come after the server has granted it.
         self._held.add(name)
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (self.key(name),)).fetchone()
         if row is None or not row[0]:
@@ -150,11 +150,11 @@ class NamedLocks:
         return True
 
     def _connected(self) -> Connection:
-        """Return the connection, made anew if it was lost, with all that can be had taken back."""
+        """Return the connection, a new one if it was lost, with all free locks taken again."""
         connection = self._connection
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
-                # Says nothing to the server, and notices if that has hung up.
+                # Sends nothing to the server, and notices if it has closed the connection.
                 connection.pgconn.consume_input()
             if connection.closed:
                 self._disconnect()
@@ -190,11 +190,11 @@ class NamedLocks:
                 try:
                     self._connected()
                 except psycopg.Error:
-                    self._disconnect()  # Tried again at the next beat.
+                    self._disconnect()  # Tried again at the next check.
 
 
 def _detach(connection: Connection) -> None:
-    """Close a parent's connection here without a word, so that it ends there with the parent."""
+    """Close a parent's connection here only: the server must not end it."""
     with contextlib.suppress(psycopg.Error, OSError):
         theirs, nowhere = connection.fileno(), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.dup2(nowhere, theirs, inheritable=False)

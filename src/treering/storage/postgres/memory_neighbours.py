@@ -1,8 +1,8 @@
-"""Neighbours on a server: which vectors are near another, where the extension vector is there.
+"""Neighbours on a server: the vectors nearest to another, if the extension vector is installed.
 
-Each shelf of a scope has an index of its own, made by the ledger's owner on behalf of whoever asks:
-see migrations/0008_neighbours.sql. It is built a little with each question, for that takes long;
-until it is up nobody is answered from it.
+Each shelf of a scope has an index of its own, created as the ledger's owner for any role that asks:
+see migrations/0008_neighbours.sql. Building it takes long, so each question builds a part; nothing
+is answered from an unfinished index.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXTENSION: Final = "vector"
 DIMENSIONS_MAX: Final = 4_000
-"""The index takes no longer vectors."""
+"""The most dimensions that the index supports."""
 
 _INSTALLED: Final = """
 SELECT installed_version IS NOT NULL,
@@ -61,19 +61,19 @@ def nearest(
         found = _ask(connection, asked, 0)
         if found is None:
             with connection.transaction():
-                # Whoever is at the shelf is not waited for: reading it through is quicker.
+                # Do not wait for others at the shelf: a full read is quicker.
                 if memory_shelves.try_lock(connection, known, where[0]):
                     found = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
     except psycopg.Error as error:
         if is_passing(error):
             raise
-        # The owner may not make tables any more, or there is no room: the shelf itself is there.
+        # The owner may not create tables any more, or the disk is full: the shelf still answers.
         return None
     return found
 
 
 def _is_there(connection: Connection) -> bool:
-    """Whether the extension is in the database; who may put it there does."""
+    """Whether the extension is in the database; create it if this role may."""
     found = fetch(connection, _INSTALLED, (EXTENSION,))
     if not found or found[0][0]:
         return bool(found)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
 
 UNSETTLED_MAX: Final = 2_000
-"""Events that are told before they have settled; more of them wait."""
+"""Events that are read before they have settled; others wait."""
 
 _FOLDED, _TOLD = (", ".join(f"'{kind}'" for kind in kinds) for kinds in (FOLDED_KINDS, MEMORIES))
 _OF_MEMORY: Final = f"e.kind IN ({_FOLDED})"
@@ -42,16 +42,16 @@ _EVENTS: Final = f"SELECT {EVENT}, e.epoch, e.xid::text::bigint {BEHIND}"
 
 
 class Which(NamedTuple):
-    """Which events are followed, and the order that no index but theirs has.
+    """Which events are followed, and an order that only their index has.
 
-    Plans are made once, also while the tables are empty and any index would do.
+    Plans are made once, even while the tables are empty and any index would do.
     """
 
     condition: str
     order: str
 
     def statement(self, horizon: str) -> str:
-        """Return the SQL that reads a stretch of them."""
+        """Return the SQL that reads a page of them."""
         return f"{_EVENTS} AND {self.condition} {horizon} {self.order} LIMIT %(limit)s"
 
 
@@ -69,8 +69,9 @@ SHELVED: Final[dict[IndexName, Which]] = {
     "events": Which(f"NOT ({_OF_MEMORY})", _IN_ORDER),
     "memories": Which(f"{_OF_MEMORY} AND e.kind IN ({_TOLD})", f"{_IN_ORDER}, e.kind"),
 }
-"""Which events stand on which shelf."""
-# Ordered, although there is but one: else an old plan may take any index of the scope.
+"""Which events are on which shelf."""
+# Ordered, although there is only one row: a plan made while the table was empty may
+# otherwise use any index of the scope.
 AT_POSITIONS: Final = f"""
 SELECT found.*
 FROM unnest(%(positions)s::bigint[]) AS one (position)
@@ -86,12 +87,12 @@ CROSS JOIN LATERAL (
 
 
 class MemoryReader(SessionReader):
-    """Answers what the memory asks of the events."""
+    """Reads events for the memory."""
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events that what is remembered is folded from, and what vouches for erasures.
+        """Return the events that the memory is folded from, and the events that vouch for erasures.
 
-        Behind the last that have settled come those that others may still overtake.
+        After the settled events come those that others may still overtake.
         """
 
         def look(connection: Connection) -> FollowedEvents[Event]:
@@ -107,7 +108,7 @@ class MemoryReader(SessionReader):
             return self._server.read(look, scope)
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
-        """Return events of a scope by position, as far as they are there and not erased."""
+        """Return the events of a scope at ``positions`` that exist and are not erased."""
 
         def look(connection: Connection) -> list[Row]:
             asked = {"scope": scope, "positions": list(positions)}
@@ -121,7 +122,7 @@ class MemoryReader(SessionReader):
 def stretch(
     connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int
 ) -> tuple[list[Row], bool]:
-    """Return settled events behind a mark, and whether there may be more."""
+    """Return settled events after a mark, and whether there may be more."""
     found = fetch(connection, which.statement(_SETTLED), place(scope, after, limit))
     kept = bounded(found, PAYLOAD_BYTES)
     return kept, len(found) == limit or len(kept) < len(found)
@@ -130,18 +131,18 @@ def stretch(
 def unsettled(
     connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int = UNSETTLED_MAX
 ) -> list[Row]:
-    """Return events behind a mark, settled or not."""
+    """Return events after a mark, settled or not."""
     found = fetch(connection, which.statement(""), place(scope, after, limit))
     return bounded(found, PAYLOAD_BYTES)
 
 
 def mark_of(row: Row) -> Mark:
-    """Return the mark of an event that was followed."""
+    """Return the mark of a followed event."""
     return (*row[-2:], row[0])
 
 
 def place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
-    """Return what a statement is given to go on behind a mark."""
+    """Return the parameters to continue after a mark."""
     if len(mark) not in {0, 3}:
         raise InvalidCursor("the mark belongs to another ledger", hint="begin with an empty one")
     epoch, xid, position = mark or (0, 0, 0)

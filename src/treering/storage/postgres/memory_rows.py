@@ -1,4 +1,4 @@
-"""What was folded from the events of a scope, kept as rows, and how far that has come."""
+"""The rows folded from the events of a scope, and the mark they are at."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ON CONFLICT (scope, sort, key) DO UPDATE SET body = excluded.body
 
 
 def read(connection: Connection, scope: Scope) -> SavedFold:
-    """Return the rows of a scope, with their mark, as they were at one time."""
+    """Return the rows of a scope with their mark, in one snapshot."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         mark = _marked(connection, scope)
@@ -46,7 +46,7 @@ def keep(
     until: Mark,
     anew: bool,
 ) -> bool:
-    """Keep rows if those that are there are at ``since``. The caller has the scope's lock."""
+    """Store rows if the stored ones are at ``since``. The caller has the scope's lock."""
     if _marked(connection, scope) != since:
         return False
     if anew:
@@ -66,7 +66,7 @@ def keep(
 
 
 def drop(connection: Connection, scope: Scope) -> None:
-    """Take out the rows of a scope, to be folded anew. The caller has the scope's lock."""
+    """Delete the rows of a scope, to be folded again. The caller has the scope's lock."""
     for table in ("memory_marks", "memory_rows"):
         connection.execute(f"DELETE FROM {table} WHERE scope = %s", (scope,))
 

@@ -1,8 +1,8 @@
 """The shelves of the memory on a server: documents follow the events, and leave with them.
 
-Settled events of a shelf up to its row of ``memory_shelves`` are in it. Those of transactions that
-others may still overtake are entered, too, and left as they are when they pass by again. A lock of
-the scope keeps whoever enters and whoever erases apart.
+A shelf holds the settled events up to its row of ``memory_shelves``. Events that others may still
+overtake are entered, too, and skipped when they are read again as settled. A lock of the scope
+separates indexing and erasure.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from treering.storage.postgres.id_cache import IdCache
 
 LOCK_NAME: Final = "\0memory"
-"""Names no session: no such name is taken."""
+"""Not a session's name: sessions cannot have it."""
 GENERATION_BITS: Final = 40
-"""A shelf begins with any generation: one that is made anew is not taken for the one before."""
+"""A shelf begins with a random generation, so that a new one is not mistaken for the last."""
 
 _SHELF: Final = """
 SELECT epoch, xid::text::bigint, position, newest, documents, generation
@@ -98,7 +98,7 @@ def follow(
     read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
     embedder: str,
 ) -> FollowStep:
-    """Enter the next stretch of a shelf's events, in a transaction."""
+    """Enter the next events of a shelf, in a transaction."""
     scope, shelf = where
     which = SHELVED[shelf]
     if not unsettled(connection, scope, _state(connection, *where)[0], which, limit=1):
@@ -108,7 +108,7 @@ def follow(
         mark, newest, count, generation = _state(connection, *where)
         rows, more = stretch(connection, scope, mark, which, limit=STEP_EVENTS)
         last = mark_of(rows[-1]) if rows else mark
-        # No horizon behind them: it has moved on since the settled ones were read.
+        # No upper limit here: it has moved since the settled ones were read.
         waiting = [] if more else unsettled(connection, scope, last, which)
         new = _unknown(connection, scope, [*rows, *waiting])
         sessions = {row[0]: row[1] for row in new}
@@ -132,7 +132,7 @@ def follow(
 def page(
     connection: Connection, scope: Scope, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
-    """Return documents behind a number, in order."""
+    """Return documents after a number, in order."""
     found = fetch(connection, _PAGE, (scope, shelf, after, limit))
     return [(row[0], Document(*row[1:])) for row in found]
 
@@ -151,13 +151,13 @@ def lag(connection: Connection, scope: Scope, shelf: IndexName) -> int:
 
 
 def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
-    """Keep all others out of what is derived of a scope until the end of the transaction."""
+    """Lock the rows derived from a scope until the end of the transaction."""
     number = known.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
 def try_lock(connection: Connection, known: IdCache, scope: Scope) -> bool:
-    """Do the same unless somebody else is there; return whether it was done."""
+    """Do the same unless somebody else has the lock; return whether it was done."""
     number = known.lock_of(scope, LOCK_NAME)
     return bool(fetch(connection, "SELECT pg_try_advisory_xact_lock(%s)", (number,))[0][0])
 
@@ -165,9 +165,9 @@ def try_lock(connection: Connection, known: IdCache, scope: Scope) -> bool:
 def drop(
     connection: Connection, known: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:
-    """Take out what comes of events that are being erased; return the tables that held them.
+    """Delete the documents of events that are being erased; return the tables that held them.
 
-    Rows are folded anew if any of the events was remembered.
+    Rows are folded again if they came from one of the events.
     """
     lock(connection, known, scope)
     found = fetch(connection, _DROP, (scope, sessions, seqs))
@@ -181,7 +181,7 @@ def drop(
 
 
 def empty(connection: Connection, scope: Scope) -> list[Row]:
-    """Take out all documents of a scope; return the table that held each of them."""
+    """Delete all documents of a scope; return the table of each."""
     found = fetch(
         connection,
         "DELETE FROM memory_documents AS d WHERE d.scope = %s RETURNING d.tableoid::regclass::text",
@@ -192,18 +192,18 @@ def empty(connection: Connection, scope: Scope) -> list[Row]:
 
 
 def empty_all(connection: Connection) -> int:
-    """Take out all documents, of every scope; return how many there were."""
+    """Delete all documents, of every scope; return how many there were."""
     connection.execute("LOCK TABLE memory_documents, memory_shelves IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     count = fetch(connection, "SELECT count(*) FROM memory_documents", ())[0][0]
-    # Their files go with them.
+    # Their files are deleted, too.
     connection.execute("TRUNCATE memory_documents")
     connection.execute(_EMPTIED)
     return int(count)
 
 
 def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
-    """Return those that were not entered before they had settled."""
+    """Return the documents that were not entered before they settled."""
     places = [row[1] for row in rows], [row[2] for row in rows]
     known = {(row[0], row[1]) for row in fetch(connection, _ENTERED, (scope, *places))}
     return [row for row in rows if (row[1], row[2]) not in known]

@@ -10,13 +10,7 @@ from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import (
-    EXPIRED,
-    are_guessable,
-    bounded,
-    either_key,
-    id_key,
-)
+from treering.storage.encoding import EXPIRED, are_guessable, bounded, either_key, id_key
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
@@ -49,16 +43,16 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 LAST: Final = 2**62
-"""Behind every seq and position."""
+"""After every seq and position."""
 RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
 PAGES_PATIENCE: Final = "1h"
-"""So long may whoever takes the pages of an export think about one."""
+"""How long the reader of an export may take for a page."""
 
 Item = TypeVar("Item", bound="Header")
 
-# A transaction that began early may commit late, with positions that others have passed. So events
-# are followed in the order of their transactions, and only up to the oldest that is still open.
+# A transaction that began early may commit late, with positions below committed ones. So events are
+# followed in the order of their transactions, and only up to the oldest that is still open.
 _FOLLOWED: Final = """
 FROM events AS e
 WHERE e.scope = %(scope)s
@@ -67,12 +61,13 @@ WHERE e.scope = %(scope)s
 """
 _IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
 _MARK: Final = "e.epoch, e.xid::text::bigint"
-LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
-LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
-# Ordered, although there is but one: else an old plan may take any index of the scope.
+LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+# Ordered, although there is only one row: a plan made while the table was empty may
+# otherwise use any index of the scope.
 FIND: Final = (
     f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.event_id BETWEEN %s AND %s"
-    " AND e.flags < 64 ORDER BY e.event_id LIMIT 1"
+    f" AND e.flags < {EXPIRED} ORDER BY e.event_id LIMIT 1"
 )
 KNOWN: Final = (
     "SELECT e.event_id, e.session, e.seq, e.ts_ms FROM events AS e"
@@ -84,7 +79,7 @@ SELECT CASE
   ELSE pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
 END
 """
-ANYTHING: Final = f"SELECT 1 {_FOLLOWED} AND e.flags < 64 {_IN_ORDER}"
+ANYTHING: Final = f"SELECT 1 {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
 END: Final = (
     f"SELECT {_MARK}, e.position {_FOLLOWED}"
     " ORDER BY e.epoch DESC, e.xid DESC, e.position DESC LIMIT %(limit)s"
@@ -116,7 +111,7 @@ LIMIT 1
 
 
 def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
-    """Return the cursor of that name, None if the scope has none."""
+    """Return the cursor of that name; None if the scope has none."""
     row = connection.execute(
         "SELECT cursor FROM cursors WHERE scope = %s AND follower = %s", (scope, name)
     ).fetchone()
@@ -124,7 +119,7 @@ def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
 
 
 class Reader:
-    """Answers reads from the pool of connections."""
+    """Reads events on connections of the pool."""
 
     def __init__(self, server: Server, known: IdCache, vault: Vault) -> None:
         self._server = server
@@ -132,7 +127,7 @@ class Reader:
         self._vault = vault
         self._opener = Opener(vault)
 
-    # By time, over a scope or a session.
+    # By time, in a scope or a session.
 
     def headers(self, query: Query) -> list[Header]:
         """Return up to ``query.limit`` headers in the query's direction."""
@@ -158,14 +153,14 @@ class Reader:
     def session_headers(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Header]:
-        """Return headers of a session in order, behind ``after_seq``."""
+        """Return headers of a session in order, after ``after_seq``."""
         statement = _seq_statement(HEADER, "ASC")
         return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_headers)
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
-        """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
+        """Return events of a session in order, after ``after_seq``; fewer if they are large."""
         statement = _seq_statement(EVENT, "ASC")
         return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_events)
 
@@ -224,7 +219,7 @@ class Reader:
             return _fetch(
                 connection,
                 f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
-                " AND e.kind = ANY(%s::text[]) AND e.flags < 64 ORDER BY e.seq",
+                f" AND e.kind = ANY(%s::text[]) AND e.flags < {EXPIRED} ORDER BY e.seq",
                 (scope, session, sorted(ERASURE_KINDS)),
             )
 
@@ -239,9 +234,9 @@ class Reader:
         return self._of_run(self.session_events, scope, session_id, run_id)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
-        """Return the runs that have begun and not ended, as far as this user may see them."""
+        """Return the runs that have begun and not ended, of those that this role may see."""
         if scope is None and self._server.walled:
-            return []  # It has to state a scope to see something.
+            return []  # It has to state a scope to see anything.
 
         def look(connection: Connection) -> list[Row]:
             if scope is None or session_id is None:
@@ -290,11 +285,11 @@ class Reader:
         return next(iter(self._read(scope, look, self._to_events)), None)
 
     def rekeyed_ms(self) -> int | None:
-        """Return when the ledger was rid of ids that words can be guessed from; None if never."""
+        """Return when the ledger was rid of ids that reveal words; None if it never had them."""
         return self._server.rekeyed_ms
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
-        """Return where the events with these ids stand, as far as there are such, erased or not."""
+        """Return where the events with these ids are, of those that exist, erased or not."""
 
         def look(connection: Connection) -> dict[str, EventLocation]:
             scope_key = self._known.scope_key(connection, scope)
@@ -313,20 +308,20 @@ class Reader:
         return self._server.read(look, scope)
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope behind ``mark``, in the order they are followed."""
+        """Return headers of the scope after ``mark``, in the order of following."""
         return self._followed(scope, mark, limit, LIVE_HEADERS, self._to_headers)
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope behind ``mark``, in the order they are followed."""
+        """Return events of the scope after ``mark``, in the order of following."""
         return self._followed(scope, mark, limit, LIVE_EVENTS, self._to_events)
 
     def end(self, scope: Scope) -> Mark:
-        """Return the mark of the last event of the scope that can be followed by now."""
+        """Return the mark of the last event of the scope that can be followed now."""
         found = self._server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
         return found[0] if found else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
-        """Whether there is something to follow behind ``mark``."""
+        """Whether there is something to follow after ``mark``."""
         return self._server.read(lambda c: bool(_fetch(c, ANYTHING, _place(scope, mark, 1))), scope)
 
     def _followed(
@@ -358,11 +353,11 @@ class Reader:
         session_id: str | None = None,
         behind: Mapping[str, int] | None = None,
     ) -> Iterator[list[Record]]:
-        """Return what a scope, or one session, holds when asked, erased events included."""
-        # All of it from one snapshot, so that each erasure comes with what vouches for it.
+        """Return all events of a scope or a session, erased ones included."""
+        # One snapshot, so that each erasure comes with the event that vouches for it.
         with self._server.naming_faults(), self._server.aside(scope) as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            # Whoever takes the pages may be slow. One who only reads holds no follower up.
+            # The caller may be slow. A transaction that only reads holds no follower up.
             connection.execute(
                 f"SET LOCAL idle_in_transaction_session_timeout = '{PAGES_PATIENCE}'"
             )
@@ -403,7 +398,7 @@ class Reader:
         def work(connection: Connection) -> list[Any]:
             places = self._known.places
             built = build(connection, scope, look(connection))
-            # What is remembered is dropped if a session was forgotten: it may be another now.
+            # Empty the cache if a session was forgotten: its name may be another session's now.
             return (
                 built
                 if self._known.places is places
@@ -428,7 +423,7 @@ class Reader:
 
     def _names(self, connection: Connection, scope: Scope, found: list[Row]) -> dict[int, str]:
         sessions = {row[SESSION] for row in found}
-        # Nothing but these can be read of a session that was forgotten, perhaps by another process.
+        # Of a forgotten session nothing else can be read; another process may have forgotten it.
         doubtful = {
             row[SESSION] for row in found if row[KIND] in ERASURE_KINDS or row[FLAGS] >= EXPIRED
         }
@@ -437,9 +432,9 @@ class Reader:
         return self._known.session_names(connection, scope, sessions)
 
     def hiding(self, connection: Connection, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
-        """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
+        """Return the key that hides ids, if one of ``ids`` may belong to an erased event.
 
-        Raises KeyMissing if the scope was used with another key than the one that is here.
+        Raise KeyMissing if the scope was used with a key other than ours.
         """
         if not are_guessable(ids):
             return b""
@@ -448,9 +443,9 @@ class Reader:
     def repeats(
         self, connection: Connection, scope: Scope, drafts: Mapping[bytes, Draft]
     ) -> dict[bytes, Header]:
-        """Return the headers of those drafts that are recorded; ``drafts`` are by their ids' keys.
+        """Return the headers of recorded drafts; ``drafts`` are by the keys of their ids.
 
-        Raises DuplicateEvent if one of the ids belongs to another event.
+        Raise DuplicateEvent if one of the ids belongs to another event.
         """
         ids = {key: draft.event_id for key, draft in drafts.items()}
         keys = either_key(self.hiding(connection, scope, ids), {key: key for key in drafts})
@@ -489,10 +484,10 @@ def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
 
 
 def _await_durable(connection: Connection) -> None:
-    """Return when all that can be seen would survive a crash.
+    """Return when all visible events would survive a crash.
 
-    What is appended with durability "normal" can be seen before it is on the disk. A follower who
-    had seen it would pass over what gets its xid after a crash.
+    With durability "normal" an event is visible before it is on the disk. After a crash another
+    event can get its xid, and a follower that had seen the first would skip it.
     """
     flushed = connection.execute(_FLUSHED, binary=True).fetchone()
     if flushed is not None and not flushed[0]:
@@ -517,6 +512,6 @@ def _place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
 def _seq_statement(columns: str, direction: str) -> str:
     return (
         f"SELECT {columns} FROM events AS e"
-        " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s AND e.flags < 64"
-        f" ORDER BY e.seq {direction} LIMIT %s"
+        " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s"
+        f" AND e.flags < {EXPIRED} ORDER BY e.seq {direction} LIMIT %s"
     )

@@ -1,8 +1,8 @@
-"""The second wall: roles that see one scope, whatever they ask for.
+"""Row-level security: roles that see one scope, whatever they ask for.
 
-The application's role states its scope, transaction by transaction, and sees that one: this guards
-against mistakes. A role that is held to its scopes cannot state another: this withstands hostile
-SQL. Neither may touch a partition, for policies hold where a query begins.
+An application's role states its scope in each transaction and sees that scope: this guards against
+mistakes. A scoped role cannot state a scope that it was not granted: this withstands hostile SQL.
+Neither may touch a partition, for policies apply to the table that a query names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WALLED: Final = (
     *("memory_rows", "memory_marks", "memory_shelves", "memory_documents"),
 )
 MAINTAIN_VERSION: Final = 170_000
-"""From here on VACUUM can be granted."""
+"""From this version on VACUUM can be granted."""
 
 _PRIVILEGES: Final = """
 GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};
@@ -68,7 +68,7 @@ DROP POLICY IF EXISTS granted ON {table};
 CREATE POLICY granted ON {table} TO {scoped}
   USING (scope IN (SELECT g.scope FROM grants AS g WHERE g.role = current_user));
 """
-# A query of a partition itself goes by the partition's policies: there are none.
+# A query that names a partition goes by the partition's policies: it has none.
 _CLOSED: Final = """
 ALTER TABLE {part} ENABLE ROW LEVEL SECURITY;
 REVOKE ALL ON {part} FROM PUBLIC, {app}, {scoped};
@@ -102,7 +102,7 @@ ORDER BY 1
 
 
 def make(connection: Connection, address: Address) -> bool:
-    """Make the ledger's roles and policies; return False if this user may not make roles."""
+    """Create the ledger's roles and policies; return False if this user may not create roles."""
     names = _names(address)
     try:
         with connection.transaction():
@@ -115,7 +115,7 @@ def make(connection: Connection, address: Address) -> bool:
 
 
 def renew(connection: Connection, address: Address) -> None:
-    """Let the ledger's roles, if it has any, into what an upgrade has added."""
+    """Give the ledger's roles, if it has any, access to new tables of an upgrade."""
     if _are_laid(connection, address):
         _let_in(connection, _names(address))
 
@@ -133,9 +133,9 @@ def _let_in(connection: Connection, names: dict[str, sql.Identifier]) -> None:
 
 
 def _make_group(connection: Connection, address: Address, role: str, name: sql.Identifier) -> None:
-    """Make a group of the ledger's. Raises InvalidInput if it is another ledger's.
+    """Create a group role. Raise InvalidInput if it belongs to another ledger.
 
-    Roles belong to the whole server: members of one in another database would be let in here.
+    Roles belong to the whole server: members in another database would have access here.
     """
     row = connection.execute(
         "SELECT oid::text FROM pg_database WHERE datname = current_database()"
@@ -157,7 +157,7 @@ def _make_group(connection: Connection, address: Address, role: str, name: sql.I
 def grant(
     connection: Connection, address: Address, role: str, scope: str | None, password: str | None
 ) -> None:
-    """Let ``role`` use the ledger; it is made if it is not there."""
+    """Let ``role`` use the ledger; create the role if it does not exist."""
     with connection.transaction():
         _check_walls(connection, address)
         _check_name(address, role)
@@ -165,7 +165,7 @@ def grant(
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
         _check_holdable(connection, address, role, scope)
         if password is not None:
-            # Hashed here: a server may log the statements that it gets.
+            # Hashed here: a server may log its statements.
             hashed = connection.pgconn.encrypt_password(
                 password.encode(), role.encode(), b"scram-sha-256"
             )
@@ -186,7 +186,7 @@ def grant(
 
 
 def revoke(connection: Connection, address: Address, role: str, scope: str | None) -> None:
-    """Take a scope, or the application's rights, from ``role``."""
+    """Revoke a scope, or the rights of an application, from ``role``."""
     with connection.transaction():
         if not _is_granted(connection, address, role, scope):
             what = "the ledger" if scope is None else f"scope {scope}"
@@ -213,7 +213,7 @@ def revoke(connection: Connection, address: Address, role: str, scope: str | Non
 
 
 def members(connection: Connection, address: Address) -> dict[str, list[str] | None]:
-    """Return who may use the ledger, and the scopes that each is held to; None states its own."""
+    """Return the roles that may use the ledger and their scopes; None states its own."""
     found = connection.execute(_MEMBERS, (address.app_role, address.scoped_role)).fetchall()
     held: dict[str, list[str]] = {}
     for role, scope in connection.execute("SELECT role, scope FROM grants ORDER BY 1, 2"):
@@ -230,7 +230,7 @@ def _is_granted(connection: Connection, address: Address, role: str, scope: str 
 
 
 def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> None:
-    # An application that erases must be able to drive the bytes out. It does not let it read.
+    # An application that erases must be able to remove the bytes. That does not let it read.
     tables = ", ".join((*_partitions(connection), *NAMING))
     connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
 
@@ -275,7 +275,7 @@ def _check_walls(connection: Connection, address: Address) -> None:
 
 
 def _check_holdable(connection: Connection, address: Address, role: str, scope: str | None) -> None:
-    """Raise InvalidInput if policies would not hold ``role``."""
+    """Raise InvalidInput if policies would not restrict ``role``."""
     row = connection.execute(
         "SELECT rolsuper OR rolbypassrls, pg_has_role(rolname,"
         " (SELECT relowner FROM pg_class WHERE oid = 'events'::regclass), 'MEMBER'),"
@@ -286,7 +286,7 @@ def _check_holdable(connection: Connection, address: Address, role: str, scope: 
     beyond, owner, app, scoped = row or (False, False, False, False)
     if beyond or owner:
         raise InvalidInput(
-            f"{role} is a superuser, bypasses row security or owns the ledger: nothing holds it",
+            f"{role} is a superuser, bypasses row security or owns the ledger: no policy holds",
             hint="grant to a role of its own",
         )
     if (scope is not None and app) or (scope is None and scoped):

@@ -54,7 +54,7 @@ _RECORD_TYPES: Final[tuple[Any, ...]] = (
 
 
 def headers(rows: Iterable[Row], scope: str, sessions: Mapping[int, str]) -> list[Header]:
-    """Return the headers that ``rows`` hold; what follows in a row is left alone."""
+    """Return the headers in ``rows``; further columns are ignored."""
     return [
         Header(
             position, seq,
@@ -81,7 +81,7 @@ def events(
     blobs: Mapping[bytes, bytes],
     opener: Opener,
 ) -> list[Event]:
-    """Return the events that ``rows`` hold; payload, blob and box stand behind the header."""
+    """Return the events in ``rows``; payload, blob and box follow the header."""
     return [
         Event(
             position, seq,
@@ -109,7 +109,7 @@ def events(
 
 
 def _opened(opener: Opener, scope: str, blob: bytes, blobs: Mapping[bytes, bytes]) -> bytes | None:
-    # One that is gone was erased between two reads.
+    # A missing one was erased between two reads.
     body = blobs.get(blob)
     return None if body is None else opener.blob(scope, blob, body)
 
@@ -121,9 +121,9 @@ def records(
     blobs: Mapping[bytes, bytes],
     opener: Opener,
 ) -> list[Record]:
-    """Return what ``rows`` hold, bytes as they were recorded; the salt stands behind the blob.
+    """Return the records in ``rows``, bytes as they were recorded; the salt follows the blob.
 
-    Raises TypeError if a column holds something else than what was written.
+    Raise TypeError if a column holds a value of another type.
     """
     rows = list(rows)
     if not all(all(map(isinstance, row, _RECORD_TYPES)) for row in rows):

@@ -1,4 +1,4 @@
-"""The table of runs, made anew from their events and compared with them."""
+"""The table of runs: derived again from their events and compared with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
 
-# From the few runs that are open, by the index of these, to all that is told of them.
+# From the few open runs, by their index, to the details.
 OPEN: Final = f"""
 SELECT
   r.scope,
@@ -61,11 +61,11 @@ FROM events AS e
 WHERE e.run_id IS NOT NULL
 GROUP BY e.scope, e.session, e.run_id
 """
-"""The states of runs, as their events have it."""
+"""The states of runs, derived from their events."""
 
 
 def open_runs(connection: Connection, scope: str | None, session: int | None) -> list[Row]:
-    """Return the runs that have not ended, of one scope and one session if told."""
+    """Return the open runs, of one scope and one session if they are given."""
     statement = OPEN_IN_SESSION if session is not None else OPEN_IN_SCOPE
     return connection.execute(
         ALL_OPEN if scope is None else statement,
@@ -75,8 +75,8 @@ def open_runs(connection: Connection, scope: str | None, session: int | None) ->
 
 
 def rebuild(connection: Connection) -> None:
-    """Make the states of runs anew from their events. Call inside a transaction."""
-    # Nobody appends meanwhile: whoever records an event of a run reads this table before.
+    """Derive the states of runs again from their events. Call inside a transaction."""
+    # Nobody appends meanwhile: an append of a run's event reads this table first.
     connection.execute("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     connection.execute("DELETE FROM runs")

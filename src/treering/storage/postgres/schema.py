@@ -22,9 +22,9 @@ SERVER_VERSION_MIN: Final = 15
 PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
 SCRUBBED: Final = (*PARTITIONED, "search_documents", "memory_documents")
-"""Tables whose partitions are written anew when something of theirs was erased."""
+"""Tables whose partitions are rewritten after an erasure."""
 NAMING: Final = ("sessions", "runs")
-"""Tables that are written anew as a whole when a name was forgotten."""
+"""Tables that are rewritten after a name was forgotten."""
 ERASABLE: Final = {
     "events": (
         "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",
@@ -35,7 +35,7 @@ ERASABLE: Final = {
 }  # fmt: skip
 """Columns that an erasure blanks."""
 _LAYING_OUT: Final = 0x74726E67
-"""The lock of whoever makes or upgrades a ledger."""
+"""The lock for creating or upgrading a ledger."""
 _EXTENSION: Final = re.compile(r"^-- requires extension: (\w+)$", re.MULTILINE)
 
 
@@ -48,7 +48,7 @@ def migrations() -> tuple[str, ...]:
 
 
 def check_server(connection: Connection, address: Address) -> None:
-    """Raise Unsupported if the server is too old, or cannot hold every text."""
+    """Raise Unsupported if the server is too old or its encoding is not UTF8."""
     version = connection.info.server_version // 10_000
     if version < SERVER_VERSION_MIN:
         raise Unsupported(
@@ -59,12 +59,12 @@ def check_server(connection: Connection, address: Address) -> None:
     if encoding != "UTF8":
         raise Unsupported(
             f"the database of {address.shown} is encoded in {encoding}, not UTF8",
-            hint="make a database with ENCODING 'UTF8'",
+            hint="create a database with ENCODING 'UTF8'",
         )
 
 
 def stored_version(connection: Connection, address: Address) -> int:
-    """Return the schema version of the ledger; 0 if there is none."""
+    """Return the schema version of the ledger; 0 if there is no ledger."""
     found = connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.ledger",)).fetchone()
     if found is None or found[0] is None:
         return 0
@@ -73,7 +73,7 @@ def stored_version(connection: Connection, address: Address) -> int:
 
 
 def check_version(version: int, address: Address) -> None:
-    """Raise if this program cannot use a ledger of schema ``version``; 0 is none at all."""
+    """Raise if this program cannot use a ledger of schema ``version``; 0 means no ledger."""
     known = len(migrations())
     if not version:
         raise NotFound(
@@ -97,11 +97,11 @@ def is_current(version: int) -> bool:
 
 
 def migrate(connection: Connection, address: Address, partitions: int = PARTITIONS) -> None:
-    """Bring the ledger to the newest schema, making it if it is not there."""
+    """Upgrade the ledger to the newest schema; create it if it does not exist."""
     schema = sql.Identifier(address.schema)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LAYING_OUT,))
-        # Looked at under the lock: another process may have been faster.
+        # Read under the lock: another process may have been faster.
         version = stored_version(connection, address)
         if version > len(migrations()):
             check_version(version, address)
@@ -134,7 +134,7 @@ def check_extensions(connection: Connection, statements: str, address: Address) 
 
 
 def _keep_no_samples(connection: Connection, table: str, relation: str) -> None:
-    """Have no statistics gathered of what can be erased; a partition does not inherit that."""
+    """Keep erasable columns out of the statistics; a partition does not inherit that."""
     changes = (
         sql.SQL("ALTER COLUMN {} SET STATISTICS 0").format(sql.Identifier(column))
         for column in ERASABLE[table]
@@ -156,7 +156,7 @@ def _found(connection: Connection, address: Address, partitions: int) -> None:
                 ).format(name, sql.Identifier(table), partitions, remainder)
             )
             _keep_no_samples(connection, table, partition)
-            # A query of a partition itself goes by the partition's policies: there are none.
+            # A query that names a partition goes by the partition's policies: it has none.
             connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(name))
     connection.execute(
         sql.SQL("ALTER FUNCTION enter_epoch() SET search_path = {}, pg_temp").format(

@@ -1,9 +1,8 @@
-"""Documents and queries of the index in the words of PostgreSQL.
+"""Documents and queries of the index as PostgreSQL's text search reads them.
 
-One vector holds all that an event is found by, another all that is three characters long in names
-of code. What is no word of its text begins with a character that no word has: ``_`` a mark, ``/`` a
-word of a file, ``#`` the block of documents that it is in. A search looks at the newest blocks
-first.
+One vector holds the words of an event, another the three-letter grams of its names in code. Entries
+other than words of the text begin with a character that no word has: ``_`` a mark, ``/`` a word of
+a file, ``#`` the block of the document. A search reads the newest blocks first.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ if TYPE_CHECKING:
 
 BLOCK_DOCUMENTS: Final = 4_096
 SPAN_BLOCKS: Final = 16
-"""Blocks that are looked at as one, where many are."""
+"""Blocks that are read as one, where there are many."""
 _FIRST_BLOCKS: Final = 4
 _GROWTH: Final = 4
 _PLACE_MAX: Final = 16_000
-"""Behind this no place in a vector is told from another."""
+"""A vector does not distinguish places after this one."""
 _VECTOR_BYTES_MAX: Final = 900_000
 """A vector holds up to a mebibyte. Of a text with more words the last new ones are left out."""
 _PLACES_MAX: Final = 255
-"""PostgreSQL keeps so many places of a word."""
+"""The most places that PostgreSQL keeps of a word."""
 _GAP: Final = 2
-"""Places that are left out, so that no phrase goes on into the next file."""
+"""Places left out, so that no phrase continues into the next file."""
 
 
 def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
@@ -62,7 +61,7 @@ def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
 
 
 def _places(words: list[str]) -> dict[str, list[str]]:
-    """Return where each word stands, as far as a vector has room for it."""
+    """Return the places of each word, as far as a vector has room for them."""
     places: dict[str, list[str]] = {}
     room = _VECTOR_BYTES_MAX
     for at, word in enumerate(words, 1):
@@ -79,14 +78,14 @@ def _places(words: list[str]) -> dict[str, list[str]]:
 
 
 def whole_query(query: SearchQuery, within: str) -> str:
-    """Return what matches the words of a query in some blocks."""
+    """Return the text search query for words in some blocks."""
     return " & ".join((*map(_term, query.terms), *_rest(query), within))
 
 
 def inside_queries(query: SearchQuery, within: str) -> tuple[list[str], list[str | None]] | None:
-    """Return, for each term, what matches it as words and what inside of names; None if none may.
+    """Return, for each term, its queries as words and inside names; None if it cannot match.
 
-    The first says what else has to hold.
+    The first query also holds the filters.
     """
     if all(term.inside is None for term in query.terms):
         return None
@@ -99,7 +98,7 @@ def inside_queries(query: SearchQuery, within: str) -> tuple[list[str], list[str
 
 
 def windows(scope: str, count: int) -> Iterator[str]:
-    """Return stretches of so many documents, the newest first and each longer than those before."""
+    """Return ranges of so many documents, the newest first, each longer than the one before."""
     last = count // BLOCK_DOCUMENTS
     span = last // SPAN_BLOCKS
     first = max(last - _FIRST_BLOCKS + 1, span * SPAN_BLOCKS)

@@ -1,4 +1,4 @@
-"""Sessions: which there are, where they begin, end and were forked, and what in them counts."""
+"""Sessions: their list, heads, forks, and the events in them that count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import bounded, cut_of, name_key, session_record
+from treering.storage.encoding import EXPIRED, bounded, cut_of, name_key, session_record
 from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
@@ -31,7 +31,7 @@ JOIN scopes ON scopes.scope = s.scope
 LEFT JOIN heads AS h ON h.scope = s.scope AND h.session = s.id
 {WITH_CUT}
 """
-# Only those that are told are read beyond their place.
+# Only the sessions of the page are read in detail.
 HEADS: Final = f"""
 SELECT {session_name("s")}, latest.position, latest.seq, latest.recorded_ms, {CUT}
 FROM (
@@ -61,8 +61,8 @@ WHERE scope = %(scope)s
 ORDER BY id
 """
 FORKS: Final = "SELECT session FROM forks WHERE scope = %s AND parent = %s ORDER BY session"
-# One after the other: a plan that is made while the table is empty would else take any index of
-# the session.
+# One by one: a plan made while the table was empty would otherwise use any index of the
+# session.
 EVENTS_AT: Final = f"""
 SELECT {EVENT}
 FROM unnest(%(seqs)s::bigint[]) AS wanted (seq)
@@ -70,17 +70,17 @@ CROSS JOIN LATERAL (
   SELECT *
   FROM events AS e
   WHERE e.scope = %(scope)s AND e.session = %(session)s
-    AND e.seq BETWEEN wanted.seq AND wanted.seq AND e.flags < 64
+    AND e.seq BETWEEN wanted.seq AND wanted.seq AND e.flags < {EXPIRED}
   ORDER BY e.seq
   LIMIT 1
 ) AS e
 ORDER BY e.seq
 """
-# The state of each run is looked up: an EXISTS may be planned as a table of all runs.
+# Look up the state of each run: an EXISTS may be planned as a hash of all runs.
 COMMITTED: Final = f"""
 SELECT {EVENT}
 FROM events AS e
-WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND e.flags < 64
+WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND e.flags < {EXPIRED}
   AND e.kind = ANY(%(kinds)s::text[])
   AND (e.run_id IS NULL OR e.run_id = %(run)s OR (
     SELECT r.state = {state_after("run.ended")} AND r.last_seq <= %(until)s
@@ -93,12 +93,12 @@ LIMIT %(limit)s
 
 
 class SessionReader(Reader):
-    """Answers reads of events, and of the sessions they are in."""
+    """Reads events, and the sessions they are in."""
 
     def session_records(
         self, scope: Scope | None = None, session_id: str | None = None
     ) -> Iterator[SessionRecord]:
-        """Return where each session's chain starts and ends."""
+        """Return where each session's chain begins and ends."""
         if scope is not None and session_id is not None:
             yield from self._one_session(scope, session_id)
             return
@@ -149,7 +149,7 @@ class SessionReader(Reader):
     def session_heads(
         self, scope: Scope, *, before_position: int | None, limit: int
     ) -> list[SessionHead]:
-        """Return the sessions of a scope, the one that was last written to first."""
+        """Return the sessions of a scope, the most recently written first."""
         before = LAST if before_position is None else before_position
         place = {"scope": scope, "before": before, "limit": limit}
         found = self._server.read(lambda c: c.execute(HEADS, place, binary=True).fetchall(), scope)
@@ -166,12 +166,12 @@ class SessionReader(Reader):
             ]
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
-        """Return where a session was forked; None if it was not, or is not there."""
+        """Return where a session was forked; None if it was not, or does not exist."""
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(lambda c: self._known.cut(c, scope, session_id), scope)
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
-        """Return the sessions that were forked from a session's own events, the oldest first."""
+        """Return the forks of a session's own events, the oldest first."""
 
         def look(connection: Connection) -> list[str]:
             session = self._known.session(connection, scope, session_id)
@@ -183,7 +183,7 @@ class SessionReader(Reader):
             return self._server.read(look, scope)
 
     def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
-        """Return the sessions of a scope whose names begin and end like this."""
+        """Return the sessions of a scope by the beginning and end of their names."""
         asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
         with corrupt_on_error(self._server.address.shown):
             found = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)

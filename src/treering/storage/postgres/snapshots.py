@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from treering.storage.postgres.server import Server
 
 LOCK_NAME: Final = "\0snapshots"
-"""Names no session: no such name is taken."""
+"""Not a session's name: sessions cannot have it."""
 PATIENCE_S: Final = 1.0
-"""How long a connection is waited for to keep one."""
+"""How long to wait for a connection to store one."""
 LATEST: Final = """
 SELECT seq, body
 FROM snapshots
@@ -29,11 +29,11 @@ WHERE scope = %s AND session = %s AND seq <= %s
 ORDER BY seq DESC
 LIMIT 1
 """
-# What a crash takes is made anew, and what others hold is not waited for.
+# One lost in a crash is derived again, and locks of others are not waited for.
 _SETTLE: Final = """
 SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '100ms', true)
 """
-# Never waited for: one who erases takes away what would be kept, another keeps as good a one.
+# Never waited for: an erasure would delete the new one, another reader stores an equal one.
 _MAY_KEEP: Final = """
 SELECT pg_try_advisory_xact_lock_shared(%s) AND pg_try_advisory_xact_lock(%s)
 """
@@ -64,7 +64,7 @@ WHERE scope = %(scope)s AND session = ANY(ARRAY(SELECT t.session FROM touched AS
 
 
 class Snapshots:
-    """Keeps snapshots beside the events that they were made of."""
+    """Stores snapshots beside the events they were derived from."""
 
     def __init__(self, server: Server, known: IdCache) -> None:
         self._server = server
@@ -81,10 +81,10 @@ class Snapshots:
         return self._server.read(look, scope)
 
     def keep(self, scope: Scope, session_id: str, seq: int, body: bytes) -> None:
-        """Keep a snapshot, and few enough of the others, where that can be done at once."""
+        """Store a snapshot and thin out the others, if that is possible at once."""
         if self._server.read_only:
             return
-        # Whoever reads gets his answer, also where he may not write or the server is lost.
+        # A reader gets its answer, even if it may not write or the server is lost.
         with (
             contextlib.suppress(psycopg.Error, Closed),
             self._server.lend(scope, PATIENCE_S) as connection,
@@ -115,18 +115,18 @@ class Snapshots:
 
 
 def drop(connection: Connection, known: IdCache, scope: Scope, sessions: Iterable[int]) -> None:
-    """Drop those of ``sessions``, and of all forked from them. Call inside a transaction."""
+    """Delete those of ``sessions`` and of all their forks. Call inside a transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(known, scope),))
     connection.execute(DROP, {"scope": scope, "sessions": sorted(set(sessions))})
 
 
 def empty(connection: Connection) -> None:
-    """Throw all of them away, of every scope."""
+    """Delete all of them, of every scope."""
     connection.execute("LOCK TABLE snapshots IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     connection.execute("DELETE FROM snapshots")
 
 
 def _lock(known: IdCache, scope: Scope, session_id: str = "") -> int:
-    """Return the lock of a session's snapshots; that of no session is for all of its scope."""
+    """Return the lock of a session's snapshots; without a session, that of the scope."""
     return known.lock_of(scope, f"{LOCK_NAME}\0{session_id}")

@@ -1,8 +1,10 @@
-"""The orders of time: of a session, and of each kind in a scope, merged."""
+"""Order by time: of a session, and of the kinds of a scope, merged."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+
+from treering.storage.encoding import EXPIRED
 
 if TYPE_CHECKING:
     from treering.model.queries import Query
@@ -10,14 +12,14 @@ if TYPE_CHECKING:
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
 
-# From one kind straight to the next, however many events there are of each.
-_KINDS: Final = """
+# Skips from one kind to the next, however many events each has.
+_KINDS: Final = f"""
 WITH RECURSIVE found AS (
-  (SELECT min(kind) AS kind FROM events WHERE scope = %(scope)s AND flags < 64)
+  (SELECT min(kind) AS kind FROM events WHERE scope = %(scope)s AND flags < {EXPIRED})
   UNION ALL
   SELECT (
     SELECT min(e.kind) FROM events AS e
-    WHERE e.scope = %(scope)s AND e.flags < 64 AND e.kind > found.kind
+    WHERE e.scope = %(scope)s AND e.flags < {EXPIRED} AND e.kind > found.kind
   )
   FROM found
   WHERE found.kind IS NOT NULL
@@ -54,14 +56,14 @@ def page(connection: Connection, query: Query, session: int | None, columns: str
         among = " AND e.kind = ANY(%(kinds)s::text[])" if query.kinds else ""
         text = (
             f"SELECT {columns} FROM events AS e WHERE e.scope = %(scope)s"
-            f" AND e.session = %(session)s AND e.flags < 64{among}{window} {order}"
+            f" AND e.session = %(session)s AND e.flags < {EXPIRED}{among}{window} {order}"
         )
     else:
         values["kinds"] = values["kinds"] or kinds_of(connection, query.scope)
         text = (
             f"SELECT {columns} FROM unnest(%(kinds)s::text[]) AS k (kind) CROSS JOIN LATERAL ("
             " SELECT * FROM events AS e WHERE e.scope = %(scope)s AND e.kind = k.kind"
-            f" AND e.flags < 64{window} {order}) AS e {order}"
+            f" AND e.flags < {EXPIRED}{window} {order}) AS e {order}"
         )
     return connection.execute(text, values, binary=True).fetchall()
 

@@ -1,9 +1,9 @@
-"""The table of tool calls: it follows the events, and is caught up when somebody asks.
+"""The table of tool calls: it follows the events when somebody asks.
 
-The settled events of a scope up to its row of ``tool_marks`` are in it. Events of transactions
-that others may still overtake are entered, too, and pass by a second time when they have settled:
-what a group of records has been told already changes nothing. Whoever erases takes out what the
-erased events had brought in. A lock of the scope keeps all of them apart.
+It holds the settled events of a scope up to its row of ``tool_marks``. Events that others may still
+overtake are entered, too, and read a second time when they have settled: a group ignores events it
+has seen. An erasure deletes what the erased events had brought. A lock of the scope separates
+them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from treering.storage.tool_calls import Group, Placed
 
 STRETCH: Final = 4_000
-"""Settled events that are looked at in one transaction."""
+"""Settled events read in one transaction."""
 PASSED_MAX: Final = 500
-"""So many events of other kinds are passed over again before it is noted how far they go."""
+"""How many events of other kinds are read again and again before the mark moves past them."""
 UNSETTLED_MAX: Final = 10_000
-"""Tool events that are entered before they have settled; more of them wait."""
+"""Tool events entered before they have settled; others wait."""
 LOCK_NAME: Final = "\0tools"
-"""Names no session: no such name is taken."""
+"""Not a session's name: sessions cannot have it."""
 
 _PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
 _HORIZON: Final = "((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
-# The last row is there for its place alone, whatever its kind.
+# The last row is read for its mark alone, whatever its kind.
 SETTLED: Final = f"""
 WITH stretch AS MATERIALIZED (
   SELECT {FACT}, e.flags, e.epoch, e.xid
@@ -70,8 +70,8 @@ FROM (
   LIMIT {PASSED_MAX}
 ) AS s
 """
-# No horizon here: it has moved on since the settled ones were read. What settled in between would
-# be in neither, and pass for known as soon as a later event of its group has been entered.
+# No upper limit here: it has moved since the settled ones were read. An event that settled in
+# between would be in neither, and count as seen once a later event of its group is entered.
 UNSETTLED: Final = f"""
 SELECT {FACT}
 FROM events AS e
@@ -116,8 +116,8 @@ SELECT scope, session, late_seq, NULL, 'tool.result' FROM tool_calls WHERE late_
 UNION ALL
 SELECT scope, session, seq, NULL, 'tool.result' FROM tool_extras
 """
-# Strays among what is linked, and events that have been passed and are linked by nothing; ``own``
-# is a condition on the sessions e that are looked at.
+# Links without an event, and passed events without a link; ``own`` is a condition on the checked
+# sessions e.
 UNSOUND: Final = f"""
 WITH link AS MATERIALIZED (SELECT * FROM ({_LINKS}) AS e WHERE {{own}})
 SELECT (
@@ -142,7 +142,7 @@ SELECT (
 
 
 class NewToolEvents:
-    """Tool events behind a mark, and how far that looked."""
+    """Tool events after a mark, and the new mark."""
 
     def __init__(self, facts: list[Placed], last: Mark, events: int) -> None:
         self.facts = facts
@@ -152,19 +152,19 @@ class NewToolEvents:
 
 
 def mark(connection: Connection, scope: Scope) -> Mark:
-    """Return how far the table has followed the scope's settled events."""
+    """Return the mark of the scope's settled events in the table."""
     found = fetch(connection, _SINCE, (scope,))
     return tuple(found[0]) if found else (0, 0, 0)
 
 
 def is_behind(connection: Connection, scope: Scope) -> bool:
-    """Whether there are events that would change the table, or many to look at."""
+    """Whether there are events that would change the table, or many others to pass."""
     found = fetch(connection, BEHIND, _place(scope, mark(connection, scope)))
     return bool(found[0][0])
 
 
 def settled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> NewToolEvents:
-    """Return the next stretch of settled events."""
+    """Return the next settled events."""
     found = fetch(connection, SETTLED, _place(scope, after))
     if not found:
         return NewToolEvents([], after, 0)
@@ -174,7 +174,7 @@ def settled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> Ne
 
 
 def unsettled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> list[Placed]:
-    """Return all tool events behind the last that had settled: others may still overtake them."""
+    """Return all tool events after the last settled one: others may still overtake them."""
     return placed(fetch(connection, UNSETTLED, _place(scope, after)), key)
 
 
@@ -185,13 +185,13 @@ def enter(connection: Connection, scope: Scope, facts: list[Placed]) -> None:
 
 
 def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:
-    """Note how far the table has come. Call inside the transaction that entered it."""
+    """Set the mark of the table. Call inside the transaction that entered the events."""
     epoch, xid, position = last
     connection.execute(_MARK, (scope, epoch, str(xid), position))
 
 
 def all_rows(connection: Connection, scope: Scope) -> Iterator[Row]:
-    """Return what is known of all calls of a scope, then the results that came too late."""
+    """Return the records of all calls of a scope, then the results that came too late."""
     for statement in (_OF_SCOPE, _EXTRAS_OF_SCOPE):
         with streaming(connection, "tools") as cursor:
             cursor.execute(statement, (scope,))
@@ -205,7 +205,7 @@ def erasures(connection: Connection, scope: Scope) -> int:
 
 
 def empty(connection: Connection) -> None:
-    """Throw all of it away, of every scope."""
+    """Delete all of it, of every scope."""
     connection.execute("LOCK TABLE tool_calls, tool_extras, tool_marks IN ACCESS EXCLUSIVE MODE")
     connection.execute("SET LOCAL enable_seqscan = on")
     for table in ("tool_calls", "tool_extras", "tool_marks"):
@@ -218,7 +218,7 @@ def empty(connection: Connection) -> None:
 def touched(
     connection: Connection, scope: Scope, key: bytes, places: list[tuple[int, int]]
 ) -> set[Group]:
-    """Take out what has no call id; return the groups of the rest.
+    """Delete records without a call id; return the groups of the others.
 
     Call with the lock of the scope, before the events at ``places`` are blanked.
     """
@@ -233,7 +233,7 @@ def touched(
 
 
 def fold_anew(connection: Connection, scope: Scope, key: bytes, groups: set[Group]) -> None:
-    """Make records anew from the events that are left. Call when the others are blanked."""
+    """Derive records again from the remaining events. Call when the others are blanked."""
     if not groups:
         return
     among = (scope, [group[0] for group in groups], [group[1] for group in groups])

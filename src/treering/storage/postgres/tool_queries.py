@@ -1,4 +1,4 @@
-"""Questions about tool calls, asked of their table on PostgreSQL."""
+"""Queries of the table of tool calls on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
 
 
 def statistics(connection: Connection, found: ResolvedToolQuery) -> list[Measured]:
-    """Return what is known of each tool, the most called first."""
+    """Return statistics of each tool, the most called first."""
     return [
         Measured(
             tool=tool,

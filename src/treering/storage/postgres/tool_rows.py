@@ -1,4 +1,4 @@
-"""Rows of the tables of tool calls on PostgreSQL: what events tell, what is there, what changes."""
+"""Rows of the tables of tool calls on PostgreSQL: from events, stored, and changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.storage.tool_calls import Changes, Group
 
 FACT: Final = "e.session, e.position, e.seq, e.ts_ms, e.kind, e.run_id, e.refs"
-"""What ``placed`` reads of an event."""
+"""The columns of an event that ``placed`` reads."""
 
 LATEST: Final = f"""
 SELECT {SELECTED}
@@ -47,7 +47,7 @@ SET ({_COLUMNS}) = ({", ".join(f"excluded.{column}" for column in COLUMNS)})
 
 
 def placed(found: Iterable[Row], key: bytes) -> list[Placed]:
-    """Return what events say, in numbers; they are rows of FACT."""
+    """Return the facts of events with ids in place of names; the rows are those of FACT."""
     return [
         Placed(
             session,
@@ -60,7 +60,7 @@ def placed(found: Iterable[Row], key: bytes) -> list[Placed]:
 def load(
     connection: Connection, scope: Scope, groups: set[Group]
 ) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
-    """Return the latest calls of each group, and the seq up to which it has been told."""
+    """Return the latest calls of each group, and the last seq it has seen."""
     if not groups:
         return {}, {}
     sessions, calls = [group[0] for group in groups], [group[1] for group in groups]
@@ -85,8 +85,8 @@ def write(connection: Connection, scope: Scope, changes: Changes) -> None:
 
 def planned(connection: Connection, statement: str, values: Any) -> list[Row]:
     """Return the rows of a statement that is planned for its values."""
-    # Planned each time: there are several indexes that would do, and a plan that was made while
-    # the table was small may have taken any of them, and would keep to it.
+    # Planned each time: several indexes would do, and a plan made while the table was small may
+    # use any of them for ever.
     return connection.execute(statement, values, prepare=False, binary=True).fetchall()
 
 
