@@ -57,5 +57,5 @@ class PrivateTable:
 
 def _made() -> apsw.Connection:
     connection = apsw.Connection("")
-    connection.execute(Path(__file__).with_name(LAYOUT).read_text())
+    connection.execute((Path(__file__).parent / LAYOUT).read_text())
     return connection
