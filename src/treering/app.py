@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
     from treering.storage.modes import Durability, Mode
@@ -119,7 +119,7 @@ def import_logs(
     live: bool = False,
     parallel: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> IntakeReceipt:
+) -> ImportReceipt:
     """Import agents' logs from files and folders, recognized by their content.
 
     Each session goes to the scope of its project, named after the git remote or the working folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treering.model.intakes import IntakeReceipt, SourceReceipt
+from treering.model.intakes import ImportReceipt, SourceReceipt
 from treering.model.memories import ExtractReceipt, FadeReceipt, MergeReceipt
 from treering.model.receipts import (
     AnchorReceipt,
@@ -13,12 +13,12 @@ from treering.model.receipts import (
     ExpireReceipt,
     ExportReceipt,
     ForgetReceipt,
-    ImportReceipt,
     InitReceipt,
     KeyGeneration,
     KeyReceipt,
     RebuildReceipt,
     RedactReceipt,
+    RestoreReceipt,
     ScrubReceipt,
     SweepReceipt,
     VectorsReceipt,
@@ -38,12 +38,12 @@ __all__ = [
     "ForgetReceipt",
     "ImportReceipt",
     "InitReceipt",
-    "IntakeReceipt",
     "KeyGeneration",
     "KeyReceipt",
     "MergeReceipt",
     "RebuildReceipt",
     "RedactReceipt",
+    "RestoreReceipt",
     "ScrubReceipt",
     "SourceReceipt",
     "SweepReceipt",

@@ -9,7 +9,7 @@ from treering.model.runs import Message
 from treering.model.searches import SearchHit, SessionHits
 from treering.model.sessions import Isolation, SessionOutline, SessionSettings
 from treering.model.tool_records import ToolRecord, ToolStatistics
-from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, Turn, Usage
+from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, TurnView, Usage
 
 __all__ = [
     "Counts",
@@ -28,7 +28,7 @@ __all__ = [
     "Shown",
     "ToolRecord",
     "ToolStatistics",
-    "Turn",
+    "TurnView",
     "Usage",
     "Working",
 ]

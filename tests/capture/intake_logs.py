@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger, Session
     from treering.model.events import Event
-    from treering.model.intakes import IntakeReceipt, SourceReceipt
+    from treering.model.intakes import ImportReceipt, SourceReceipt
 
 T0: Final = 1_790_000_000_000
 CLAW_SESSION: Final = "0190a000-0000-7000-8000-0000000000c1"
@@ -215,9 +215,9 @@ def said_in(session: Session) -> list[str]:
     ]
 
 
-def check_sums(receipt: IntakeReceipt) -> None:
+def check_sums(receipt: ImportReceipt) -> None:
     """Check that every line is accounted for, file by file and in all."""
-    told: list[IntakeReceipt | SourceReceipt] = [receipt, *receipt.sources]
+    told: list[ImportReceipt | SourceReceipt] = [receipt, *receipt.sources]
     for one in told:
         assert one.imported + one.duplicates + sum(one.skipped.values()) + one.errors == one.lines
         assert min(one.imported, one.duplicates, one.errors, *one.skipped.values(), 0) >= 0

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering import Ledger
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def take(ledger: Ledger, *paths: Path, **options: Any) -> IntakeReceipt:
+def take(ledger: Ledger, *paths: Path, **options: Any) -> ImportReceipt:
     """Take in logs, with every line accounted for."""
     receipt = import_logs(ledger, paths, scope=EVERYWHERE, **options)
     check_sums(receipt)

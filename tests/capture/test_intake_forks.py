@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from capture.test_intake_sessions import Pair
     from treering import Ledger
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 GRANDCHILD = "0199aaaa-0000-7000-8000-00000000cafe"
 STATING = [claude_named_anew, codex_pair, pi_branched, pi_pair]
@@ -174,7 +174,7 @@ def test_a_copied_past_that_comes_in_pieces_before_its_parent_is_whole(
 # Dry runs.
 
 
-def check_foretold(foretold: IntakeReceipt, done: IntakeReceipt) -> None:
+def check_foretold(foretold: ImportReceipt, done: ImportReceipt) -> None:
     for name in ("lines", "imported", "duplicates", "skipped", "errors", "events", "sessions",
                  "sessions_new", "subagents", "by_scope", "by_format", "bytes"):  # fmt: skip
         assert getattr(foretold, name) == getattr(done, name), name

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering import Ledger
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 LARGE_BYTES: Final = 300_000_000
 PEAK_BYTES_MAX: Final = 150_000_000
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[Ledger]:
         yield ledger
 
 
-def take(ledger: Ledger, *paths: Path) -> IntakeReceipt:
+def take(ledger: Ledger, *paths: Path) -> ImportReceipt:
     receipt = import_logs(ledger, paths, scope=EVERYWHERE)
     check_sums(receipt)
     assert ledger.verify().intact

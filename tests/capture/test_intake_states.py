@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering import Ledger
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 CONVERSATIONS = "clawser_workspaces/ws/.conversations"
 
@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def take(ledger: Ledger, *paths: Path, **options: Any) -> IntakeReceipt:
+def take(ledger: Ledger, *paths: Path, **options: Any) -> ImportReceipt:
     receipt = import_logs(ledger, paths, scope=EVERYWHERE, **options)
     check_sums(receipt)
     return receipt

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering import Ledger
-    from treering.receipts import ImportReceipt
+    from treering.receipts import RestoreReceipt
 
 SALT = bytes(range(16))
 EVENT = {
@@ -69,7 +69,7 @@ def links(lines: list[bytes]) -> list[bytes]:
     return [bytes.fromhex(json.loads(line)["link"]) for line in lines if b'"link"' in line]
 
 
-def restored(ledger: Ledger, lines: list[bytes]) -> ImportReceipt:
+def restored(ledger: Ledger, lines: list[bytes]) -> RestoreReceipt:
     receipt = ledger.restore(io.BytesIO(b"\n".join(lines) + b"\n"))
     counted = receipt.imported + receipt.duplicates + receipt.other + receipt.errors
     assert counted == receipt.lines

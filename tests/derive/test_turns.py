@@ -9,7 +9,7 @@ import pytest
 from builders import NOON
 from derive.timelines import asked, erased, redone, timeline, told, undone
 from treering.derive.turns import turns
-from treering.model.views import Turn
+from treering.model.views import TurnView
 
 if TYPE_CHECKING:
     from treering.model.runs import RunState
@@ -46,7 +46,7 @@ def test_a_turn_is_all_that_an_input_caused() -> None:
 
     (turn,) = turns(events)
 
-    assert turn == Turn(
+    assert turn == TurnView(
         first_seq=2, last_seq=9, started_ms=NOON + 20, ended_ms=NOON + 90, input_event_id="e3",
         prompt="What changed?", turn_id="t1", run_ids=("r1",), state="ended", is_undone=False,
         tool_calls=1, usage=turn.usage,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treering.formats.parsed import ParsedEvent
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 PICTURE = {"type": "image", "source": {"type": "base64", "data": "aGVsbG8="}}
 
@@ -59,7 +59,7 @@ def imported(tmp_path: Path, log: Log, name: str = "ledger.db") -> Ledger:
     return ledger
 
 
-def put_back(tmp_path: Path, ledger: Ledger, *sources: Session) -> IntakeReceipt:
+def put_back(tmp_path: Path, ledger: Ledger, *sources: Session) -> ImportReceipt:
     """Take in what is exported of ``sources``."""
     for number, source in enumerate(sources):
         lines = write_session(source.events(), session_id=SESSION, cwd="/srv/lighthouse")

@@ -11,7 +11,7 @@ from treering.derive.reports import Report, add_up, larger_report, report_of, us
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
 from treering.model.runs import COMPACTION, RunState
-from treering.model.views import Turn
+from treering.model.views import TurnView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ INPUT: Final = "conversation.user"
 _STARTED: Final = "run.started"
 
 
-def turns(events: Sequence[Event]) -> Iterator[Turn]:
+def turns(events: Sequence[Event]) -> Iterator[TurnView]:
     """Yield the turns of a whole timeline, in order.
 
     Only events before the first input are left out: failed turns have their state, undone ones are
@@ -97,7 +97,7 @@ class TurnSplitter:
         """The current turn, then segments that may become the next one: each begins with a run."""
         self._compactions: set[str] = set()
 
-    def take(self, header: Header, report: Report | None) -> Turn | None:
+    def take(self, header: Header, report: Report | None) -> TurnView | None:
         """Apply one event and its report; return the turn that ends before it, if one does.
 
         An input returns the turn before the one it begins.
@@ -116,12 +116,12 @@ class TurnSplitter:
             self._join_to(lambda segment: segment.run_id == header.run_id)
         return turn
 
-    def rest(self) -> Turn | None:
+    def rest(self) -> TurnView | None:
         """Return the last turn so far."""
         self._join_to(lambda _: True)
         return self._turn(self._segments[0])
 
-    def _begin(self, header: Header) -> Turn | None:
+    def _begin(self, header: Header) -> TurnView | None:
         """Close the current turn and begin the next; return the closed one."""
         starts = [
             at
@@ -143,11 +143,11 @@ class TurnSplitter:
             if belongs(self._segments[at]):
                 self._segments[at - 1].join(self._segments.pop(at))
 
-    def _turn(self, segment: _TurnSegment) -> Turn | None:
+    def _turn(self, segment: _TurnSegment) -> TurnView | None:
         input_header = segment.input_header
         if input_header is None or segment.first is None or segment.last is None:
             return None
-        return Turn(
+        return TurnView(
             first_seq=segment.first.seq,
             last_seq=segment.last.seq,
             started_ms=segment.first.ts_ms,

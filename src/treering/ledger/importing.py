@@ -17,7 +17,7 @@ from treering.ledger.jsonl import (
 )
 from treering.ledger.record_restorer import RecordRestorer, check_id_marks, note_id_marks
 from treering.model.codec import SPILL_BYTES_MAX
-from treering.model.receipts import ImportReceipt, LineError
+from treering.model.receipts import LineError, RestoreReceipt
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ LINE_BYTES_MAX: Final = 2 * SPILL_BYTES_MAX
 
 def read_export(
     store: EventStore, stream: IO[bytes], progress: Callable[[int], None] | None = None
-) -> ImportReceipt:
+) -> RestoreReceipt:
     """Take in what ``write_export`` wrote; good lines are kept whatever the others are like."""
     reading = _ExportImport(store)
     offset = 0
@@ -84,14 +84,14 @@ class _ExportImport:
                 raise
             refuse(str(error))
 
-    def finish(self) -> ImportReceipt:
+    def finish(self) -> RestoreReceipt:
         """Store what is left, prove it, and account for everything."""
         unproved = self._arrivals.finish(whole=self._exports.whole)
         for scope, marks in self._marks:
             note_id_marks(self._store, scope, marks)
         for broken in unproved:
             self._note(0, 0, f"session {broken.session_id}, seq {broken.seq}: {broken.detail}")
-        return ImportReceipt(
+        return RestoreReceipt(
             lines=self._lines,
             imported=self._arrivals.added,
             duplicates=self._arrivals.known,

@@ -69,12 +69,12 @@ if TYPE_CHECKING:
         ExpireReceipt,
         ExportReceipt,
         ForgetReceipt,
-        ImportReceipt,
         KeyGeneration,
         KeyReceipt,
         Physical,
         RebuildReceipt,
         RedactReceipt,
+        RestoreReceipt,
         SweepReceipt,
     )
     from treering.model.retention import Retention
@@ -725,7 +725,7 @@ class Ledger(ReadableLedger):
 
     def restore(
         self, stream: IO[bytes], *, progress: Callable[[int], None] | None = None
-    ) -> ImportReceipt:
+    ) -> RestoreReceipt:
         """Take in native JSONL, chain included; what is here already is not doubled."""
         return read_export(self._store, stream, progress)
 

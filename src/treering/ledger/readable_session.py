@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
     from treering.model.tool_records import ToolRecord
-    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
+    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 
 class ReadableSession:
@@ -96,7 +96,7 @@ class ReadableSession:
         shown, _ = with_media(kept, "openai-chat", None)
         return render(shown, dialect="openai-chat").messages if kept else []
 
-    def turns(self, *, last: int | None = None) -> Iterator[Turn]:
+    def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return its turns in order, failed and undone ones marked: all, or the last so many."""
         return self._views.turns(last=None if last is None else check_count(last, "last"))
 
@@ -168,7 +168,7 @@ class ReadableSession:
             raise NotFound(f"turn {number} has no run", hint="look at the events of it")
         return list(turn.run_ids)
 
-    def _turn(self, number: int) -> Turn | None:
+    def _turn(self, number: int) -> TurnView | None:
         """Return one turn, found from the end of the session that is nearer."""
         count = self.summary().turns
         behind = count - number

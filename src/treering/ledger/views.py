@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treering.derive.entity_log import EntityLog, EntityType, Value_co
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
-    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
+    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 SNAPSHOT_EVENTS: Final = 1_000
 """A snapshot is kept when so many events were folded for want of one."""
@@ -44,7 +44,7 @@ class Views:
         self._snapshot_events = snapshot_events
         self._replay_events = replay_events
 
-    def turns(self, *, last: int | None = None) -> Iterator[Turn]:
+    def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return all turns in order, or the last so many: those cost no more than they are long."""
         if last is not None and last < 0:
             raise InvalidInput("the number of turns must be >= 0", hint="ask for 1 or more")
@@ -164,7 +164,7 @@ class Views:
 
     # Dividing.
 
-    def _turns(self, last: int | None) -> Iterator[Turn]:
+    def _turns(self, last: int | None) -> Iterator[TurnView]:
         head = self._lineage.head_seq()
         later_changes, ends = LaterChanges(), LaterEnds()
         first = self._first_of(last, head, later_changes, ends)

@@ -56,7 +56,7 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault] = []
 
 
-class IntakeReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The result for all files: ``imported + duplicates + skipped + errors = lines``."""
 
     dry_run: bool

@@ -234,7 +234,7 @@ class LineError(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The result of ``import``: ``imported + duplicates + other + errors = lines``."""
 
     lines: int

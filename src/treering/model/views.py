@@ -46,7 +46,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     failed_by_model: tuple[ModelUsage, ...]
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class TurnView(msgspec.Struct, frozen=True, kw_only=True):
     """One user input and everything it caused; it begins with the run that took the input.
 
     Its type has no payload: see the events from ``first_seq`` to ``last_seq``.

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.log_search import LogCandidate
     from treering.ledger.ledger import Ledger
-    from treering.model.intakes import IntakeReceipt, SourceReceipt
+    from treering.model.intakes import ImportReceipt, SourceReceipt
     from treering.model.scopes import Scope
 
 BOOKMARK_SCOPE: Final = "treering"
@@ -88,7 +88,7 @@ def import_files(
     parallel: bool = False,
     rows: RowReader | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> IntakeReceipt:
+) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
     importer = Importer(
         ledger,
@@ -146,7 +146,7 @@ class Importer:
         self.unreadable: list[str] = []
         """Files that cannot be read at all: damaged, or not permitted."""
 
-    def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> IntakeReceipt:
+    def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> ImportReceipt:
         """Import ``files``, each after those that it continues."""
         receipts: list[SourceReceipt] = []
         probes: list[Probe] = []

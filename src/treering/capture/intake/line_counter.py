@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from treering.model.intakes import FAULTS_MAX, Fault, IntakeReceipt, SourceReceipt
+from treering.model.intakes import FAULTS_MAX, Fault, ImportReceipt, SourceReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ def in_all(
     sessions_new: int,
     subagents: int,
     by_scope: dict[str, int],
-) -> IntakeReceipt:
+) -> ImportReceipt:
     """Return the sums of all files."""
     read = [source for source in sources if source.state in {"read", "grown"}]
     skipped: Counter[str] = Counter()
@@ -93,7 +93,7 @@ def in_all(
     for source in read:
         skipped.update(source.skipped)
         mended.update(source.mended)
-    return IntakeReceipt(
+    return ImportReceipt(
         dry_run=dry_run,
         files=len(sources),
         files_unchanged=sum(source.state == "unchanged" for source in sources),

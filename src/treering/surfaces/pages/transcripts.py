@@ -12,7 +12,7 @@ from treering.model.events import Header
 from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
-from treering.model.views import Counts, Turn, Usage
+from treering.model.views import Counts, TurnView, Usage
 from treering.surfaces.pages.entries import PageEntry, entries
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TurnHead(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     """In the session, from 1."""
-    turn: Turn
+    turn: TurnView
 
 
 class PageExtent(msgspec.Struct, frozen=True, kw_only=True):

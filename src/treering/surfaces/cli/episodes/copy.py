@@ -26,7 +26,7 @@ from treering.surfaces.cli.sessions.search import session_or_text
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from treering.model.receipts import ImportReceipt
+    from treering.model.receipts import RestoreReceipt
     from treering.surfaces.cli.progress import Advance
 
 
@@ -153,7 +153,7 @@ def _progress(file: str) -> AbstractContextManager[Advance]:
     return measuring("importing", path.stat().st_size)
 
 
-def _fail_incomplete(receipt: ImportReceipt) -> None:
+def _fail_incomplete(receipt: RestoreReceipt) -> None:
     taken = f"{counted(receipt.imported, 'event')} imported"
     if receipt.errors:
         message = f"{counted(receipt.errors, 'line')} could not be imported; {taken}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
     from treering.model.scopes import Scope
 
 
@@ -109,7 +109,7 @@ def _take(
     since_ms: int | None,
     dry_run: bool,
     again: bool,
-) -> IntakeReceipt:
+) -> ImportReceipt:
     from treering.app import import_logs  # noqa: PLC0415  (not for --help)
 
     with transferring("importing") as progress:

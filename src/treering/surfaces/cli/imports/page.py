@@ -14,7 +14,7 @@ from treering.surfaces.cli.output import counted, note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.model.intakes import IntakeReceipt
+    from treering.model.intakes import ImportReceipt
 
 FAULTS_SHOWN: Final = 10
 REFUSED_SHOWN: Final = 5
@@ -22,7 +22,7 @@ SCOPES_SHOWN: Final = 8
 ENDINGS_SHOWN: Final = 5
 
 
-def keep_faults(receipt: IntakeReceipt) -> None:
+def keep_faults(receipt: ImportReceipt) -> None:
     """Set aside which lines could not be recorded, for ``treering doctor`` to show."""
     if receipt.dry_run:
         return
@@ -34,7 +34,7 @@ def keep_faults(receipt: IntakeReceipt) -> None:
         note_faults(receipt.sources, new_guard())
 
 
-def warn(receipt: IntakeReceipt) -> None:
+def warn(receipt: ImportReceipt) -> None:
     """Report what could not be imported, on standard error."""
     if invocation().as_json:
         return
@@ -57,7 +57,7 @@ def warn(receipt: IntakeReceipt) -> None:
         note(f"… and {counted(len(refused) - REFUSED_SHOWN, 'more file')} left out")
 
 
-def report(receipt: IntakeReceipt) -> Iterator[str]:
+def report(receipt: ImportReceipt) -> Iterator[str]:
     """Return the lines that report what was imported, and what to do next."""
     verb = "would import" if receipt.dry_run else "imported"
     sessions = counted(receipt.sessions, "session")
@@ -88,7 +88,7 @@ def report(receipt: IntakeReceipt) -> Iterator[str]:
         yield f"search them: treering search WORDS --scope {first}"
 
 
-def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
+def _left_out(receipt: ImportReceipt) -> Iterator[str]:
     """Return the lines on files that repeat others, or are not logs by their names."""
     reasons = Counter(
         one.reason
@@ -106,6 +106,6 @@ def _left_out(receipt: IntakeReceipt) -> Iterator[str]:
         yield f"  such as {receipt.others_named[0]}; --json names {_so_many(receipt)}"
 
 
-def _so_many(receipt: IntakeReceipt) -> str:
+def _so_many(receipt: ImportReceipt) -> str:
     named = len(receipt.others_named)
     return "them" if named == sum(receipt.others.values()) else f"the first {named:,}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from treering.model.sessions import SessionOutline
-from treering.model.views import Counts, Goal, MemoryRecord, Schedule, Turn, Usage
+from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 from treering.surfaces.cli.sessions.list import masked
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class NumberedTurn(msgspec.Struct, frozen=True, kw_only=True):
     """A turn, and its number in the session, from 1 on."""
 
     number: int
-    turn: Turn
+    turn: TurnView
 
 
 class SessionSheet(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from treering.surfaces.cli.times import ago, clock, moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.model.views import Goal, ModelUsage, Schedule, Spent, Turn
+    from treering.model.views import Goal, ModelUsage, Schedule, Spent, TurnView
     from treering.surfaces.cli.sessions.details import NumberedTurn, SessionSheet
 
 _TURN_COLOURS: Final = {
@@ -123,11 +123,11 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
     print_filled(_TURNS, rows)
 
 
-def _state(turn: Turn) -> str:
+def _state(turn: TurnView) -> str:
     return "undone" if turn.is_undone else turn.state or NONE
 
 
-def _tokens(turn: Turn) -> str:
+def _tokens(turn: TurnView) -> str:
     total = sum(one.total_tokens for one in turn.usage)
     return f"{total:,}" if total else ""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.scopes import Scope
-    from treering.model.views import Turn
+    from treering.model.views import TurnView
 
 _PROMPTS_MAX: Final = 3
 _UNSEEN_BETWEEN_MAX: Final = 50
@@ -166,7 +166,7 @@ def _named(ledger: Ledger, scope: Scope, session: str) -> Session:
     return open_session(ledger, scope, session)
 
 
-def _is_seen(turn: Turn) -> bool:
+def _is_seen(turn: TurnView) -> bool:
     """Whether the model sees a turn, before it is undone."""
     return not turn.is_undone and turn.state in {"ended", None}
 
