@@ -62,7 +62,7 @@ def measured(verb: str, source: Path, target: Path) -> dict[str, Any]:
 
 def _export(ledger_path: str, file: str) -> int:
     with treering.open(ledger_path, guard="off") as ledger, Path(file).open("wb") as stream:
-        return ledger.export(SCOPE, stream, payloads="included").events
+        return ledger.admin.export(SCOPE, stream, payloads="included").events
 
 
 def _import(file: str, ledger_path: str) -> int:
@@ -70,7 +70,7 @@ def _import(file: str, ledger_path: str) -> int:
         treering.open(ledger_path, durability="normal", guard="off") as ledger,
         Path(file).open("rb") as stream,
     ):
-        receipt = ledger.restore(stream)
+        receipt = ledger.admin.restore(stream)
     if not receipt.complete:
         raise AssertionError(f"the import is not complete: {receipt}")
     return receipt.imported
@@ -81,7 +81,7 @@ def _copy(source: str, target: str) -> int:
         treering.open(source, guard="off") as ledger,
         treering.open(target, durability="normal", guard="off") as other,
     ):
-        receipt = ledger.copy_to(other)
+        receipt = ledger.admin.copy_to(other)
     if not (receipt.complete and receipt.intact):
         raise AssertionError(f"the copy is not complete: {receipt}")
     return receipt.copied

@@ -64,7 +64,7 @@ def _times(effort: Effort, small: Path, large: Path) -> list[Row]:
 def _event_in_the_middle(ledger: treering.Ledger, events: int) -> str:
     """Return the id of an event in the midst of a session."""
     since = turn_ms(events // TURN_EVENTS // 2)
-    return ledger.query(SCOPE, session_id=LONG, since=since, first=1).items[0].event_id
+    return ledger.headers(SCOPE, session_id=LONG, since_ms=since, first=1).items[0].event_id
 
 
 def _bytes(effort: Effort, small: Path, large: Path) -> Row:

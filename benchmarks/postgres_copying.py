@@ -62,7 +62,7 @@ def _fill(ledger: treering.Ledger, events: int, file: Path) -> None:
     for number in range(events // PAGE):
         ledger.append(workload.batch(number, PAGE))
     with file.open("wb") as stream:
-        ledger.export(SCOPE, stream, payloads="included")
+        ledger.admin.export(SCOPE, stream, payloads="included")
 
 
 def _records(
@@ -108,7 +108,7 @@ def _into_ledger(url: str, take_in: Callable[[treering.Ledger], None]) -> float:
 
 def _import(ledger: treering.Ledger, file: Path, events: int) -> None:
     with file.open("rb") as stream:
-        receipt = ledger.restore(stream)
+        receipt = ledger.admin.restore(stream)
     if not receipt.complete or receipt.imported != events:
         raise AssertionError(f"the import is not complete: {receipt}")
 

@@ -74,7 +74,7 @@ def _follow(ledger: treering.Ledger, crew: Crew) -> list[int]:
     cursor = None
     while True:
         busy = crew.busy()
-        follower = ledger.follow(SCOPE, after=cursor, idle_seconds=IDLE_S)
+        follower = ledger.follow(SCOPE, after=cursor, idle_s=IDLE_S)
         seen += [header.position for header in follower]
         cursor = follower.cursor
         if not busy:

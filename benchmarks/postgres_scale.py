@@ -54,11 +54,11 @@ def _window(ledger: treering.Ledger) -> list[Any]:
 
 
 def _of_kind(ledger: treering.Ledger) -> list[Any]:
-    return ledger.query(SCOPE, kinds=["conversation.user"], last=100).items
+    return ledger.headers(SCOPE, kinds=["conversation.user"], last=100).items
 
 
 def _of_scope(ledger: treering.Ledger) -> list[Any]:
-    return ledger.query(SCOPE, last=100).items
+    return ledger.headers(SCOPE, last=100).items
 
 
 _Read = Callable[[treering.Ledger], list[Any]]

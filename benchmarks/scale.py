@@ -44,7 +44,7 @@ def _session_tail(ledger: treering.Ledger) -> list[Any]:
 
 
 def _scope_tail(ledger: treering.Ledger) -> list[Any]:
-    return ledger.query(SCOPE, last=100).items
+    return ledger.headers(SCOPE, last=100).items
 
 
 def _compare(

@@ -14,6 +14,7 @@ import inspect
 import re
 import sys
 import textwrap
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,6 +23,9 @@ import msgspec
 
 import treering
 from treering.errors import Disabled, TreeringError
+from treering.ledger.admin import LedgerAdmin
+from treering.ledger.import_access import ImportAccess
+from treering.ledger.keys import LedgerKeys
 from treering.surfaces.cli.main import root
 
 if TYPE_CHECKING:
@@ -38,6 +42,12 @@ UNSET: Final = re.compile(r"<.* object at 0x[0-9a-f]+>")
 
 OBJECTS: Final = ("Ledger", "Session", "Run", "ToolCall", "Memory", "Spine", "sinks.Follower")
 """The classes that do things, in the order in which a reader meets them."""
+PARTS: Final = {
+    "ledger.keys": LedgerKeys,
+    "ledger.admin": LedgerAdmin,
+    "ledger.importing": ImportAccess,
+}
+"""Parts of a ledger that have methods of their own."""
 ROOMS: Final = (
     treering.context,
     treering.errors,
@@ -161,7 +171,13 @@ def python_reference() -> str:
     functions = [name for name in public if name not in classes]
     sections = [
         ("Functions", [function_entry(f"treering.{name}", public[name]) for name in functions]),
-        *((f"`treering.{name}`", [object_entry(name, classes[name])]) for name in OBJECTS),
+        ("`treering.Ledger`", [object_entry("Ledger", treering.Ledger)]),
+        *((f"`{name}`", [object_entry(name, kind)]) for name, kind in PARTS.items()),
+        *(
+            (f"`treering.{name}`", [object_entry(name, classes[name])])
+            for name in OBJECTS
+            if name != "Ledger"
+        ),
         ("Protocols", [protocol_entry(name, classes[name]) for name in protocols]),
         ("Values", [value_entry(name, classes[name]) for name in others]),
         ("Receipts", [value_entry(name, classes[name]) for name in receipts]),
@@ -196,10 +212,11 @@ def function_entry(name: str, function: Any) -> str:
 def object_entry(name: str, kind: type) -> str:
     """Return what a class is, its attributes, and its methods one by one."""
     subject = {"Run": "turn", "ToolCall": "call"}.get(name, name.rpartition(".")[2].lower())
+    subject = name if name in PARTS else subject
     rows = [
         f"| `{subject}.{attribute}` | {first_line(value)} |"
         for attribute, value in attributes(kind)
-        if isinstance(value, property)
+        if isinstance(value, property | cached_property)
     ]
     table = "\n".join(["| attribute | is |", "|---|---|", *rows]) + "\n" if rows else ""
     methods = [

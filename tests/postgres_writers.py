@@ -247,7 +247,7 @@ def stored(ledger: Ledger) -> list[Header]:
     found: list[Header] = []
     cursor: str | None = None
     while True:
-        page = ledger.query(HERE, first=1_000, after=cursor)
+        page = ledger.headers(HERE, first=1_000, after=cursor)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:
@@ -284,7 +284,7 @@ def check_account(account: Account, ledger: Ledger) -> None:
     ids = {header.summary: header.event_id for header in found}
     assert {text: ids.get(text) for text in account.ids} == account.ids
     assert set(texts) - account.kept.keys() <= account.unsure
-    verification = ledger.verify()
+    verification = ledger.admin.verify()
     assert verification.intact, verification.first_broken
 
 
@@ -321,7 +321,7 @@ def followed(ledger: Ledger, after: str | None, last: str) -> tuple[list[str], s
 
     What has been committed is followed once every older transaction is over, whoever's it is.
     """
-    follower = ledger.follow(HERE, after=after, idle_seconds=10)
+    follower = ledger.follow(HERE, after=after, idle_s=10)
     texts: list[str] = []
     for header in follower:
         texts.append(header.summary)

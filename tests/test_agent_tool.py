@@ -179,8 +179,8 @@ def test_the_definition_is_a_schema_that_providers_take() -> None:
 
 
 def test_asking_writes_nothing(told: Ledger) -> None:
-    before = [header.event_id for header in told.query(HERE).items]
+    before = [header.event_id for header in told.headers(HERE).items]
 
     memory_episodes_query(told, scope=HERE, includePayload=True)
 
-    assert [header.event_id for header in told.query(HERE).items] == before
+    assert [header.event_id for header in told.headers(HERE).items] == before

@@ -99,10 +99,8 @@ def _others(function: Callable[..., Any], tried: str) -> dict[str, Any]:
         for other in _parameters(function)
         if other.default is other.empty and other.name != tried
     }
-    if function.__name__ in {"follow", "follow_events"} and tried != "idle_seconds":
-        given |= (
-            {"idle_seconds": 0.01} if "idle_seconds" in str(inspect.signature(function)) else {}
-        )
+    if function.__name__ in {"follow", "follow_events"} and tried != "idle_s":
+        given |= {"idle_s": 0.01} if "idle_s" in str(inspect.signature(function)) else {}
     return given
 
 
@@ -160,7 +158,7 @@ def test_every_public_function_is_tried() -> None:
 def test_the_error_names_the_argument_and_says_what_it_takes() -> None:
     with treering.open(":memory:") as ledger:
         with pytest.raises(InvalidInput, match="first cannot be 'x'") as refused:
-            ledger.query(HERE, first="x")  # type: ignore[arg-type]
+            ledger.headers(HERE, first="x")  # type: ignore[arg-type]
         assert "int" in str(refused.value.hint)
         with pytest.raises(InvalidInput, match="event"):
             ledger.append_new(None)  # type: ignore[arg-type]
@@ -171,7 +169,7 @@ def test_a_wrong_number_of_arguments_is_pythons_own_error() -> None:
         with pytest.raises(TypeError, match="scope"):
             ledger.session("s1", agent="lyria")  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="unexpected"):
-            ledger.query(HERE, nonsense=1)  # type: ignore[call-arg]
+            ledger.headers(HERE, nonsense=1)  # type: ignore[call-arg]
 
 
 def test_what_a_callers_own_function_raises_is_left_as_it_is() -> None:

@@ -14,6 +14,9 @@ import pytest
 import treering
 from treering import Ledger, Memory, Run, Session, ToolCall, TreeringError
 from treering.errors import Disabled
+from treering.ledger.admin import LedgerAdmin
+from treering.ledger.import_access import ImportAccess
+from treering.ledger.keys import LedgerKeys
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ SINKS: Final = {name for name in treering.sinks.__all__ if "ook" in name or name
 """Sinks and hooks that have pages of their own."""
 SUBJECTS: Final = {
     "ledger": Ledger,
+    "ledger.keys": LedgerKeys,
+    "ledger.admin": LedgerAdmin,
+    "ledger.importing": ImportAccess,
     "session": Session,
     "turn": Run,
     "call": ToolCall,
@@ -105,13 +111,13 @@ def test_every_public_method_is_in_the_docs_and_says_what_it_does(subject: str) 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_method_that_the_docs_name_is_there(subject: str) -> None:
-    named = set(re.findall(rf"`{subject}\.(\w+)\(", PAGE))
+    named = set(re.findall(rf"`{re.escape(subject)}\.(\w+)\(", PAGE))
 
     assert {name for name in named if not hasattr(SUBJECTS[subject], name)} == set()
 
 
 def _is_mentioned(subject: str, name: str) -> bool:
-    return re.search(rf"`({subject}\.)?{name}\(", PAGE) is not None
+    return re.search(rf"`({re.escape(subject)}\.)?{name}\(", PAGE) is not None
 
 
 @pytest.mark.parametrize(

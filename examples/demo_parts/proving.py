@@ -68,7 +68,7 @@ def tamper() -> None:
         _change(copy, statement)
         code(statement)
         with treering.open(copy) as ledger:
-            broken = ledger.verify().first_broken
+            broken = ledger.admin.verify().first_broken
         if broken is not None:
             line(f"seq {broken.seq}, event {broken.event_id or 'gone'}: {broken.detail}")
         check(broken is not None and broken.fault == fault, f"{what}: found, as {fault}")

@@ -14,6 +14,7 @@ from treering.config import keys_folder, mask_key
 from treering.errors import InvalidInput, Unsupported
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
+from treering.ledger.rekeying import rekey
 from treering.model.arguments import check_arguments
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def open(  # noqa: A001  (the public door is treering.open)
     try:
         ledger.spine(sinks, synthetic=synthetic)
         if mode == "rw":
-            ledger.rekey()
+            rekey(store, drafter)
             ledger.recover()
     except BaseException:
         ledger.close()

@@ -165,13 +165,13 @@ class _Request:
         self.payloads = payloads is True
 
     def page(self, ledger: ReadableLedger) -> Page[Header] | Page[Event]:
-        ask = ledger.events if self.payloads else ledger.query
+        ask = ledger.events if self.payloads else ledger.headers
         return ask(
             self.scope,
             session_id=self.session_id,
             kinds=self.kinds,
-            since=self.since,
-            until=self.until,
+            since_ms=self.since,
+            until_ms=self.until,
             first=self.limit,
             after=self.cursor,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from treering.ledger.contexts import Shown, Working
 from treering.ledger.families import Family
+from treering.ledger.runs import RunMoment, RunOutline, RunView
+from treering.ledger.scopes import ScopeOutline
 from treering.model.messages import Repair
 from treering.model.runs import Message
 from treering.model.searches import SearchHit, SessionHits
@@ -20,7 +22,11 @@ __all__ = [
     "Message",
     "ModelUsage",
     "Repair",
+    "RunMoment",
+    "RunOutline",
+    "RunView",
     "Schedule",
+    "ScopeOutline",
     "SearchHit",
     "SessionHits",
     "SessionOutline",

@@ -230,7 +230,7 @@ def _reopen(story: Story, cut: int, path: Path) -> tuple[list[str], list[list[st
 
 
 def _prove(ledger: Ledger) -> None:
-    verification = ledger.verify()
+    verification = ledger.admin.verify()
     assert verification.intact, f"the chain is broken: {verification.first_broken}"
 
 

@@ -84,7 +84,7 @@ def test_values_that_make_no_sense_in_a_damaged_file_are_called_damage(
     lay_out(sound, place, "", with_swapped(content, roots["ledger"], roots[table]))
 
     with pytest.raises(Corrupt) as refused, treering.open(place / NAME) as ledger:
-        ledger.query(SCOPE)
+        ledger.headers(SCOPE)
 
     assert "damaged" in str(refused.value)
     assert "restore" in (refused.value.hint or "")
@@ -97,16 +97,16 @@ def _calls(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         ledger = opened[0]
         session = partial(ledger.session, "s1", scope=SCOPE, agent="lyria")
         event = said("hi", session_id="s1")
-        yield "query", lambda: ledger.query(SCOPE, first=1_000)
-        yield "verify", ledger.verify
+        yield "query", lambda: ledger.headers(SCOPE, first=1_000)
+        yield "verify", ledger.admin.verify
         yield "search", lambda: ledger.search("thing", scope=SCOPE)
         yield "turns", lambda: session().turns()
         yield "context", lambda: session().context(max_tokens=3_000)
         yield "append", lambda: ledger.append([event])
         yield "redact", lambda: ledger.redact(SCOPE, session_id="s2")
         yield "expire", lambda: ledger.expire(SCOPE)
-        yield "export", lambda: ledger.export(SCOPE, io.BytesIO(), payloads="included")
+        yield "export", lambda: ledger.admin.export(SCOPE, io.BytesIO(), payloads="included")
         yield "recall", lambda: ledger.memory(SCOPE).recall("where")
         yield "learn", lambda: ledger.memory(SCOPE).learn("Works at Acme")
         with contextlib.closing(ledger):
-            yield "rebuild", ledger.rebuild
+            yield "rebuild", ledger.admin.rebuild

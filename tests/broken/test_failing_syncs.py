@@ -102,11 +102,11 @@ def test_after_a_failed_sync_a_retry_loses_and_doubles_nothing(
     assert disk.failed
     assert failed or after
     assert _ids(ledger) == {event.event_id for event in events}
-    assert (ledger.verify().intact, ledger.verify().events) == (True, APPENDS)
+    assert (ledger.admin.verify().intact, ledger.admin.verify().events) == (True, APPENDS)
     assert {_survives_power_cut(disk, seed) for seed in range(4)} == {(True, APPENDS)}
     ledger.close()
     with open_ledger(path) as again:
-        assert (again.verify().intact, again.verify().events) == (True, APPENDS)
+        assert (again.admin.verify().intact, again.admin.verify().events) == (True, APPENDS)
 
 
 def test_a_commit_that_cannot_sync_names_the_events_that_are_uncertain(
@@ -135,7 +135,7 @@ def test_a_ledger_that_cannot_be_made_is_made_once_the_disk_recovers(
 
     with open_ledger(path, vfs=vfs) as ledger:
         ledger.append([said("at last")])
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -155,7 +155,7 @@ def test_an_erasure_whose_sync_failed_is_completed_by_the_next_attempt(
 
     assert receipt.physical == "done"
     assert [trace for trace in traces(secret) if trace in content] == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     assert ledger.event(SCOPE, "secret").redacted
     ledger.close()
 
@@ -176,12 +176,12 @@ def _append_one_by_one(ledger: Ledger, events: list[NewEvent]) -> int:
 
 
 def _ids(ledger: Ledger) -> set[str]:
-    return {header.event_id for header in ledger.query(SCOPE, first=1_000).items}
+    return {header.event_id for header in ledger.headers(SCOPE, first=1_000).items}
 
 
 def _survives_power_cut(disk: FailingDisk, seed: int) -> tuple[bool, int]:
     with tempfile.TemporaryDirectory(dir=quick_folder()) as folder:
         write_files(disk.surviving(len(disk.log), Random(seed)), Path(folder))
         with open_ledger(Path(folder) / NAME) as ledger:
-            verification = ledger.verify()
+            verification = ledger.admin.verify()
             return verification.intact, verification.events

@@ -49,8 +49,8 @@ def sound() -> Sound:
         with open_ledger(path) as ledger:
             _fill(ledger, Random(1))
         with open_ledger(path) as ledger:
-            assert ledger.verify().intact
-            ids = [header.event_id for header in ledger.query(SCOPE, first=1_000).items]
+            assert ledger.admin.verify().intact
+            ids = [header.event_id for header in ledger.headers(SCOPE, first=1_000).items]
             portrait = _portrait(ledger, ids)
         with contextlib.closing(sqlite3.connect(path)) as file:
             [(root,)] = file.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'runs'")
@@ -109,12 +109,12 @@ def test_a_file_that_was_emptied_is_noticed_with_an_anchor(sound: Sound) -> None
         path = Path(folder) / NAME
         path.write_bytes(sound.content)
         with open_ledger(path) as ledger:
-            ledger.anchor(anchor)
+            ledger.admin.anchor(anchor)
         path.write_bytes(b"")
         anchor.seek(0)
 
         with open_ledger(path) as ledger:
-            assert not ledger.verify(anchor=anchor).intact
+            assert not ledger.admin.verify(anchor=anchor).intact
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def _examine(content: bytes, sound: Sound) -> Verdict:
 
 def _is_intact(ledger: Ledger, path: Path) -> bool:
     try:
-        verification = ledger.verify()
+        verification = ledger.admin.verify()
     except TreeringError as error:
         _check_words(error, path)
         return False
@@ -196,10 +196,10 @@ def _portrait(ledger: Ledger, ids: list[str]) -> list[bytes]:
     ways: list[Callable[[], bytes]] = [
         *(session(name) for name in SESSIONS),
         lambda: encode(ledger.events(SCOPE, first=1_000)),
-        lambda: encode(ledger.query(SCOPE, last=1_000)),
-        lambda: encode(ledger.query(SCOPE, kinds=["tool.call", "ops.alert"], first=100)),
-        lambda: encode(list(ledger.follow_events(SCOPE, idle_seconds=0))),
-        lambda: encode(list(ledger.follow_events(SCOPE, committed=True, idle_seconds=0))),
+        lambda: encode(ledger.headers(SCOPE, last=1_000)),
+        lambda: encode(ledger.headers(SCOPE, kinds=["tool.call", "ops.alert"], first=100)),
+        lambda: encode(list(ledger.follow_events(SCOPE, idle_s=0))),
+        lambda: encode(list(ledger.follow_events(SCOPE, committed=True, idle_s=0))),
         *((lambda event_id=event_id: encode(ledger.event(SCOPE, event_id))) for event_id in ids),
     ]
     return [_attempt(way) for way in ways]

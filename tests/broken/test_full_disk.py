@@ -123,11 +123,11 @@ def test_on_a_full_disk_what_was_acknowledged_is_what_is_stored(room: Room) -> N
 
     assert len(acked) > 10
     assert _ids(ledger) == acked
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     ledger.close()
     with room.open() as again:
         assert _ids(again) == acked
-        assert again.verify().intact
+        assert again.admin.verify().intact
 
 
 def test_work_goes_on_once_there_is_room_again(room: Room) -> None:
@@ -138,7 +138,7 @@ def test_work_goes_on_once_there_is_room_again(room: Room) -> None:
         ledger.append([refused])
 
         assert _ids(ledger) == acked | {refused.event_id}
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_batch_that_does_not_fit_leaves_nothing_behind(room: Room) -> None:
@@ -153,8 +153,8 @@ def test_a_batch_that_does_not_fit_leaves_nothing_behind(room: Room) -> None:
         assert _ids(ledger) == {"first"}
         room.free()
         ledger.append(batch[:5])
-        assert ledger.verify().events == 6
-        assert ledger.verify().intact
+        assert ledger.admin.verify().events == 6
+        assert ledger.admin.verify().intact
 
 
 def test_an_erasure_on_a_full_disk_is_completed_once_there_is_room(room: Room) -> None:
@@ -172,7 +172,7 @@ def test_an_erasure_on_a_full_disk_is_completed_once_there_is_room(room: Room) -
     assert receipt.physical == "done"
     assert ledger.event(SCOPE, "secret").redacted
     assert [trace for trace in traces(secret) if trace in content] == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     ledger.close()
 
 
@@ -185,7 +185,7 @@ def test_a_ledger_that_has_no_room_to_be_made_says_so(quota: int, tmp_path: Path
         disk.quota = QUOTA_BYTES
 
         with open_ledger(tmp_path / NAME, vfs=vfs) as ledger:
-            assert ledger.verify().intact
+            assert ledger.admin.verify().intact
 
     assert "free some space" in (caught.value.hint or "")
 
@@ -207,7 +207,7 @@ def _append_until_full(ledger: Ledger) -> tuple[set[str], NewEvent]:
 
 
 def _ids(ledger: Ledger) -> set[str]:
-    return {header.event_id for header in ledger.query(SCOPE, first=1_000).items}
+    return {header.event_id for header in ledger.headers(SCOPE, first=1_000).items}
 
 
 def _mount(folder: str) -> bool:

@@ -39,7 +39,7 @@ def append_several(ledger: Ledger, name: str) -> None:
 
 
 def append_missing(ledger: Ledger, name: str) -> None:
-    ledger.append_missing([said(event_id=name, session_id=name)])
+    ledger.importing.append_missing([said(event_id=name, session_id=name)])
 
 
 def turn(ledger: Ledger, name: str) -> None:
@@ -83,7 +83,7 @@ def leases(ledger: Ledger, name: str) -> None:
 
 
 def read(ledger: Ledger, name: str) -> None:
-    ledger.query(HERE, first=3)
+    ledger.headers(HERE, first=3)
     next(iter(ledger.session("turn-0", scope=HERE, agent="lyria", user="u1").turns()), None)
 
 
@@ -145,12 +145,12 @@ def check(one: Ledger, other: Ledger) -> None:
 
 def check_runs(ledger: Ledger) -> None:
     """Assert that every run began once and ended once, gave each number once, and is intact."""
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     kinds: dict[str, list[str]] = {}
     numbers: dict[str, list[int | None]] = {}
     cursor = None
     while True:
-        page = ledger.query(HERE, first=500, after=cursor)
+        page = ledger.headers(HERE, first=500, after=cursor)
         for header in page.items:
             if header.run_id is not None:
                 numbers.setdefault(header.run_id, []).append(header.run_seq)
@@ -221,7 +221,7 @@ def test_a_timeout_of_the_caller_amid_a_look_at_files_is_not_taken_for_a_fault_o
         raise TimeoutError("injected")
 
     ledger = treering.open(tmp_path / "ledger.db")
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     module = "storage.keys" if looking.startswith("keys") else "storage.sqlite"
     with monkeypatch.context() as patched:
         patched.setattr(f"treering.{module}.{looking.removeprefix('keys.')}", interrupted)
@@ -288,10 +288,10 @@ def test_followers_of_a_leader_that_is_interrupted_get_their_result_or_an_error(
                 follower.join(LIMIT_S)
                 assert not follower.is_alive()
         assert all(unknown)
-        kept = {header.event_id for header in ledger.query(HERE, first=1_000).items}
+        kept = {header.event_id for header in ledger.headers(HERE, first=1_000).items}
         assert kept.issuperset(outcomes)
         assert len(outcomes) == len(set(outcomes)) == 15 * len(range(1, total + 1, total // 10))
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: 
             append(ledger, "the same thread")
             ledger.close()
     with treering.open(tmp_path / "ledger.db") as again:
-        assert again.verify().intact
+        assert again.admin.verify().intact
 
 
 def test_a_signal_handler_that_appends_amid_an_append_is_refused(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_signal_handler_that_appends_amid_an_append_is_refused(tmp_path: Path)
             signal.signal(signal.SIGUSR1, before)
             store._database.writer().set_update_hook(None)
         append(ledger, "fourth")
-        ids = [header.event_id for header in ledger.query(HERE).items]
+        ids = [header.event_id for header in ledger.headers(HERE).items]
     assert refused
     assert ids == ["first", "third", "fourth"]
 

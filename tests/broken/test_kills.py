@@ -46,7 +46,7 @@ def test_writers_that_are_killed_again_and_again_lose_nothing_acknowledged(tmp_p
         assert len(stored) == len(set(stored))
         _check_seqs(ledger)
         ledger.append([said("the next writer writes", event_id="next")])
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_an_eraser_that_is_killed_again_and_again_finishes_what_it_began(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_eraser_that_is_killed_again_and_again_finishes_what_it_began(tmp_pat
         assert len(acked) > ERASER_KILLS
         assert not live & set(acked)
         assert shown(map(secret_of, blank | set(acked)), content) == set()
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         ledger.append([said("the next writer writes", event_id="next")])
 
 
@@ -138,7 +138,7 @@ def _headers(ledger: Ledger) -> list[Header]:
     found: list[Header] = []
     cursor: str | None = None
     while True:
-        page = ledger.query(SCOPE, first=1_000, after=cursor)
+        page = ledger.headers(SCOPE, first=1_000, after=cursor)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:

@@ -101,4 +101,4 @@ def _survives_after_retry(story: Story, cut: int, event_id: str) -> bool:
         write_files(files, Path(remains.name))
         with open_ledger(Path(remains.name) / NAME) as ledger:
             page = ledger.events(SCOPE, last=1_000)
-            return ledger.verify().intact and event_id in {e.event_id for e in page.items}
+            return ledger.admin.verify().intact and event_id in {e.event_id for e in page.items}

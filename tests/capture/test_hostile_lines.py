@@ -167,7 +167,7 @@ class Hooks(Lane):
         drain(self.folder / "spool", take=len, note=self.note, guard=GUARD)
 
     def note(self, decision: Any) -> None:
-        note_decision(self.ledger.masking(), decision, scope="here")
+        note_decision(self.ledger.with_masking(), decision, scope="here")
 
     def found(self) -> Counter[str]:
         refs = (one.refs or {} for one in every(self.ledger, "here", "good"))
@@ -315,7 +315,7 @@ def assert_around(lane: Lane, bad: Sequence[bytes]) -> None:
     lane.read()
 
     assert lane.found() == Counter(f"good-{number}" for number in range(len(bad) + 2))
-    assert lane.ledger.verify().intact
+    assert lane.ledger.admin.verify().intact
 
 
 def test_the_lines_around_a_hostile_one_are_recorded_once(lane: Lane) -> None:

@@ -88,7 +88,7 @@ def test_what_a_spool_tells_is_recorded_once(ledger: Ledger, spool: Path) -> Non
     assert (event.event_id, event.kind, event.ts_ms) == ("e1", "tool.result", 1_000)
     assert (event.payload, event.refs) == ({"a": 1}, {"b": 2})
     assert [event.session_id for event in recorded(ledger, "other")] == ["b"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_every_line_is_accounted_for(work: Ingest, spool: Path) -> None:
@@ -310,7 +310,7 @@ def test_whatever_lines_hold_all_of_them_are_accounted_for(
         counts = receipt.lines
         taken = receipt.inserted + counts.duplicates
         assert taken + counts.invalid_json + counts.invalid_event == counts.total == len(rows)
-        assert ledger.verify().events == receipt.inserted
+        assert ledger.admin.verify().events == receipt.inserted
 
 
 def swap(spool: Path, body: bytes) -> None:
@@ -485,7 +485,7 @@ def test_a_follower_that_is_stopped_still_accounts_for_itself(work: Ingest, spoo
 def test_what_came_in_another_way_meanwhile_is_a_duplicate(
     work: Ingest, here: Ledger, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, asked = here.known, []
+    known, asked = here.find_ids, []
 
     def late(scope: str, ids: Any) -> Any:
         asked.append(scope)

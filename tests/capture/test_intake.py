@@ -59,7 +59,7 @@ def test_every_line_of_every_format_is_accounted_for(ledger: Ledger, tmp_path: P
         "repeats the assistant's message", "repeats the reasoning", "repeats the user message",
         "mirrors the delivered text", "opens the session",
     }  # fmt: skip
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_what_was_said_is_there_with_its_time_and_where_it_came_from(
@@ -225,7 +225,7 @@ def test_an_export_of_our_own_is_restored_as_it_was(tmp_path: Path) -> None:
     with treering.open(tmp_path / "a.db") as first, treering.open(tmp_path / "b.db") as second:
         import_logs(first, [log], scope=EVERYWHERE)
         with export.open("wb") as stream:
-            first.export(EVERYWHERE, stream, payloads="included")
+            first.admin.export(EVERYWHERE, stream, payloads="included")
 
         foreseen = import_logs(second, [export], dry_run=True)
         receipt = import_logs(second, [export])
@@ -241,7 +241,7 @@ def test_an_export_of_our_own_is_restored_as_it_was(tmp_path: Path) -> None:
         assert receipt.sources[0].sessions == [pi.SESSION]
         assert other.files_refused == 1
         assert "an export of scope" in str(other.sources[0].reason)
-        assert second.verify().intact
+        assert second.admin.verify().intact
 
 
 def mem_database(path: Path, *rows: tuple[int, str]) -> Path:

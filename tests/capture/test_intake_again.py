@@ -81,7 +81,7 @@ def test_a_log_that_is_read_again_adds_nothing_on_any_database(
 
     assert (unchanged.files_unchanged, unchanged.lines) == (len(paths), 0)
     assert (again.events, again.errors) == (0, 0)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def packed(pack: Callable[[bytes], bytes], ending: str) -> Callable[[Path], Path]:
@@ -368,7 +368,7 @@ def test_lost_bookmarks_cost_time_and_nothing_else(here: Ledger, tmp_path: Path)
     log = claude_log("one")
     path = write(tmp_path / "a.jsonl", log.lines)
     take(here, path)
-    here.bookmarks(EVERYWHERE).keep(str(path.resolve()), {"size": "nonsense"})
+    here.importing.bookmarks(EVERYWHERE).keep(str(path.resolve()), {"size": "nonsense"})
     log.user("two")
     add(path, lines(log.lines[-1:]))
 
@@ -382,7 +382,7 @@ def test_a_bookmark_whose_state_is_not_understood_is_not_trusted(
 ) -> None:
     path = write(tmp_path / "a.jsonl", VOYAGES["codex"][1])
     take(here, path)
-    notes, name = here.bookmarks(EVERYWHERE), str(path.resolve())
+    notes, name = here.importing.bookmarks(EVERYWHERE), str(path.resolve())
     notes.keep(name, {**notes.find(name), "state": {"now": 7}})
     add(path, lines([codex.user_item("One more.", n=60)]))
 
@@ -394,7 +394,7 @@ def test_a_bookmark_whose_state_is_not_understood_is_not_trusted(
 def test_a_log_that_an_earlier_reader_took_in_is_read_again(here: Ledger, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", claude_log("one").lines)
     take(here, path)
-    notes, name = here.bookmarks(EVERYWHERE), str(path.resolve())
+    notes, name = here.importing.bookmarks(EVERYWHERE), str(path.resolve())
     earlier = {at: value for at, value in notes.find(name).items() if at != "version"}
     notes.keep(name, earlier)
 
@@ -410,7 +410,7 @@ def test_a_log_that_an_earlier_version_took_for_another_is_not_read_on(
     path = write(tmp_path / "a.jsonl", qwen())
     claude = write(tmp_path / "b.jsonl", claude_log("one").lines)
     take(here, claude)
-    notes = here.bookmarks(EVERYWHERE)
+    notes = here.importing.bookmarks(EVERYWHERE)
     found, status = notes.find(str(claude.resolve())), path.stat()
     wrong = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
     notes.keep(str(path.resolve()), {**found, **wrong, "version": 1})
@@ -444,7 +444,7 @@ def test_two_scopes_take_in_the_same_log_each_for_itself(here: Ledger, tmp_path:
 
     assert one.by_scope["one"] == other.by_scope["other"]
     assert told_by(here, "one").keys() == told_by(here, "other").keys()
-    assert here.verify().intact
+    assert here.admin.verify().intact
 
 
 def test_what_was_erased_does_not_come_back(here: Ledger, tmp_path: Path) -> None:

@@ -17,13 +17,14 @@ from capture.intake_logs import (
 )
 from formats.logs.claude_code import SESSION
 from treering.app import import_logs
-from treering.ledger.ledger import Ledger
+from treering.ledger.import_access import ImportAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from treering import NewEvent
+    from treering.ledger.ledger import Ledger
 
 FILES = 30
 
@@ -51,13 +52,13 @@ def fill(folder: Path, damage: Callable[[int, dict[str, Any]], None] | None = No
 def appends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how many events each append of an import has, as they come."""
     sizes: list[int] = []
-    append = Ledger.append_missing
+    append = ImportAccess.append_missing
 
-    def counted(self: Ledger, events: Sequence[NewEvent]) -> Any:
+    def counted(self: ImportAccess, events: Sequence[NewEvent]) -> Any:
         sizes.append(len(events))
         return append(self, events)
 
-    monkeypatch.setattr(Ledger, "append_missing", counted)
+    monkeypatch.setattr(ImportAccess, "append_missing", counted)
     return sizes
 
 
@@ -68,7 +69,7 @@ def check_all_there(ledger: Ledger) -> None:
         opened, imported, *rest = (header.kind for header in session.headers())
         assert (opened, imported) == ("session.opened", "session.imported")
         assert "session.opened" not in rest
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_many_small_logs_are_recorded_in_one_commit(
@@ -120,15 +121,15 @@ def test_a_session_that_another_import_opens_meanwhile_is_opened_once(
 ) -> None:
     logs = fill(tmp_path / "logs")
     other = sorted(logs.iterdir())[3:6]
-    append = Ledger.append_missing
+    append = ImportAccess.append_missing
     receipts = []
 
-    def slower(self: Ledger, events: Sequence[NewEvent]) -> Any:
-        monkeypatch.setattr(Ledger, "append_missing", append)
+    def slower(self: ImportAccess, events: Sequence[NewEvent]) -> Any:
+        monkeypatch.setattr(ImportAccess, "append_missing", append)
         receipts.append(import_logs(ledger, other, scope=EVERYWHERE))
         return append(self, events)
 
-    monkeypatch.setattr(Ledger, "append_missing", slower)
+    monkeypatch.setattr(ImportAccess, "append_missing", slower)
     receipts.append(import_logs(ledger, [logs], scope=EVERYWHERE))
 
     for receipt in receipts:
@@ -142,14 +143,14 @@ def test_a_session_that_is_begun_meanwhile_by_its_agent_is_opened_once(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logs = fill(tmp_path / "logs")
-    append = Ledger.append_missing
+    append = ImportAccess.append_missing
 
-    def slower(self: Ledger, events: Sequence[NewEvent]) -> Any:
-        monkeypatch.setattr(Ledger, "append_missing", append)
+    def slower(self: ImportAccess, events: Sequence[NewEvent]) -> Any:
+        monkeypatch.setattr(ImportAccess, "append_missing", append)
         ledger.session(session_id(4), scope=EVERYWHERE, agent="somebody").open()
         return append(self, events)
 
-    monkeypatch.setattr(Ledger, "append_missing", slower)
+    monkeypatch.setattr(ImportAccess, "append_missing", slower)
     receipt = import_logs(ledger, [logs], scope=EVERYWHERE)
 
     check_sums(receipt)

@@ -201,7 +201,7 @@ def test_what_an_earlier_version_took_in_by_such_ids_is_known(
     at_ms = 1_790_812_801_000
     earlier = session.new_event("conversation.user", "mend the lamp", event_id="msg-001",
                                 payload={"text": "mend the lamp"}, ts_ms=at_ms)  # fmt: skip
-    ledger.append_missing([earlier])
+    ledger.importing.append_missing([earlier])
     log.lines[0]["timestamp"] = at_ms
 
     receipt = treering.import_logs(ledger, [written(tmp_path / "a.jsonl", log)], scope=SCOPE)
@@ -242,7 +242,7 @@ def test_what_lies_in_a_folder_of_logs_names_no_scope(ledger: Ledger, tmp_path: 
     with treering.open(":memory:") as elsewhere:
         elsewhere.session("s2", scope="boss/hr", agent="x").record("ops.decision", "fire them")
         export = io.BytesIO()
-        elsewhere.export("boss/hr", export, payloads="included")
+        elsewhere.admin.export("boss/hr", export, payloads="included")
     (folder / "export.jsonl").write_bytes(export.getvalue())
 
     receipt = treering.import_logs(ledger, [folder])
@@ -250,14 +250,14 @@ def test_what_lies_in_a_folder_of_logs_names_no_scope(ledger: Ledger, tmp_path: 
 
     assert list(receipt.by_scope) == ["openclaw-mem"]
     assert live.by_scope == {}
-    assert ledger.query("boss/hr", first=10).items == []
+    assert ledger.headers("boss/hr", first=10).items == []
     assert [one.reason for one in receipt.sources if one.state == "refused"] == [
         "an export of Treering, which is restored only if it is named itself"
     ]
 
     treering.import_logs(ledger, [folder / "export.jsonl"])
 
-    assert [one.summary for one in ledger.query("boss/hr", first=10).items][-1] == "fire them"
+    assert [one.summary for one in ledger.headers("boss/hr", first=10).items][-1] == "fire them"
 
 
 @pytest.mark.parametrize("renamed_first", [False, True])

@@ -100,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def conversations(ledger: treering.Ledger) -> dict[str, list[str]]:
-    found = [one.session_id for one in ledger.sessions(EVERYWHERE, first=500).items]
+    found = [one.session_id for one in ledger.sessions(EVERYWHERE, limit=500).items]
     return {one: said_in(session_in(ledger, one)) for one in found}
 
 
@@ -136,7 +136,7 @@ def test_processes_that_take_in_the_same_folder_at_once_take_it_in_once(
             assert sum(one["events"] for one in receipts) == len(told_by(shared))
             assert told_by(shared) == told_by(alone)
             assert conversations(shared) == conversations(alone)
-            assert shared.verify().intact
+            assert shared.admin.verify().intact
 
 
 def test_a_process_that_is_killed_leaves_no_more_than_work_to_be_done_again(
@@ -159,7 +159,7 @@ def test_a_process_that_is_killed_leaves_no_more_than_work_to_be_done_again(
             check_sums(receipt)
             assert told_by(ledger) == told_by(alone)
             assert conversations(ledger) == conversations(alone)
-            assert ledger.verify().intact
+            assert ledger.admin.verify().intact
             assert import_logs(ledger, [folder], scope=EVERYWHERE, again=True).events == 0
 
 
@@ -181,4 +181,4 @@ def test_a_log_that_is_written_while_it_is_taken_in_is_taken_in_whole(tmp_path: 
         check_sums(last)
         assert last.errors == 0
         assert len(said_in(session_in(ledger, SESSION))) == 120
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact

@@ -70,6 +70,6 @@ def test_every_tool_call_of_a_real_log_arrives(sample: dict[str, Any]) -> None:
         check_sums(receipt)
         found = counted(ledger)
         assert {name: found[name] for name in expected} == expected
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         again = import_logs(ledger, [FOLDER / sample["path"]], scope=EVERYWHERE, again=True)
         assert (again.events, again.errors) == (0, receipt.errors)

@@ -253,7 +253,7 @@ def test_bookmarks_and_notes_name_no_folder(tmp_path: Path) -> None:
     ])  # fmt: skip
     with treering.open(tmp_path / "l.db") as ledger:
         import_logs(ledger, [path], scope="acme/app")
-        kept = str(ledger.bookmarks("acme/app").find(str(path.resolve())))
+        kept = str(ledger.importing.bookmarks("acme/app").find(str(path.resolve())))
 
     assert name not in kept
     assert cwd not in kept

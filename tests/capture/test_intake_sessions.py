@@ -128,7 +128,7 @@ def check_told_once(ledger: Ledger, logs: Pair) -> None:
     assert said_in(parent) == [*PAST, "four", "about four"]
     spoken = [one.payload["text"] for one in every_event(ledger) if "conversation" in one.kind]
     assert sorted(spoken) == sorted({*PAST, "three", "about three", "four", "about four"})
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("pair", PAIRS)

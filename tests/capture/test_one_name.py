@@ -56,7 +56,7 @@ def test_openclaw_mems_own_database_keeps_its_names_and_its_redactions(
     kept = {
         scope: [
             (one.session_id, one.agent_id, one.summary, one.redacted)
-            for one in ledger.query(scope, kinds=["conversation.user"]).items
+            for one in ledger.headers(scope, kinds=["conversation.user"]).items
         ]
         for scope in ("one-scope", "other-scope")
     }
@@ -68,7 +68,7 @@ def test_openclaw_mems_own_database_keeps_its_names_and_its_redactions(
         ],
     }
     assert again.events == 0
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_sessions_of_two_scopes_stay_apart_in_the_one_that_is_named(
@@ -78,7 +78,7 @@ def test_sessions_of_two_scopes_stay_apart_in_the_one_that_is_named(
 
     import_logs(ledger, [database(tmp_path / "mem.sqlite", *rows)], scope="acme/app")
 
-    told = ledger.query("acme/app", kinds=["conversation.user"]).items
+    told = ledger.headers("acme/app", kinds=["conversation.user"]).items
     assert [(one.session_id, one.summary) for one in told] == [("s1", "one"), ("s1@two", "two")]
 
 
@@ -130,5 +130,5 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
         state = tmp_path / "state.json"
         Ingest(ledger, spool, state, guard=GUARD, caps=EventLimits(), place="here").once()
 
-    said = ledger.query(scope, kinds=["conversation.user"]).items
+    said = ledger.headers(scope, kinds=["conversation.user"]).items
     assert [(one.agent_id, one.session_id) for one in said] == [("lyria", "s1")]

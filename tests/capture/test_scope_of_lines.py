@@ -76,9 +76,9 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
 
     Ingest(here, spool, tmp_path / "state.json", **given).once()
 
-    assert [one.summary for one in here.query(scope).items] == [summary]
+    assert [one.summary for one in here.headers(scope).items] == [summary]
     others = {"global", "acme/app", "acme/b", "bank/prod"} - {scope}
-    assert [one for other in others for one in here.query(other).items] == []
+    assert [one for other in others for one in here.headers(other).items] == []
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_marker_chooses_no_scope_in_an_import(here: Ledger, tmp_path: Path) ->
     receipt = import_logs(here, [spool])
 
     assert set(receipt.by_scope) == {"global"}
-    assert here.query("bank/prod").items == []
+    assert here.headers("bank/prod").items == []
 
 
 def test_a_folder_that_is_only_called_openclaws_names_no_scope(

@@ -239,7 +239,7 @@ def check_order(ledger: Ledger) -> int:
     cursor: str | None = None
     positions: list[int] = []
     while True:
-        page = ledger.query(SCOPE, first=1_000, after=cursor)
+        page = ledger.headers(SCOPE, first=1_000, after=cursor)
         for header in page.items:
             positions.append(header.position)
             seqs.setdefault(header.session_id, []).append(header.seq)
@@ -249,7 +249,7 @@ def check_order(ledger: Ledger) -> int:
     for session_id, found in seqs.items():
         assert sorted(found) == list(range(1, len(found) + 1)), session_id
     assert len(set(positions)) == len(positions)
-    verification = ledger.verify()
+    verification = ledger.admin.verify()
     assert verification.intact, verification.first_broken
     return len(positions)
 

@@ -30,7 +30,7 @@ def copy(pipe: Connection, source: Path, target: Path, _: int) -> None:
         pipe.recv()
 
     with open_ledger(source) as here, open_ledger(target) as there:
-        receipt = here.copy_to(there, progress=step)
+        receipt = here.admin.copy_to(there, progress=step)
     pipe.send(("done", (receipt.copied, receipt.present, receipt.complete, receipt.intact)))
 
 
@@ -82,7 +82,7 @@ def test_a_copy_that_is_killed_again_and_again_brings_all_once(tmp_path: Path) -
 
     assert outcome == (total - there, there, True, True)
     with open_ledger(source) as here, open_ledger(target) as copied:
-        assert copied.verify() == here.verify()
+        assert copied.admin.verify() == here.admin.verify()
         assert check_order(copied) == total
 
 
@@ -95,4 +95,4 @@ def test_two_copies_at_the_same_time_bring_all_once(tmp_path: Path) -> None:
     assert sum(copied for copied, *_ in outcomes) == EVENTS + EVENTS // BATCH
     assert [outcome[2:] for outcome in outcomes] == [(True, True), (True, True)]
     with open_ledger(source) as here, open_ledger(target) as copied:
-        assert copied.verify() == here.verify()
+        assert copied.admin.verify() == here.admin.verify()

@@ -86,8 +86,8 @@ def test_forks_amid_appending_following_and_verifying_threads_end_and_break_noth
 
     def read() -> None:
         while not stop.is_set():
-            assert ledger.verify(SCOPE).intact
-            ledger.query(SCOPE, last=20)
+            assert ledger.admin.verify(SCOPE).intact
+            ledger.headers(SCOPE, last=20)
 
     def follow() -> None:
         for _ in ledger.follow(SCOPE, stop=stop):
@@ -158,13 +158,13 @@ def test_a_ledger_in_memory_goes_its_own_way_on_each_side() -> None:
         child = in_child(lambda: _write(ledger, "child", 5))
 
         assert ended_well(child)
-        assert ledger.verify().events == 1
+        assert ledger.admin.verify().events == 1
 
 
 def _write(ledger: Ledger, name: str, count: int) -> None:
     for number in range(count):
         ledger.append([said(f"{name} {number}", session_id=name)])
-    assert ledger.verify(SCOPE, session_id=name).intact
+    assert ledger.admin.verify(SCOPE, session_id=name).intact
 
 
 def _write_and_read(ledger: Ledger, count: int) -> None:

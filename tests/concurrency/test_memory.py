@@ -98,9 +98,9 @@ def test_facts_that_several_learn_at_once_are_believed_once(path: Path) -> None:
     with treering.open(path) as ledger:
         facts = current(ledger)
         homes = [text for text in facts if text.startswith("Lives in ")]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         superseded = ledger.memory(HERE).facts(user="jo", state="superseded").items
-        ledger.rebuild()
+        ledger.admin.rebuild()
         rebuilt = current(ledger)
     assert len(homes) == 1
     others = {f"Keeps diary number {number}" for number in range(PROCESSES)}
@@ -156,7 +156,7 @@ def test_a_process_that_is_killed_leaves_all_or_nothing_of_a_part(path: Path) ->
             )
         )
         after = memory.audit().facts
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     assert left in {CHUNK, 2 * CHUNK, MANY}
     assert outcomes == Counter(known=left, stored=MANY - left)
     assert after == MANY

@@ -227,7 +227,7 @@ def test_where_no_lock_outlasts_a_look_a_deleted_log_is_noticed_before_the_next_
     with open_ledger(path) as ledger:
         rounds = [f"{who}-{number}" for number in range(3) for who in ("other", "mine")]
         assert event_ids(ledger) == ["first", *rounds]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 # Files that are removed or replaced.
@@ -241,7 +241,7 @@ def test_a_file_that_was_removed_takes_no_append_and_is_not_made_again(
 
     for attempt in (
         lambda: ledger.append([said("lost")]),
-        lambda: ledger.query(SCOPE),
+        lambda: ledger.headers(SCOPE),
         lambda: ledger.redact(SCOPE, session_id="s1"),
     ):
         with pytest.raises(LedgerMoved, match=r"ledger\.db was removed") as refused:
@@ -261,7 +261,7 @@ def test_a_file_that_was_replaced_takes_no_append_until_the_ledger_is_opened_aga
     with pytest.raises(LedgerMoved):
         ledger.append([said("lost", event_id="lost")])
     with pytest.raises(LedgerMoved):
-        ledger.query(SCOPE)
+        ledger.headers(SCOPE)
     ledger.close()
 
     with open_ledger(path) as again:
@@ -368,5 +368,5 @@ def count_rings(ledger: Ledger) -> int:
 
 def event_ids(ledger: Ledger) -> list[str]:
     """Return the ids of all events, in the order in which they were recorded."""
-    headers = ledger.query(SCOPE, first=1_000).items
+    headers = ledger.headers(SCOPE, first=1_000).items
     return [header.event_id for header in sorted(headers, key=lambda header: header.position)]

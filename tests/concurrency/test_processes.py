@@ -44,7 +44,7 @@ def test_threads_of_several_processes_share_one_order(path: Path) -> None:
         assert check_order(ledger) == processes * threads * count
         stored = {
             (header.session_id, header.event_id, header.seq)
-            for header in ledger.query(SCOPE, first=1_000).items
+            for header in ledger.headers(SCOPE, first=1_000).items
         }
     assert {acked for told in heard for acked in told} == stored
     for told in heard:
@@ -113,7 +113,7 @@ def test_a_writer_that_is_kept_waiting_too_long_says_who_is_in_the_way(
         ledger.redact(SCOPE, event_id="before")
     with open_ledger(path, patience_s=0.1) as other:
         opened_meanwhile = other.event(SCOPE, "before").summary
-        proved_meanwhile = other.verify().intact
+        proved_meanwhile = other.admin.verify().intact
     read_meanwhile = ledger.event(SCOPE, "before").summary
     blocker.tell("go")
     if obstacle is hold_write_lock:

@@ -43,9 +43,9 @@ def test_a_redaction_in_the_middle_of_a_proof_is_no_alarm(tmp_path: Path) -> Non
             return page
 
         store.records = reading  # type: ignore[method-assign, assignment]
-        result = ledger.verify(SCOPE)
+        result = ledger.admin.verify(SCOPE)
 
         assert pages > 5
         assert result.intact, result.first_broken
         store.records = read  # type: ignore[method-assign]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact

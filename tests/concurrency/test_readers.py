@@ -120,7 +120,7 @@ def test_an_erasure_that_was_pending_is_completed_when_the_ledger_is_next_opened
 
     with open_ledger(path) as again:
         content = raw_bytes(path)
-        assert again.verify().intact
+        assert again.admin.verify().intact
 
     assert pending == "pending"
     assert [trace for trace in traces(secret) if trace in content] == []

@@ -73,7 +73,7 @@ def test_a_kill_on_either_side_of_a_tool_call_leaves_what_is_true(
             "run.interrupted", "crashed", called,
         )  # fmt: skip
         assert "boundary.interrupt" not in kinds(session)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("step", STEPS)

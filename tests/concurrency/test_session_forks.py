@@ -165,7 +165,7 @@ def test_processes_that_fork_the_same_session_each_have_their_forks(location: st
         for name in names:
             assert said_in(session_of(ledger, name)) == turns_of("first", name)
         assert said_in(session_of(ledger)) == turns_of("first")
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_fork_that_is_made_while_others_record_has_whole_turns_only(location: str) -> None:
@@ -193,7 +193,7 @@ def test_a_fork_that_is_made_while_others_record_has_whole_turns_only(location: 
             assert len(shared) % 2 == 0
             assert {turn.state for turn in child.turns()} == {"ended"}
             runs(child)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_processes_that_undo_at_once_undo_each_a_turn_of_its_own(location: str) -> None:
@@ -242,7 +242,7 @@ def test_of_those_who_want_a_fork_of_one_name_one_makes_it(location: str) -> Non
             child = session_of(ledger, f"fork-{number}")
             assert said_in(child)[2:] == turns_of(f"won by {outcomes.index('won')}")
             assert [header.kind for header in child.headers()].count("session.forked") == 1
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("heard", [1, 5, 9])
@@ -262,7 +262,7 @@ def test_forks_that_were_made_outlive_a_kill(location: str, heard: int) -> None:
             take_turn(child, "again")
             assert said_in(child)[-2:] == turns_of("again")
         assert said_in(session_of(ledger)) == turns_of("first")
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_turn_in_a_fork_that_was_killed_is_closed_there_and_nowhere_else(location: str) -> None:
@@ -297,7 +297,7 @@ def test_parent_and_child_of_a_fork_of_processes_fork_sessions(tmp_path: Path) -
         assert forks_of(ledger) == {"above", "below"}
         for name in ("above", "below"):
             assert said_in(session_of(ledger, name)) == turns_of("first", name)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("seen", [1, 8, 20])
@@ -310,7 +310,7 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next(location: str, seen: in
         with Author(sweep_all, location, later) as author:
             assert author.hear() == "ready"
             closings: list[Any] = []
-            for header in ledger.follow(HERE, idle_seconds=60):
+            for header in ledger.follow(HERE, idle_s=60):
                 closings += [header] if header.kind == "session.closed" else []
                 if len(closings) == seen:
                     break
@@ -325,4 +325,4 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next(location: str, seen: in
             assert kinds.count("episode.written") == kinds.count("session.closed") == 1
             assert [one for one in session.headers() if one.kind not in REMAINS] == []
         assert ledger.sweep(HERE, now_ms=later).pruned == []
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact

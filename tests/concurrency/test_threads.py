@@ -100,7 +100,7 @@ def test_a_caller_that_fails_touches_no_other_of_its_commit(ledger: Ledger) -> N
     assert isinstance(outcomes["good"], list)
     assert isinstance(outcomes["again"], list)
     assert isinstance(outcomes["elsewhere"], list)
-    ids = {header.event_id for header in ledger.query(SCOPE, session_id="s1").items}
+    ids = {header.event_id for header in ledger.headers(SCOPE, session_id="s1").items}
     assert ids == {"taken", "good"}
     assert check_order(ledger) == 3
 
@@ -161,7 +161,7 @@ def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(
             thread.join(PATIENCE_S)
     ledger.append([said("after", event_id="after")])
 
-    ids = [header.event_id for header in ledger.query(SCOPE).items]
+    ids = [header.event_id for header in ledger.headers(SCOPE).items]
     assert ids == ["led", "after"]
 
 
@@ -181,12 +181,12 @@ def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger
 
     def verify() -> None:
         while not done.is_set():
-            verification = ledger.verify()
+            verification = ledger.admin.verify()
             assert verification.intact, verification.first_broken
 
     in_threads(*[write, erase, verify])
 
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def _store(ledger: Ledger) -> SqliteStore:

@@ -54,8 +54,8 @@ def ask(pipe: Connection, place: str, _: int) -> None:
 def check(ledger: Ledger) -> None:
     """Check that the table says what the events say."""
     found = sum(one.calls for one in ledger.tool_statistics(HERE))
-    assert found == len(tool_calls(ledger.follow(HERE, idle_seconds=0))) == ROUNDS * PAIRS
-    assert ledger.verify().intact
+    assert found == len(tool_calls(ledger.follow(HERE, idle_s=0))) == ROUNDS * PAIRS
+    assert ledger.admin.verify().intact
 
 
 def test_processes_that_follow_at_once_double_and_lose_nothing(place: str) -> None:

@@ -550,7 +550,7 @@ def test_what_a_contributor_says_is_shown_once_and_stored_nowhere(
         after = turn.context(4_000)
 
     stream = io.BytesIO()
-    ledger.export(HERE, stream, session_id="s1", payloads="included")
+    ledger.admin.export(HERE, stream, session_id="s1", payloads="included")
     assert texts(context) == ["Megachile says hello.", "First?"]
     assert "Megachile" not in str(after.messages)
     assert b"Megachile" not in stream.getvalue()

@@ -64,7 +64,7 @@ def test_a_call_is_all_or_nothing(ledger: Ledger) -> None:
     with pytest.raises(treering.InvalidInput):
         ledger.append([said("good"), said("bad", payload={"n": float("nan")})])
 
-    assert ledger.query(HERE).items == []
+    assert ledger.headers(HERE).items == []
 
 
 def test_the_same_event_again_is_no_second_event(ledger: Ledger) -> None:
@@ -72,7 +72,7 @@ def test_the_same_event_again_is_no_second_event(ledger: Ledger) -> None:
     again = ledger.append([said("hello", event_id="e1")])
 
     assert again == once
-    assert len(ledger.query(HERE).items) == 1
+    assert len(ledger.headers(HERE).items) == 1
 
 
 def test_the_same_event_twice_in_one_call_is_one_event(ledger: Ledger) -> None:
@@ -104,7 +104,7 @@ def test_another_event_under_a_known_id_is_refused(ledger: Ledger, other: dict[s
         ledger.append([said("hello", event_id="e1", **({"ts_ms": NOON} | other))])
 
     assert refused.value.hint
-    assert len(ledger.query(HERE).items) == 1
+    assert len(ledger.headers(HERE).items) == 1
 
 
 def test_a_time_that_was_filled_in_never_makes_a_retry_conflict(ledger: Ledger) -> None:
@@ -147,7 +147,7 @@ def test_a_stale_writer_is_refused_and_leaves_nothing_behind(ledger: Ledger) -> 
         ledger.append([said("c")], expected_seq=1)
 
     assert refused.value.current_seq == 2
-    assert [h.summary for h in ledger.query(HERE).items] == ["a", "b"]
+    assert [h.summary for h in ledger.headers(HERE).items] == ["a", "b"]
 
 
 def test_a_retry_of_what_was_recorded_is_no_conflict(ledger: Ledger) -> None:
@@ -176,7 +176,7 @@ def test_an_event_that_has_to_be_the_first_of_its_session_is_refused_behind_othe
             ledger.append(events)
         assert refused.value.current_seq == 2
 
-    assert [h.summary for h in ledger.query(HERE).items] == ["a", "b", "c", "d"]
+    assert [h.summary for h in ledger.headers(HERE).items] == ["a", "b", "c", "d"]
 
 
 def test_a_finished_run_takes_no_more_events(ledger: Ledger) -> None:
@@ -192,8 +192,8 @@ def test_a_run_that_ends_in_the_middle_of_a_call_refuses_the_whole_call(ledger: 
     with pytest.raises(treering.errors.RunClosed):
         ledger.append([*run_of("r1", "a"), said("late", run_id="r1")])
 
-    assert ledger.query(HERE).items == []
-    assert ledger.verify().sessions == 0
+    assert ledger.headers(HERE).items == []
+    assert ledger.admin.verify().sessions == 0
 
 
 def test_the_header_that_is_returned_does_not_change_any_more(ledger: Ledger) -> None:
@@ -215,7 +215,7 @@ def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
     assert event.payload == {"text": text}
     assert event.payload_bytes == len(text) + len('{"text":""}')
     assert ledger.event(HERE, "e2").payload == event.payload
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_bad_input_gets_a_clear_error_and_a_hint(
 
     assert part in str(refused.value)
     assert refused.value.hint
-    assert unchanged.query(HERE).items == []
+    assert unchanged.headers(HERE).items == []
 
 
 def test_a_session_id_that_is_not_quite_text_is_refused(ledger: Ledger) -> None:
@@ -270,7 +270,7 @@ def test_a_session_id_that_is_not_quite_text_is_refused(ledger: Ledger) -> None:
         ledger.append([said(session_id=Shout("s1"))])
 
     assert refused.value.hint
-    assert ledger.query(HERE).items == []
+    assert ledger.headers(HERE).items == []
 
 
 @pytest.mark.parametrize(

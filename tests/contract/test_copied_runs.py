@@ -18,12 +18,12 @@ def test_a_run_that_goes_on_elsewhere_is_left_alone_and_copied_to_its_end(
     source, target = open_ledger(), open_ledger()
     turn = source.session("s1", scope=HERE, agent="lyria").turn()
     turn.start()
-    source.copy_to(target)
+    source.admin.copy_to(target)
 
     assert target.recover() == 0
     turn.user("more")
     turn.end()
-    again = source.copy_to(target)
+    again = source.admin.copy_to(target)
 
     assert again.complete
     assert again.intact
@@ -36,7 +36,7 @@ def test_a_turn_in_a_copy_is_not_held_up_by_a_run_that_goes_on_elsewhere(
 ) -> None:
     source, target = open_ledger(), open_ledger()
     with source.session("s1", scope=HERE, agent="lyria").turn():
-        source.copy_to(target)
+        source.admin.copy_to(target)
 
         with target.session("s1", scope=HERE, agent="lyria").turn() as turn:
             turn.user("on a path of its own")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def contents(ledger: Ledger, scope: str = HERE) -> list[Event]:
     """Return the events of a scope in the order they are followed, wherever they stand."""
-    found = ledger.follow_events(scope, idle_seconds=0)
+    found = ledger.follow_events(scope, idle_s=0)
     return [msgspec.structs.replace(event, position=0) for event in found]
 
 
@@ -61,9 +61,9 @@ def long(open_ledger: Callable[[], Ledger]) -> Ledger:
 def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
     source: Ledger, target: Ledger
 ) -> None:
-    receipt = source.copy_to(target)
+    receipt = source.admin.copy_to(target)
 
-    proof = source.verify()
+    proof = source.admin.verify()
     assert receipt == treering.receipts.CopyReceipt(
         scopes=2,
         sessions=proof.sessions,
@@ -76,24 +76,24 @@ def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
     )
     assert contents(target) == contents(source)
     assert contents(target, ELSEWHERE) == contents(source, ELSEWHERE)
-    assert target.verify() == proof
+    assert target.admin.verify() == proof
 
 
 def test_a_copy_by_way_of_another_sort_of_ledger_is_the_same(
     source: Ledger, target: Ledger
 ) -> None:
     with treering.open(":memory:") as between:
-        there, back = source.copy_to(between), between.copy_to(target)
+        there, back = source.admin.copy_to(between), between.admin.copy_to(target)
 
     assert there == back
     assert contents(target) == contents(source)
-    assert target.verify() == source.verify()
+    assert target.admin.verify() == source.admin.verify()
 
 
 def test_copying_again_brings_nothing(source: Ledger, target: Ledger) -> None:
-    first = source.copy_to(target)
+    first = source.admin.copy_to(target)
 
-    second = source.copy_to(target)
+    second = source.admin.copy_to(target)
 
     assert (second.copied, second.present) == (0, first.copied)
     assert (second.complete, second.intact) == (True, True)
@@ -102,21 +102,21 @@ def test_copying_again_brings_nothing(source: Ledger, target: Ledger) -> None:
 def test_what_was_recorded_since_is_brought_by_the_next_copy(
     source: Ledger, target: Ledger
 ) -> None:
-    before = source.copy_to(target).copied
+    before = source.admin.copy_to(target).copied
     source.append([said("more"), said("new", session_id="s3"), said("and more", session_id="s2")])
 
-    receipt = source.copy_to(target)
+    receipt = source.admin.copy_to(target)
 
     assert (receipt.copied, receipt.present, receipt.complete) == (3, before, True)
     assert contents(target) == contents(source)
-    assert target.verify() == source.verify()
+    assert target.admin.verify() == source.admin.verify()
 
 
 def test_one_session_with_news_is_brought_alone(long: Ledger, target: Ledger) -> None:
-    long.copy_to(target)
+    long.admin.copy_to(target)
     long.append([said(f"more {n}", session_id="s1") for n in range(700)])
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.copied, receipt.present, receipt.intact) == (700, 1_500, True)
     assert said_in(target, "s1") == said_in(long, "s1")
@@ -124,15 +124,15 @@ def test_one_session_with_news_is_brought_alone(long: Ledger, target: Ledger) ->
 
 def test_one_scope_is_copied_alone(source: Ledger, target: Ledger) -> None:
     """Promise 3: a copy of scope A holds not a byte of scope B."""
-    receipt = source.copy_to(target, scope=HERE)
+    receipt = source.admin.copy_to(target, scope=HERE)
 
     assert (receipt.scopes, receipt.sessions, receipt.complete) == (1, 2, True)
-    assert target.verify(HERE) == source.verify(HERE)
+    assert target.admin.verify(HERE) == source.admin.verify(HERE)
     assert contents(target, ELSEWHERE) == []
 
 
 def test_a_scope_without_events_gives_an_empty_receipt(source: Ledger, target: Ledger) -> None:
-    receipt = source.copy_to(target, scope="nobody")
+    receipt = source.admin.copy_to(target, scope="nobody")
 
     assert (receipt.scopes, receipt.sessions, receipt.copied) == (0, 0, 0)
     assert (receipt.complete, receipt.intact) == (True, True)
@@ -144,10 +144,10 @@ def test_a_copy_that_was_stopped_goes_on_where_it_ended(
 ) -> None:
     for _ in range(times):
         with pytest.raises(Stopped):
-            long.copy_to(target, progress=stopping_after(500))
-    there = target.verify().events
+            long.admin.copy_to(target, progress=stopping_after(500))
+    there = target.admin.verify().events
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert 0 < there < 1_500
     assert (receipt.copied, receipt.present) == (1_500 - there, there)
@@ -160,10 +160,10 @@ def test_whoever_looks_on_is_told_exactly_how_much_there_is_to_do(
 ) -> None:
     told: list[tuple[int, int]] = []
     with pytest.raises(Stopped):
-        long.copy_to(target, progress=stopping_after(500))
-    there = target.verify().events
+        long.admin.copy_to(target, progress=stopping_after(500))
+    there = target.admin.verify().events
 
-    long.copy_to(target, progress=lambda done, total: told.append((done, total)))
+    long.admin.copy_to(target, progress=lambda done, total: told.append((done, total)))
 
     assert {total for _, total in told} == {1_500 - there}
     assert told[-1][0] == 1_500 - there
@@ -175,8 +175,8 @@ def test_a_session_of_the_same_name_is_refused_and_costs_no_other(
 ) -> None:
     target.append([said("theirs")])
 
-    receipt = source.copy_to(target, scope=ELSEWHERE)
-    mixed = source.copy_to(target)
+    receipt = source.admin.copy_to(target, scope=ELSEWHERE)
+    mixed = source.admin.copy_to(target)
 
     assert receipt.complete
     assert (mixed.refused, mixed.complete, mixed.intact) == (1, False, True)
@@ -188,11 +188,11 @@ def test_a_session_of_the_same_name_is_refused_and_costs_no_other(
 def test_a_session_that_went_another_way_is_refused_where_it_did(
     long: Ledger, target: Ledger
 ) -> None:
-    long.copy_to(target)
+    long.admin.copy_to(target)
     target.append([said("theirs", session_id="s1")])
     long.append([said(f"ours in {name}", session_id=name) for name in ("s0", "s1", "s1", "s2")])
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.copied, receipt.refused, receipt.complete) == (2, 1, False)
     assert reasons(receipt) == [("s1", 501, "the target has other events, at seq 501 or before")]
@@ -201,10 +201,10 @@ def test_a_session_that_went_another_way_is_refused_where_it_did(
 
 
 def test_a_target_that_has_more_is_left_as_it_is(long: Ledger, target: Ledger) -> None:
-    long.copy_to(target)
+    long.admin.copy_to(target)
     target.append([said("theirs", session_id="s1")])
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.copied, receipt.present, receipt.complete) == (0, 1_500, True)
 
@@ -214,7 +214,7 @@ def test_an_id_that_the_target_has_elsewhere_costs_its_session_only(
 ) -> None:
     target.append([said("taken", session_id="theirs", event_id="e601")])
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.refused, receipt.intact) == (1, True)
     assert reasons(receipt) == [("s1", 201, "event_id already exists: e601")]
@@ -227,7 +227,7 @@ def test_refusals_are_told_as_far_as_there_is_room(open_ledger: Callable[[], Led
     one.append([said("ours", session_id=f"s{n}") for n in range(9)])
     other.append([said("theirs", session_id=f"s{n}") for n in range(8)])
 
-    receipt = one.copy_to(other)
+    receipt = one.admin.copy_to(other)
 
     assert (receipt.refused, len(receipt.refused_sample), receipt.copied) == (8, 5, 1)
 
@@ -237,15 +237,15 @@ def test_what_was_redacted_after_it_was_copied_is_redacted_by_the_next_copy(
     source: Ledger, target: Ledger, replacement: Any
 ) -> None:
     source.append([said("secret", event_id="e1", payload={"password": "hunter2"})])
-    source.copy_to(target)
+    source.admin.copy_to(target)
     source.redact(HERE, event_id="e1", replacement=replacement)
 
-    receipt = source.copy_to(target)
+    receipt = source.admin.copy_to(target)
 
     assert (receipt.copied, receipt.complete, receipt.intact) == (1, True, True)
     assert target.event(HERE, "e1").redacted
     assert contents(target) == contents(source)
-    assert target.verify() == source.verify()
+    assert target.admin.verify() == source.admin.verify()
 
 
 def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
@@ -253,13 +253,13 @@ def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
 ) -> None:
     source, target = open_ledger(), open_ledger()
     source.append([called(event_id="old", ts_ms=NOON), said("kept"), called(ts_ms=NOON)])
-    source.copy_to(target)
+    source.admin.copy_to(target)
     source.expire(HERE, now_ms=NOON + 45 * DAY)
 
-    receipt = source.copy_to(target)
+    receipt = source.admin.copy_to(target)
 
     assert (receipt.copied, receipt.complete, receipt.intact) == (1, True, True)
-    assert target.verify() == source.verify()
+    assert target.admin.verify() == source.admin.verify()
     assert target.append([called(event_id="old", ts_ms=NOON)])[0].expired
 
 
@@ -271,12 +271,12 @@ def test_a_copy_that_was_stopped_between_an_erasure_and_its_word_goes_on(
     source.append([said("beside", session_id="s2")])
     source.redact(HERE, event_id="e3")
     with pytest.raises(Stopped):
-        source.copy_to(target, progress=stopping_after(500))
+        source.admin.copy_to(target, progress=stopping_after(500))
 
-    receipt = source.copy_to(target)
+    receipt = source.admin.copy_to(target)
 
     assert (receipt.copied, receipt.complete, receipt.intact) == (102, True, True)
-    assert target.verify() == source.verify()
+    assert target.admin.verify() == source.admin.verify()
 
 
 def test_a_copy_taken_while_somebody_erases_and_appends_holds(long: Ledger, target: Ledger) -> None:
@@ -289,12 +289,12 @@ def test_a_copy_taken_while_somebody_erases_and_appends_holds(long: Ledger, targ
                 [said("meanwhile", session_id=f"new {event_id}"), said("s", session_id="s1")]
             )
 
-    first = long.copy_to(target, progress=meanwhile)
-    second = long.copy_to(target)
+    first = long.admin.copy_to(target, progress=meanwhile)
+    second = long.admin.copy_to(target)
 
     assert (first.complete, first.intact, first.refused_sample) == (True, True, [])
     assert (second.complete, second.intact) == (True, True)
-    assert target.verify() == long.verify()
+    assert target.admin.verify() == long.admin.verify()
     assert sorted(contents(target), key=order) == sorted(contents(long), key=order)
 
 
@@ -309,11 +309,11 @@ def test_the_retention_of_a_scope_is_copied_unless_the_target_has_its_own(
     source.append([called(event_id="old", ts_ms=NOON), said("kept")])
     source.set_retention(HERE, {"conversation.user": 3})
     source.expire(HERE, now_ms=NOON + 45 * DAY)
-    source.copy_to(settled)
+    source.admin.copy_to(settled)
     settled.set_retention(HERE, {"conversation.user": 5})
 
-    receipt = source.copy_to(fresh)
-    source.copy_to(settled)
+    receipt = source.admin.copy_to(fresh)
+    source.admin.copy_to(settled)
 
     assert receipt.complete
     assert fresh.retention(HERE) == source.retention(HERE)
@@ -325,11 +325,11 @@ def test_a_policy_without_events_makes_no_scope_in_the_target(
 ) -> None:
     source, target = open_ledger(), open_ledger()
     source.set_retention(HERE, {"conversation.user": 3})
-    source.copy_to(target, scope=HERE)
+    source.admin.copy_to(target, scope=HERE)
     source.append([called(event_id="old", ts_ms=NOON)])
     source.expire(HERE, now_ms=NOON + 45 * DAY)
 
-    receipt = source.copy_to(target, scope=HERE)
+    receipt = source.admin.copy_to(target, scope=HERE)
 
     assert (receipt.complete, receipt.refused_sample) == (True, [])
     assert target.retention(HERE)["conversation.user"] == 3
@@ -337,27 +337,27 @@ def test_a_policy_without_events_makes_no_scope_in_the_target(
 
 def test_a_ledger_is_not_copied_into_itself(source: Ledger) -> None:
     with pytest.raises(treering.InvalidInput, match="into itself"):
-        source.copy_to(source)
+        source.admin.copy_to(source)
 
 
 def test_a_scope_that_is_encrypted_is_not_copied_to_where_it_is_not(
     source: Ledger, target: Ledger
 ) -> None:
-    source.copy_to(target, scope=ELSEWHERE)
-    source.encrypt(HERE)
+    source.admin.copy_to(target, scope=ELSEWHERE)
+    source.keys.create(HERE)
     source.append([said("sealed", event_id="sealed")])
 
     with pytest.raises(treering.InvalidInput, match=f"scope {HERE} is encrypted") as refused:
-        source.copy_to(target)
+        source.admin.copy_to(target)
     before = contents(target)
-    target.encrypt(HERE)
-    receipt = source.copy_to(target)
+    target.keys.create(HERE)
+    receipt = source.admin.copy_to(target)
 
     assert "keys create" in (refused.value.hint or "")
     assert before == []
     assert (receipt.complete, receipt.intact, receipt.refused_sample) == (True, True, [])
     assert contents(target) == contents(source)
-    assert sum(key.payloads for key in target.list_keys()) > 1
+    assert sum(key.payloads for key in target.keys.list()) > 1
 
 
 class Changed:
@@ -402,9 +402,9 @@ def changing(session_id: str, seq: int, **fields: Any) -> Change:
 def test_a_changed_event_is_refused_with_its_seq_and_the_rest_is_copied(
     long: Ledger, target: Ledger, fields: dict[str, Any], seq: int, reason: str
 ) -> None:
-    long._store = Changed(long._store, changing("s1", 300, **fields))
+    long.admin._store = Changed(long.admin._store, changing("s1", 300, **fields))
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.refused, receipt.complete, receipt.intact) == (1, False, True)
     ((session_id, place, said_why),) = reasons(receipt)
@@ -416,12 +416,12 @@ def test_a_changed_event_is_refused_with_its_seq_and_the_rest_is_copied(
 
 
 def test_a_tail_that_the_source_does_not_give_is_missed(long: Ledger, target: Ledger) -> None:
-    long._store = Changed(
-        long._store,
+    long.admin._store = Changed(
+        long.admin._store,
         lambda record: None if record.session_id == "s1" and record.seq > 400 else record,
     )
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.copied, receipt.complete) == (1_400, False)
     assert reasons(receipt) == [("s1", 401, "seq 401 is missing: the session ends at seq 500")]
@@ -430,12 +430,12 @@ def test_a_tail_that_the_source_does_not_give_is_missed(long: Ledger, target: Le
 def test_an_event_that_changed_on_the_way_is_copied_when_it_is_put_right(
     long: Ledger, target: Ledger
 ) -> None:
-    store = long._store
-    long._store = Changed(store, changing("s1", 300, summary="a lie"))
-    long.copy_to(target)
-    long._store = store
+    store = long.admin._store
+    long.admin._store = Changed(store, changing("s1", 300, summary="a lie"))
+    long.admin.copy_to(target)
+    long.admin._store = store
 
-    receipt = long.copy_to(target)
+    receipt = long.admin.copy_to(target)
 
     assert (receipt.copied, receipt.present, receipt.complete) == (201, 1_299, True)
-    assert target.verify() == long.verify()
+    assert target.admin.verify() == long.admin.verify()

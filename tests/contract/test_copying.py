@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 def exported(ledger: Ledger, **options: str) -> bytes:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
+    ledger.admin.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 def written(ledger: Ledger, progress: Callable[[int], object]) -> bytes:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, payloads="included", progress=progress)  # type: ignore[arg-type]
+    ledger.admin.export(HERE, stream, payloads="included", progress=progress)  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 def contents(ledger: Ledger) -> list[Event]:
     """Return all that a copy has in common with its source: not the positions."""
-    found = ledger.follow_events(HERE, idle_seconds=0)
+    found = ledger.follow_events(HERE, idle_s=0)
     return [msgspec.structs.replace(event, position=0) for event in found]
 
 
@@ -41,7 +41,7 @@ def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
 ) -> None:
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(exported(source)))
+    receipt = target.admin.restore(io.BytesIO(exported(source)))
 
     assert receipt.complete
     assert (receipt.errors, receipt.duplicates) == (0, 0)
@@ -49,32 +49,32 @@ def test_a_copy_is_the_same_events_in_the_same_order_with_the_same_chain(
     assert [(e.session_id, e.seq, e.link, e.payload) for e in ours] == [
         (e.session_id, e.seq, e.link, e.payload) for e in theirs
     ]
-    assert target.verify(HERE) == source.verify(HERE)
+    assert target.admin.verify(HERE) == source.admin.verify(HERE)
     assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]
 
 
 def test_importing_twice_adds_nothing(source: Ledger, open_ledger: Callable[[], Ledger]) -> None:
     target, file = open_ledger(), exported(source)
-    first = target.restore(io.BytesIO(file))
+    first = target.admin.restore(io.BytesIO(file))
 
-    second = target.restore(io.BytesIO(file))
+    second = target.admin.restore(io.BytesIO(file))
 
     assert (second.imported, second.duplicates) == (0, first.imported)
     assert second.complete
-    assert source.restore(io.BytesIO(file)).imported == 0
+    assert source.admin.restore(io.BytesIO(file)).imported == 0
 
 
 def test_an_import_goes_on_where_the_last_one_ended(
     source: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    target.restore(io.BytesIO(exported(source)))
+    target.admin.restore(io.BytesIO(exported(source)))
     source.append([said("more"), said("and more", session_id="s2")])
 
-    receipt = target.restore(io.BytesIO(exported(source)))
+    receipt = target.admin.restore(io.BytesIO(exported(source)))
 
     assert receipt.imported == 2
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_the_id_of_an_expired_event_is_known_in_the_copy(
@@ -83,7 +83,7 @@ def test_the_id_of_an_expired_event_is_known_in_the_copy(
     source, target = open_ledger(), open_ledger()
     source.append([called(event_id="old", ts_ms=NOON)])
     source.expire(HERE, now_ms=NOON + 45 * DAY)
-    target.restore(io.BytesIO(exported(source)))
+    target.admin.restore(io.BytesIO(exported(source)))
 
     assert target.append([called(event_id="old", ts_ms=NOON)])[0].expired
 
@@ -91,10 +91,10 @@ def test_the_id_of_an_expired_event_is_known_in_the_copy(
 def test_one_session_can_be_exported(source: Ledger, open_ledger: Callable[[], Ledger]) -> None:
     target = open_ledger()
 
-    target.restore(io.BytesIO(exported(source, session_id="s2")))
+    target.admin.restore(io.BytesIO(exported(source, session_id="s2")))
 
     assert {e.session_id for e in contents(target)} == {"s2"}
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_every_line_is_accounted_for_and_bad_ones_are_named(
@@ -105,7 +105,7 @@ def test_every_line_is_accounted_for_and_bad_ones_are_named(
     file = b"\n".join([*lines[:2], b"", b"not json", b'{"record":"mystery"}', *lines[2:-2]])
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(file + b'\n{"record":"eve'))
+    receipt = target.admin.restore(io.BytesIO(file + b'\n{"record":"eve'))
 
     taken = receipt.imported + receipt.duplicates + receipt.other + receipt.errors
     assert taken == receipt.lines
@@ -125,7 +125,7 @@ def test_a_changed_line_is_refused(open_ledger: Callable[[], Ledger], field: str
     changed[field] = {"payload": {"text": "lie"}, "ts_ms": 5}.get(field, "00" * 32)
     lines[3] = json.dumps(changed).encode()
 
-    receipt = target.restore(io.BytesIO(b"\n".join(lines)))
+    receipt = target.admin.restore(io.BytesIO(b"\n".join(lines)))
 
     assert receipt.errors >= 1
     assert receipt.errors_sample[0].line == 4
@@ -135,7 +135,7 @@ def test_a_changed_line_is_refused(open_ledger: Callable[[], Ledger], field: str
 def test_a_dropped_line_is_noticed(source: Ledger, open_ledger: Callable[[], Ledger]) -> None:
     lines = exported(source).split(b"\n")
 
-    receipt = open_ledger().restore(io.BytesIO(b"\n".join(lines[:3] + lines[4:])))
+    receipt = open_ledger().admin.restore(io.BytesIO(b"\n".join(lines[:3] + lines[4:])))
 
     assert not receipt.complete
     assert receipt.errors
@@ -146,7 +146,7 @@ def test_a_session_of_the_same_name_is_not_mixed_up(open_ledger: Callable[[], Le
     one.append([said("mine")])
     other.append([said("theirs")])
 
-    receipt = other.restore(io.BytesIO(exported(one)))
+    receipt = other.admin.restore(io.BytesIO(exported(one)))
 
     assert (receipt.imported, receipt.errors) == (0, 1)
     assert [e.summary for e in contents(other)] == ["theirs"]
@@ -161,7 +161,7 @@ def test_an_export_without_payloads_shows_no_content_and_says_it_cannot_be_resto
 
     assert b"PRIVATE" not in file
     with pytest.raises(treering.InvalidInput, match="no payloads") as refused:
-        open_ledger().restore(io.BytesIO(file))
+        open_ledger().admin.restore(io.BytesIO(file))
     assert "--include-payload" in (refused.value.hint or "")
 
 
@@ -182,7 +182,7 @@ def test_a_line_that_is_nonsense_stops_nothing(
     lines = exported(source).split(b"\n")
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(b"\n".join([*lines[:1], line, *lines[1:]])))
+    receipt = target.admin.restore(io.BytesIO(b"\n".join([*lines[:1], line, *lines[1:]])))
 
     assert receipt.errors == 1
     assert receipt.errors_sample[0].line == 2
@@ -199,12 +199,12 @@ def test_two_exports_in_one_file_are_complete_when_both_have_their_end(
 ) -> None:
     first, second = exported(source, session_id="s1"), exported(source, session_id="s2")
 
-    whole = open_ledger().restore(io.BytesIO(first + second))
-    twice = open_ledger().restore(io.BytesIO(first + first))
-    cut = open_ledger().restore(io.BytesIO(first[: first.rindex(b"{")] + second))
+    whole = open_ledger().admin.restore(io.BytesIO(first + second))
+    twice = open_ledger().admin.restore(io.BytesIO(first + first))
+    cut = open_ledger().admin.restore(io.BytesIO(first[: first.rindex(b"{")] + second))
 
     assert (whole.complete, whole.errors) == (True, 0)
-    assert whole.imported == len(list(source.follow(HERE, idle_seconds=0))) + 1
+    assert whole.imported == len(list(source.follow(HERE, idle_s=0))) + 1
     assert (twice.complete, twice.imported) == (True, twice.duplicates)
     assert (cut.complete, cut.errors, cut.imported) == (False, 0, whole.imported)
 
@@ -214,7 +214,9 @@ def test_lines_behind_the_end_belong_to_no_export(
 ) -> None:
     lines = exported(source, session_id="s2").splitlines()
 
-    receipt = open_ledger().restore(io.BytesIO(b"\n".join([*lines[:-2], lines[-1], lines[-2]])))
+    receipt = open_ledger().admin.restore(
+        io.BytesIO(b"\n".join([*lines[:-2], lines[-1], lines[-2]]))
+    )
 
     assert (receipt.errors, receipt.complete) == (1, False)
     assert receipt.errors_sample[0].line == len(lines)
@@ -226,7 +228,7 @@ def test_an_export_without_payloads_behind_a_full_one_costs_its_own_lines_only(
     full, withheld = exported(source), exported(source, payloads="withheld")
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(full + withheld))
+    receipt = target.admin.restore(io.BytesIO(full + withheld))
 
     assert receipt.errors == len(withheld.splitlines())
     assert "no payloads" in receipt.errors_sample[0].reason
@@ -246,12 +248,12 @@ def test_an_export_taken_while_somebody_erases_can_be_restored(
             source.append([said("meanwhile", session_id="s2")])
 
     file = written(source, progress=erase)
-    receipt = target.restore(io.BytesIO(file))
+    receipt = target.admin.restore(io.BytesIO(file))
 
     assert (receipt.complete, receipt.errors_sample) == (True, [])
-    assert target.verify().intact
-    target.restore(io.BytesIO(exported(source)))
-    assert target.verify(HERE) == source.verify(HERE)
+    assert target.admin.verify().intact
+    target.admin.restore(io.BytesIO(exported(source)))
+    assert target.admin.verify(HERE) == source.admin.verify(HERE)
     assert contents(target) == contents(source)
 
 
@@ -262,12 +264,12 @@ def test_an_export_taken_while_events_expire_can_be_restored(
     source.append([called(event_id=f"e{n}", ts_ms=NOON) for n in range(700)])
 
     file = written(source, progress=lambda _: source.expire(HERE, now_ms=NOON + 45 * DAY))
-    receipt = target.restore(io.BytesIO(file))
+    receipt = target.admin.restore(io.BytesIO(file))
 
     assert (receipt.complete, receipt.errors_sample) == (True, [])
-    assert target.verify().intact
-    target.restore(io.BytesIO(exported(source)))
-    assert target.verify(HERE) == source.verify(HERE)
+    assert target.admin.verify().intact
+    target.admin.restore(io.BytesIO(exported(source)))
+    assert target.admin.verify(HERE) == source.admin.verify(HERE)
     assert target.append([called(event_id="e5", ts_ms=NOON)])[0].expired
 
 
@@ -277,14 +279,14 @@ def test_what_is_redacted_after_it_was_copied_is_redacted_by_the_next_copy(
 ) -> None:
     source, target = open_ledger(), open_ledger()
     source.append([said("secret", event_id="e1", payload={"t": "secret " * 3_000}), said("other")])
-    target.restore(io.BytesIO(exported(source)))
+    target.admin.restore(io.BytesIO(exported(source)))
     source.redact(HERE, event_id="e1", replacement=replacement)
 
-    receipt = target.restore(io.BytesIO(exported(source)))
+    receipt = target.admin.restore(io.BytesIO(exported(source)))
 
     assert (receipt.complete, receipt.imported) == (True, 1)
     assert contents(target) == contents(source)
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
@@ -293,14 +295,14 @@ def test_what_expired_after_it_was_copied_expires_with_the_next_copy(
     source, target = open_ledger(), open_ledger()
     source.append([called(event_id="old", ts_ms=NOON), said("kept"), called(ts_ms=NOON)])
     source.redact(HERE, event_id="old")
-    target.restore(io.BytesIO(exported(source)))
+    target.admin.restore(io.BytesIO(exported(source)))
     source.expire(HERE, now_ms=NOON + 45 * DAY)
 
-    receipt = target.restore(io.BytesIO(exported(source)))
+    receipt = target.admin.restore(io.BytesIO(exported(source)))
 
     assert (receipt.complete, receipt.imported) == (True, 1)
     assert contents(target) == contents(source)
-    assert target.verify(HERE) == source.verify(HERE)
+    assert target.admin.verify(HERE) == source.admin.verify(HERE)
     assert exported(target).split(b"\n")[1:] == exported(source).split(b"\n")[1:]
 
 
@@ -312,4 +314,4 @@ def test_a_store_that_fails_ends_an_import_and_refuses_no_line(
     target.close()
 
     with pytest.raises(treering.errors.Closed):
-        target.restore(io.BytesIO(exported(source)))
+        target.admin.restore(io.BytesIO(exported(source)))

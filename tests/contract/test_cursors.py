@@ -57,11 +57,11 @@ def test_a_cursor_is_no_event(ledger: Ledger) -> None:
     ledger.append([said("hello")])
     ledger._store.set_cursor(OURS, "sink", "one")
 
-    ledger.rebuild()
+    ledger.admin.rebuild()
 
     assert ledger._store.cursor(OURS, "sink") == "one"
-    assert len(ledger.query(HERE).items) == 1
-    assert ledger.verify().intact
+    assert len(ledger.headers(HERE).items) == 1
+    assert ledger.admin.verify().intact
 
 
 def test_cursors_stay_behind_when_events_are_copied_or_exported(
@@ -73,13 +73,13 @@ def test_cursors_stay_behind_when_events_are_copied_or_exported(
     source._store.set_cursor(OURS, "sink", "a-place-of-its-own")
     stream = io.BytesIO()
 
-    source.copy_to(copied)
-    source.export(HERE, stream, payloads="included")
-    restored.restore(io.BytesIO(stream.getvalue()))
+    source.admin.copy_to(copied)
+    source.admin.export(HERE, stream, payloads="included")
+    restored.admin.restore(io.BytesIO(stream.getvalue()))
 
     assert b"a-place-of-its-own" not in stream.getvalue()
     for target in (copied, restored):
-        assert len(target.query(HERE).items) == 1
+        assert len(target.headers(HERE).items) == 1
         assert target._store.cursor(OURS, "sink") is None
 
 

@@ -50,14 +50,14 @@ def erased(ledger: Ledger) -> None:
 
 
 def copy(source: Ledger, target: Ledger) -> None:
-    source.copy_to(target)
+    source.admin.copy_to(target)
 
 
 def restore(source: Ledger, target: Ledger) -> None:
     stream = io.BytesIO()
-    source.export(HERE, stream, payloads="included")
+    source.admin.export(HERE, stream, payloads="included")
     stream.seek(0)
-    target.restore(stream)
+    target.admin.restore(stream)
 
 
 @pytest.mark.parametrize("way", [copy, restore])
@@ -70,7 +70,7 @@ def test_a_copy_that_is_cut_off_reads_as_incomplete_and_can_go_on(
     monkeypatch.setattr(record_restorer, "PAGE", 3)
     source = open_ledger()
     erased(source)
-    assert source.verify().intact
+    assert source.admin.verify().intact
     faults, commits = set(), 0
     while True:
         commits += 1
@@ -79,11 +79,11 @@ def test_a_copy_that_is_cut_off_reads_as_incomplete_and_can_go_on(
         try:
             way(source, target)
         except Killed:
-            proof = target.verify()
+            proof = target.admin.verify()
             faults.add(None if proof.first_broken is None else proof.first_broken.fault)
             stop_after(target, 0)
             way(source, target)
-            assert target.verify().intact, commits
+            assert target.admin.verify().intact, commits
         else:
             break
     assert commits > 5
@@ -96,17 +96,17 @@ def test_an_export_that_was_cut_off_reads_as_incomplete(
     source = open_ledger()
     erased(source)
     stream = io.BytesIO()
-    source.export(HERE, stream, payloads="included")
+    source.admin.export(HERE, stream, payloads="included")
     lines = stream.getvalue().splitlines(keepends=True)
     target = open_ledger()
 
-    target.restore(io.BytesIO(b"".join(lines[:-6])))
-    found = target.verify().first_broken
-    target.restore(io.BytesIO(b"".join(lines)))
+    target.admin.restore(io.BytesIO(b"".join(lines[:-6])))
+    found = target.admin.verify().first_broken
+    target.admin.restore(io.BytesIO(b"".join(lines)))
 
     assert found is not None
     assert found.fault == "incomplete"
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_an_erasure_that_nobody_vouches_for_when_the_copy_has_ended_is_a_fault(
@@ -115,16 +115,16 @@ def test_an_erasure_that_nobody_vouches_for_when_the_copy_has_ended_is_a_fault(
     source = open_ledger()
     erased(source)
     stream = io.BytesIO()
-    source.export(HERE, stream, payloads="included")
+    source.admin.export(HERE, stream, payloads="included")
     lines = stream.getvalue().splitlines(keepends=True)
     last = max(n for n, line in enumerate(lines) if b"ledger.redacted" in line)
     end = json.loads(lines[-1])
     end["events"] -= 1
     rest = [line for n, line in enumerate(lines[:-1]) if n != last]
     target = open_ledger()
-    target.restore(io.BytesIO(b"".join(rest) + json.dumps(end).encode() + b"\n"))
+    target.admin.restore(io.BytesIO(b"".join(rest) + json.dumps(end).encode() + b"\n"))
 
-    found = target.verify().first_broken
+    found = target.admin.verify().first_broken
 
     assert found is not None
     assert found.fault == "erasure"

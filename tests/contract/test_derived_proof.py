@@ -61,7 +61,7 @@ def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledge
     ledger = open_ledger()
     live(ledger)
 
-    proof = ledger.verify(derived=True)
+    proof = ledger.admin.verify(derived=True)
 
     assert proof.intact, proof.first_broken
     assert "derived" in proof.checked
@@ -69,8 +69,8 @@ def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledge
     assert all(proof.derived_rows[name] for name in ("tool_calls", "search", "memory_rows"))
     assert proof.derived_rows["documents"] >= 4
     assert proof.derived_rows["snapshots"] == 1
-    assert ledger.verify(HERE, derived=True).intact
-    assert ledger.sample_derived(HERE).intact
+    assert ledger.admin.verify(HERE, derived=True).intact
+    assert ledger.admin.sample_derived(HERE).intact
 
 
 def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
@@ -81,15 +81,15 @@ def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
     ledger.redact(HERE, session_id="talk")
     ledger.expire(HERE, policy={"tool.call": 1}, now_ms=NOON + 900 * DAY)
     ledger.forget(ELSEWHERE, user="ann")
-    ledger.copy_to(other)
+    ledger.admin.copy_to(other)
     for one in (ledger, other):
         one.search("parser", scope=HERE)
         one.memory(HERE).recall("cats", user="ann")
 
-        proof = one.verify(derived=True)
+        proof = one.admin.verify(derived=True)
         assert proof.intact, proof.first_broken
-    ledger.rebuild()
-    assert ledger.verify(derived=True).intact
+    ledger.admin.rebuild()
+    assert ledger.admin.verify(derived=True).intact
 
 
 def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
@@ -104,13 +104,13 @@ def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
     snapshot.tally.kinds["conversation.user"] += 1
     store.keep_snapshot(scope, "long", seq=seq, body=encode_snapshot(snapshot))
 
-    found = ledger.verify(derived=True).first_broken
+    found = ledger.admin.verify(derived=True).first_broken
 
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     assert found is not None
     assert (found.session_id, found.seq, found.fault) == ("long", seq, "derived")
-    ledger.rebuild()
-    assert ledger.verify(derived=True).intact
+    ledger.admin.rebuild()
+    assert ledger.admin.verify(derived=True).intact
 
 
 def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
@@ -122,14 +122,14 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
     ledger._memory_factory.close()
     store, scope = ledger._store, Scope(HERE)
     kept = store.memory_rows(scope)
-    assert ledger.verify(derived=True).intact
+    assert ledger.admin.verify(derived=True).intact
     lies = [
         Row(row.sort, row.key, (row.body or b"").replace(b"forgotten", b"current"))
         for row in kept.items
     ]
     assert store.keep_memory_rows(scope, lies, since=kept.mark, until=kept.mark, anew=False)
 
-    found = ledger.verify(derived=True).first_broken
+    found = ledger.admin.verify(derived=True).first_broken
 
     assert found is not None
     assert found.fault == "derived"
@@ -141,7 +141,7 @@ def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger
     end = tuple(number + 5 for number in ledger._store.end(Scope(HERE)))
     ledger._store.set_cursor(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
 
-    found = ledger.verify(derived=True).first_broken
+    found = ledger.admin.verify(derived=True).first_broken
 
     assert found is not None
     assert found.detail == "the follower sink was moved past the last event"
@@ -150,7 +150,7 @@ def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger
 def test_without_being_asked_nothing_derived_is_compared(ledger: Ledger) -> None:
     ledger.append([said("x")])
 
-    proof = ledger.verify()
+    proof = ledger.admin.verify()
 
     assert proof.derived_rows is None
     assert proof.unchecked["derived"] == "add --derived"

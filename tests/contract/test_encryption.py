@@ -38,7 +38,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def sealed(open_ledger: Callable[[], Ledger]) -> Ledger:
     """Return a ledger whose scope HERE is encrypted."""
     ledger = open_ledger()
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     return ledger
 
 
@@ -47,17 +47,17 @@ def payloads(ledger: Ledger, scope: str = HERE) -> list[Any]:
 
 
 def followed(ledger: Ledger, scope: str = HERE) -> list[Event]:
-    return list(ledger.follow_events(scope, idle_seconds=0))
+    return list(ledger.follow_events(scope, idle_s=0))
 
 
 def exported(ledger: Ledger, **options: str) -> bytes:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
+    ledger.admin.export(HERE, stream, **({"payloads": "included"} | options))  # type: ignore[arg-type]
     return stream.getvalue()
 
 
 def listed(ledger: Ledger) -> list[tuple[int, str, int]]:
-    return [(key.generation, key.state, key.payloads) for key in ledger.list_keys(HERE)]
+    return [(key.generation, key.state, key.payloads) for key in ledger.keys.list(HERE)]
 
 
 def key_file(keys: Path) -> Path:
@@ -111,7 +111,7 @@ def test_every_way_of_reading_gives_what_was_recorded(sealed: Ledger) -> None:
 def test_a_committed_run_is_followed_with_its_payloads(sealed: Ledger) -> None:
     sealed.append(run_of("r1", "a"))
 
-    delivered = sealed.follow_events(HERE, committed=True, idle_seconds=0)
+    delivered = sealed.follow_events(HERE, committed=True, idle_s=0)
 
     assert [event.payload for event in delivered] == [
         {"text": text} for text in ("run started", "a", "run over")
@@ -122,7 +122,7 @@ def test_what_is_sealed_proves_itself(sealed: Ledger) -> None:
     sealed.append([said("a"), said("b", payload=LARGE), called(session_id="s2")])
     sealed.redact(HERE, session_id="s2")
 
-    proof = sealed.verify()
+    proof = sealed.admin.verify()
 
     assert proof.intact, proof.first_broken
     assert (proof.events, proof.redacted, proof.sealed) == (4, 1, 0)
@@ -130,18 +130,18 @@ def test_what_is_sealed_proves_itself(sealed: Ledger) -> None:
 
 def test_only_what_comes_later_and_only_the_scope_is_sealed(ledger: Ledger) -> None:
     ledger.append([said("before")])
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("after"), said("elsewhere", scope=ELSEWHERE)])
 
     assert listed(ledger) == [(1, "in use", 1)]
-    assert [key.scope for key in ledger.list_keys()] == [HERE]
+    assert [key.scope for key in ledger.keys.list()] == [HERE]
     assert payloads(ledger) == [{"text": "before"}, {"text": "after"}]
     assert payloads(ledger, ELSEWHERE) == [{"text": "elsewhere"}]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_encrypting_twice_is_once(sealed: Ledger) -> None:
-    again = sealed.encrypt(HERE)
+    again = sealed.keys.create(HERE)
 
     assert (again.generation, again.created) == (1, False)
     assert listed(sealed) == [(1, "in use", 0)]
@@ -166,20 +166,20 @@ def test_an_export_comes_back_and_is_sealed_again_where_the_scope_is(
     sealed.redact(HERE, event_id=followed(sealed)[3].event_id)
     sealed.expire(HERE, now_ms=NOON + 45 * DAY)
     plain, again = open_ledger(), open_ledger()
-    again.encrypt(HERE)
+    again.keys.create(HERE)
 
-    receipts = [target.restore(io.BytesIO(exported(sealed))) for target in (plain, again)]
+    receipts = [target.admin.restore(io.BytesIO(exported(sealed))) for target in (plain, again)]
 
     assert [receipt.complete for receipt in receipts] == [True, True]
     assert payloads(plain) == payloads(again) == payloads(sealed)
     assert exported(plain).split(b"\n")[1:] == exported(again).split(b"\n")[1:]
     assert (listed(plain), listed(again)) == ([], [(1, "in use", 2)])
-    assert plain.verify() == again.verify() == sealed.verify()
+    assert plain.admin.verify() == again.admin.verify() == sealed.admin.verify()
 
 
 def test_a_large_payload_is_kept_once_for_each_generation(sealed: Ledger) -> None:
     sealed.append([said("a", payload=LARGE, event_id="a"), said("b", payload=LARGE)])
-    sealed.rotate_key(HERE)
+    sealed.keys.rotate(HERE)
     sealed.append([said("c", payload=LARGE)])
 
     receipt = sealed.redact(HERE, event_id="a")
@@ -195,36 +195,36 @@ def test_a_large_payload_is_kept_once_for_each_generation(sealed: Ledger) -> Non
 def test_rotating_seals_what_comes_later_under_the_next_key(sealed: Ledger) -> None:
     sealed.append([said("old")])
 
-    receipt = sealed.rotate_key(HERE)
+    receipt = sealed.keys.rotate(HERE)
     sealed.append([said("new"), said("newer")])
 
     assert (receipt.generation, receipt.created) == (2, True)
     assert listed(sealed) == [(1, "kept", 1), (2, "in use", 2)]
     assert payloads(sealed) == [{"text": text} for text in ("old", "new", "newer")]
-    assert sealed.verify().intact
+    assert sealed.admin.verify().intact
 
 
 def test_an_old_key_goes_when_nothing_is_sealed_under_it(sealed: Ledger) -> None:
     old = sealed.append([said("old", payload=LARGE)])[0]
-    sealed.rotate_key(HERE)
+    sealed.keys.rotate(HERE)
     sealed.append([said("new")])
 
     with pytest.raises(InvalidInput, match="1 payload sealed under generation 1"):
-        sealed.destroy_key(HERE, generation=1)
+        sealed.keys.destroy(HERE, generation=1)
     sealed.redact(HERE, event_id=old.event_id)
-    receipt = sealed.destroy_key(HERE, generation=1)
+    receipt = sealed.keys.destroy(HERE, generation=1)
 
     assert (receipt.generations, receipt.redacted_count) == ([1], 0)
     assert listed(sealed) == [(1, "destroyed", 0), (2, "in use", 1)]
     assert payloads(sealed)[:2] == [REDACTED, {"text": "new"}]
-    assert sealed.destroy_key(HERE, generation=1).generations == []
+    assert sealed.keys.destroy(HERE, generation=1).generations == []
 
 
 def test_the_key_in_use_and_an_unknown_one_are_not_destroyed_alone(sealed: Ledger) -> None:
     with pytest.raises(InvalidInput, match="generation 1 of scope acme/app is in use"):
-        sealed.destroy_key(HERE, generation=1)
+        sealed.keys.destroy(HERE, generation=1)
     with pytest.raises(NotFound, match="no generation 7"):
-        sealed.destroy_key(HERE, generation=7)
+        sealed.keys.destroy(HERE, generation=7)
 
     assert listed(sealed) == [(1, "in use", 0)]
 
@@ -246,21 +246,21 @@ def test_a_key_that_is_rotated_under_writers_loses_nothing(sealed: Ledger) -> No
     for thread in threads:
         thread.start()
     for generation in range(1, 6):
-        sealed.rotate_key(HERE)
+        sealed.keys.rotate(HERE)
         destroyed: list[int] = []
         while not destroyed:
             for number in range(3):
                 sealed.redact(HERE, session_id=f"s{number}")
             # Refused as long as a writer that had the old key at hand was not done.
             with contextlib.suppress(InvalidInput):
-                destroyed = sealed.destroy_key(HERE, generation=generation).generations
+                destroyed = sealed.keys.destroy(HERE, generation=generation).generations
     stop.set()
     for thread in threads:
         thread.join(PATIENCE_S)
 
     assert failures == []
-    assert sealed.verify().intact
-    assert sealed.verify().sealed == 0
+    assert sealed.admin.verify().intact
+    assert sealed.admin.verify().sealed == 0
 
 
 # Destruction.
@@ -269,9 +269,9 @@ def test_a_key_that_is_rotated_under_writers_loses_nothing(sealed: Ledger) -> No
 def test_destroying_the_keys_redacts_the_scope_first(sealed: Ledger) -> None:
     sealed.append([said("a"), said("b", session_id="s2", payload=LARGE), said("c", payload=None)])
     sealed.append([said("other", scope=ELSEWHERE)])
-    sealed.rotate_key(HERE)
+    sealed.keys.rotate(HERE)
 
-    receipt = sealed.destroy_key(HERE)
+    receipt = sealed.keys.destroy(HERE)
 
     assert (receipt.generations, receipt.redacted_count) == ([1, 2], 3)
     assert (receipt.blobs_erased, receipt.physical) == (1, "done")
@@ -280,35 +280,35 @@ def test_destroying_the_keys_redacts_the_scope_first(sealed: Ledger) -> None:
         event.summary for event in followed(sealed) if not event.kind.startswith("ledger.")
     } == {REDACTED}
     assert payloads(sealed, ELSEWHERE) == [{"text": "other"}]
-    proof = sealed.verify()
+    proof = sealed.admin.verify()
     assert (proof.intact, proof.redacted, proof.sealed) == (True, 3, 0)
 
 
 def test_a_scope_whose_keys_were_destroyed_takes_payloads_under_the_next(sealed: Ledger) -> None:
     sealed.append([said("old")])
-    sealed.destroy_key(HERE)
+    sealed.keys.destroy(HERE)
 
     with pytest.raises(KeyMissing, match="no key of scope acme/app is in use"):
         sealed.append([said("too late")])
     sealed.append([said("no payload", payload=None)])
-    again = sealed.encrypt(HERE)
+    again = sealed.keys.create(HERE)
     sealed.append([said("new")])
 
     assert (again.generation, again.created) == (2, True)
     assert payloads(sealed)[-1] == {"text": "new"}
-    assert sealed.verify().intact
+    assert sealed.admin.verify().intact
 
 
 def test_a_scope_without_a_key_is_left_alone(ledger: Ledger) -> None:
     ledger.append([said("a")])
 
     with pytest.raises(NotFound, match="scope acme/app has no key"):
-        ledger.destroy_key(HERE)
+        ledger.keys.destroy(HERE)
     with pytest.raises(NotFound):
-        ledger.rotate_key(HERE)
+        ledger.keys.rotate(HERE)
 
     assert payloads(ledger) == [{"text": "a"}]
-    assert ledger.list_keys() == []
+    assert ledger.keys.list() == []
 
 
 def test_what_vouches_for_erasures_is_read_without_a_key(sealed: Ledger, keys: Path) -> None:
@@ -316,10 +316,10 @@ def test_what_vouches_for_erasures_is_read_without_a_key(sealed: Ledger, keys: P
     sealed.append(events)
     # So many stretches that what vouches for them is spilled.
     sealed.expire(HERE, now_ms=NOON + 45 * DAY)
-    sealed.destroy_key(HERE)
+    sealed.keys.destroy(HERE)
     lose_keys(keys)
 
-    proof = sealed.verify()
+    proof = sealed.admin.verify()
 
     assert proof.intact, proof.first_broken
     assert (proof.expired, proof.redacted, proof.sealed) == (1_000, 1_000, 0)
@@ -336,7 +336,7 @@ def test_without_the_key_headers_are_read_and_payloads_are_not(sealed: Ledger, k
     name = key_file(keys)
     lose_keys(keys)
 
-    assert [header.summary for header in sealed.query(HERE).items] == [
+    assert [header.summary for header in sealed.headers(HERE).items] == [
         "user message, 1 character",
         "large",
     ]
@@ -348,9 +348,9 @@ def test_without_the_key_headers_are_read_and_payloads_are_not(sealed: Ledger, k
         lambda: sealed.append([said("b")]),
         lambda: sealed.append([said("a", event_id="e1")]),
         lambda: exported(sealed),
-        lambda: sealed.encrypt(HERE),
-        lambda: sealed.rotate_key(HERE),
-        lambda: sealed.destroy_key(HERE),
+        lambda: sealed.keys.create(HERE),
+        lambda: sealed.keys.rotate(HERE),
+        lambda: sealed.keys.destroy(HERE),
     ):
         with pytest.raises(KeyMissing) as missing:
             read()
@@ -366,7 +366,7 @@ def test_without_the_key_the_chain_is_proved_and_payloads_are_counted(
     sealed.append([said("a"), said("large", payload=LARGE), said("none", payload=None)])
     lose_keys(keys)
 
-    proof = sealed.verify()
+    proof = sealed.admin.verify()
 
     assert proof.intact, proof.first_broken
     assert (proof.events, proof.sealed) == (3, 2)
@@ -379,7 +379,7 @@ def test_a_writer_without_the_key_records_nothing_in_plain_text(sealed: Ledger, 
     with pytest.raises(KeyMissing):
         sealed.append([said("a", payload=None), said("b")])
 
-    assert sealed.query(HERE).items == []
+    assert sealed.headers(HERE).items == []
     assert listed(sealed) == [(0, "missing", 0)]
 
 
@@ -414,7 +414,7 @@ def test_another_key_is_not_taken_for_the_right_one(
         sealed.event(HERE, "e1")
     with pytest.raises(Corrupt):
         exported(sealed)
-    broken = sealed.verify().first_broken
+    broken = sealed.admin.verify().first_broken
     assert broken is not None
     assert (broken.seq, broken.event_id, broken.fault) == (2, "e1", "content")
     assert "sealed" in broken.detail
@@ -423,20 +423,20 @@ def test_another_key_is_not_taken_for_the_right_one(
 def test_two_ledgers_do_not_share_keys(open_ledger: Callable[[], Ledger]) -> None:
     here, there = open_ledger(), open_ledger()
     for ledger in (here, there):
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         ledger.append([said("a")])
 
-    here.destroy_key(HERE)
+    here.keys.destroy(HERE)
 
     assert payloads(there) == [{"text": "a"}]
-    assert there.verify().intact
+    assert there.admin.verify().intact
 
 
 def test_a_scope_that_cannot_be_is_refused(sealed: Ledger) -> None:
     with pytest.raises(treering.errors.InvalidScope):
-        sealed.encrypt("acme@app")
+        sealed.keys.create("acme@app")
     with pytest.raises(treering.errors.InvalidScope):
-        sealed.list_keys("acme@app")
+        sealed.keys.list("acme@app")
 
     assert listed(sealed) == [(1, "in use", 0)]
 
@@ -446,10 +446,10 @@ def test_a_copy_is_sealed_again_and_needs_the_keys(
 ) -> None:
     sealed.append([said("a"), said("large", payload=LARGE)])
     target, late = open_ledger(), open_ledger()
-    target.encrypt(HERE)
-    late.encrypt(HERE)
+    target.keys.create(HERE)
+    late.keys.create(HERE)
 
-    receipt = sealed.copy_to(target)
+    receipt = sealed.admin.copy_to(target)
 
     assert (receipt.copied, receipt.complete, receipt.intact) == (2, True, True)
     assert payloads(target) == payloads(sealed)
@@ -457,5 +457,5 @@ def test_a_copy_is_sealed_again_and_needs_the_keys(
     for path in keys.glob("*.key"):
         path.unlink()
     with pytest.raises(KeyMissing):
-        sealed.copy_to(late)
-    assert late.query(HERE).items == []
+        sealed.admin.copy_to(late)
+    assert late.headers(HERE).items == []

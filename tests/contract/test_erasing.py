@@ -24,7 +24,7 @@ def test_a_redacted_event_keeps_its_row_and_loses_its_content(ledger: Ledger) ->
     assert (event.summary, event.refs, event.payload) == ("[REDACTED]", None, "[REDACTED]")
     assert (event.redacted, event.payload_bytes, event.kind) == (True, 0, "conversation.user")
     assert ledger.event(HERE, "e2").summary == "open"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_the_payload_can_read_null_instead(ledger: Ledger) -> None:
@@ -45,7 +45,7 @@ def test_a_session_is_redacted_whole_and_an_event_vouches_for_it(ledger: Ledger)
     assert [e.redacted for e in session] == [True, True, False]
     assert session[2].kind == "ledger.redacted"
     assert session[2].payload["ranges"] == [[1, 2]]
-    assert ledger.query(HERE, session_id="s2").items[0].summary == "b"
+    assert ledger.headers(HERE, session_id="s2").items[0].summary == "b"
 
 
 def test_redacting_again_erases_nothing_more(ledger: Ledger) -> None:
@@ -55,7 +55,7 @@ def test_redacting_again_erases_nothing_more(ledger: Ledger) -> None:
     receipt = ledger.redact(HERE, session_id="s1")
 
     assert receipt.redacted_count == 0
-    assert len(ledger.query(HERE).items) == 2
+    assert len(ledger.headers(HERE).items) == 2
 
 
 def test_an_erasure_that_found_nothing_leaves_nothing_behind(ledger: Ledger) -> None:
@@ -64,7 +64,7 @@ def test_an_erasure_that_found_nothing_leaves_nothing_behind(ledger: Ledger) -> 
     ledger.append([said("b", kind="ops.decision")])
     ledger.redact(HERE, session_id="s1")
 
-    assert [h.kind for h in ledger.query(HERE).items] == [
+    assert [h.kind for h in ledger.headers(HERE).items] == [
         "conversation.user", "ops.decision", "ledger.redacted",
     ]  # fmt: skip
 
@@ -92,13 +92,13 @@ def test_the_id_of_an_erased_event_never_comes_back(ledger: Ledger) -> None:
     ledger.append([said("a", event_id="e1", ts_ms=NOON), said("b", event_id="e2", ts_ms=NOON)])
     ledger.redact(HERE, event_id="e1")
     ledger.expire(HERE, now_ms=NOON + 100 * DAY)
-    count = len(ledger.query(HERE).items)
+    count = len(ledger.headers(HERE).items)
 
     headers = ledger.append([said("new", event_id="e1"), said("new", event_id="e2")])
 
     assert [h.redacted for h in headers] == [True, True]
     assert [h.expired for h in headers] == [True, True]
-    assert len(ledger.query(HERE).items) == count
+    assert len(ledger.headers(HERE).items) == count
 
 
 def test_a_long_session_is_redacted_in_rounds(ledger: Ledger) -> None:
@@ -107,8 +107,8 @@ def test_a_long_session_is_redacted_in_rounds(ledger: Ledger) -> None:
     receipt = ledger.redact(HERE, session_id="s1")
 
     assert receipt.redacted_count == 4_500
-    assert ledger.verify().intact
-    assert ledger.verify().redacted == 4_500
+    assert ledger.admin.verify().intact
+    assert ledger.admin.verify().redacted == 4_500
 
 
 def test_a_blob_goes_with_its_last_event(ledger: Ledger) -> None:
@@ -140,7 +140,7 @@ def test_events_expire_by_the_retention_of_their_kind(ledger: Ledger) -> None:
 
     def left(days: int) -> list[str]:
         ledger.expire(HERE, now_ms=NOON + days * DAY + 1)
-        items = ledger.query(HERE).items
+        items = ledger.headers(HERE).items
         return [h.summary for h in items if h.kind != "ledger.expired"]
 
     assert left(29) == ["user", "assistant", "git_log called", "result", "alert", "decision"]
@@ -148,8 +148,8 @@ def test_events_expire_by_the_retention_of_their_kind(ledger: Ledger) -> None:
     assert left(60) == ["assistant", "alert", "decision"]
     assert left(90) == ["decision"]
     assert left(9_999) == ["decision"]
-    assert ledger.verify().intact
-    assert ledger.verify().expired == 5
+    assert ledger.admin.verify().intact
+    assert ledger.admin.verify().expired == 5
 
 
 def test_an_event_exactly_as_old_as_its_retention_stays(ledger: Ledger) -> None:
@@ -167,7 +167,7 @@ def test_a_dry_run_counts_and_changes_nothing(ledger: Ledger) -> None:
     assert receipt.deleted_by_type["tool.call"] == 1
     assert receipt.deleted_by_type["conversation.user"] == 1
     assert receipt.deleted_total == 2
-    assert len(ledger.query(HERE).items) == 2
+    assert len(ledger.headers(HERE).items) == 2
 
 
 def test_a_scope_can_have_a_retention_of_its_own(ledger: Ledger) -> None:
@@ -217,8 +217,8 @@ def test_expired_events_are_in_no_reading(ledger: Ledger) -> None:
     ledger.append([said("old", event_id="e1", ts_ms=NOON)])
     ledger.expire(HERE, now_ms=NOON + 100 * DAY)
 
-    assert [h.kind for h in ledger.query(HERE).items] == ["ledger.expired"]
-    assert [e.kind for e in ledger.follow(HERE, idle_seconds=0)] == ["ledger.expired"]
+    assert [h.kind for h in ledger.headers(HERE).items] == ["ledger.expired"]
+    assert [e.kind for e in ledger.follow(HERE, idle_s=0)] == ["ledger.expired"]
     assert [h.seq for h in ledger.session("s1", scope=HERE, agent="x").headers()] == [2]
     with pytest.raises(treering.NotFound):
         ledger.event(HERE, "e1")
@@ -231,7 +231,7 @@ def test_a_session_goes_on_behind_what_expired(ledger: Ledger) -> None:
     header = ledger.append([said("new")])[0]
 
     assert header.seq == 3
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def imported(session_id: str, **fields: Any) -> NewEvent:
@@ -247,11 +247,11 @@ def test_an_imported_session_is_kept_by_the_default_retention(ledger: Ledger) ->
     trial = ledger.expire(HERE, now_ms=NOON, dry_run=True)
     receipt = ledger.expire(HERE, now_ms=NOON)
 
-    left = [header.summary for header in ledger.query(HERE, session_id="s2").items]
+    left = [header.summary for header in ledger.headers(HERE, session_id="s2").items]
     assert (trial.deleted_total, trial.sessions_kept_imported) == (1, 1)
     assert (receipt.deleted_total, receipt.sessions_kept_imported) == (1, 1)
     assert sorted(left) == ["git_log called", "rescued", "session imported"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_policy_that_somebody_chose_reaches_imported_sessions(ledger: Ledger) -> None:
@@ -294,14 +294,14 @@ def test_an_imported_session_is_pruned_only_when_asked_for(ledger: Ledger) -> No
 
     assert (kept.pruned, kept.kept, kept.sessions_kept_imported) == (["s1"], {"s2": "imported"}, 1)
     assert (asked.pruned, asked.sessions_kept_imported) == (["s2"], 0)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_ledger_says_whether_erased_bytes_are_still_somewhere(ledger: Ledger) -> None:
     session = ledger.session("s1", scope="acme/app", agent="lyria")
     header = session.record("ops.alert", "smoke")
-    assert ledger.erasure_state() == "done"
+    assert ledger.admin.erasure_state() == "done"
 
     receipt = ledger.redact("acme/app", event_id=header.event_id)
 
-    assert ledger.erasure_state() == receipt.physical
+    assert ledger.admin.erasure_state() == receipt.physical

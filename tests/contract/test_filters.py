@@ -46,10 +46,10 @@ def test_a_scope_is_asked_by_turn(ledger: Ledger, session: Session) -> None:
     turn = list(session.turns())[1].turn_id
 
     for place in (None, "s1"):
-        found = ledger.query(HERE, session_id=place, turn_id=turn)
+        found = ledger.headers(HERE, session_id=place, turn_id=turn)
         assert [header.turn_id for header in found.items] == [turn] * 4
-    assert ledger.query(HERE, session_id="s2", turn_id=turn).items == []
-    assert ledger.query(HERE, turn_id="none").items == []
+    assert ledger.headers(HERE, session_id="s2", turn_id=turn).items == []
+    assert ledger.headers(HERE, turn_id="none").items == []
     said_then = ledger.events(HERE, turn_id=turn, kinds=["conversation.user"])
     assert [event.payload["text"] for event in said_then.items] == ["question 1"]
 
@@ -58,7 +58,7 @@ def test_pages_of_a_turn_go_on_where_the_one_before_ended(ledger: Ledger, sessio
     turn = list(session.turns())[1].turn_id
     found, cursor = [], None
     while True:
-        page = ledger.query(HERE, turn_id=turn, first=3, after=cursor)
+        page = ledger.headers(HERE, turn_id=turn, first=3, after=cursor)
         found += [header.seq for header in page.items]
         cursor = page.next_cursor
         if cursor is None:

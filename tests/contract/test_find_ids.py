@@ -18,14 +18,14 @@ def test_known_ids_tell_where_their_events_stand(ledger: Ledger) -> None:
     second = session.record("ops.decision", "stop")
     other = ledger.session("s1", scope=THERE, agent="lyria").record("ops.decision", "no")
 
-    known = ledger.known(HERE, ["one", second.event_id, other.event_id, "nobody"])
+    known = ledger.find_ids(HERE, ["one", second.event_id, other.event_id, "nobody"])
 
     assert known == {
         "one": EventLocation("s1", first.seq, first.ts_ms),
         second.event_id: EventLocation("s1", second.seq, second.ts_ms),
     }
-    assert ledger.known("acme/none", ["one"]) == {}
-    assert ledger.known(HERE, []) == {}
+    assert ledger.find_ids("acme/none", ["one"]) == {}
+    assert ledger.find_ids(HERE, []) == {}
 
 
 def test_many_ids_are_found_at_once(ledger: Ledger) -> None:
@@ -33,7 +33,7 @@ def test_many_ids_are_found_at_once(ledger: Ledger) -> None:
     named = [f"event-{number}" for number in range(1_203)]
     session.append([session.new_event("ops.decision", "go", event_id=name) for name in named])
 
-    assert set(ledger.known(HERE, [*named, "nobody"])) == set(named)
+    assert set(ledger.find_ids(HERE, [*named, "nobody"])) == set(named)
 
 
 def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:
@@ -43,19 +43,19 @@ def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:
     ledger.redact(HERE, event_id="redacted")
     ledger.expire(HERE)
 
-    assert set(ledger.known(HERE, ["redacted", "expired"])) == {"redacted", "expired"}
+    assert set(ledger.find_ids(HERE, ["redacted", "expired"])) == {"redacted", "expired"}
 
 
 def test_the_end_of_a_scope_is_behind_all_that_it_holds(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria")
     session.record("ops.decision", "before")
-    end = ledger.end(HERE)
+    end = ledger.end_cursor(HERE)
     session.record("ops.decision", "after")
 
-    found = list(ledger.follow(HERE, after=end, idle_seconds=0.2))
+    found = list(ledger.follow(HERE, after=end, idle_s=0.2))
 
     assert [header.summary for header in found] == ["after"]
-    assert list(ledger.follow(THERE, after=ledger.end(THERE), idle_seconds=0)) == []
+    assert list(ledger.follow(THERE, after=ledger.end_cursor(THERE), idle_s=0)) == []
 
 
 def test_a_fork_may_leave_in_the_midst_of_a_turn(ledger: Ledger) -> None:

@@ -69,17 +69,17 @@ def fork_of_bobs(ledger: Ledger) -> None:
 
 def exported(ledger: Ledger, scope: str = HERE) -> bytes:
     stream = io.BytesIO()
-    ledger.export(scope, stream, payloads="included")
+    ledger.admin.export(scope, stream, payloads="included")
     return stream.getvalue()
 
 
 def texts(ledger: Ledger, scope: str = HERE) -> list[str]:
-    items = ledger.query(scope, first=200).items
+    items = ledger.headers(scope, first=200).items
     return [h.summary for h in items if h.kind.startswith("conversation.")]
 
 
 def vouching(ledger: Ledger) -> list[Header]:
-    return list(ledger.query(HERE, kinds=["ledger.forgotten"], first=200).items)
+    return list(ledger.headers(HERE, kinds=["ledger.forgotten"], first=200).items)
 
 
 def gone_sessions(ledger: Ledger) -> list[str]:
@@ -97,14 +97,14 @@ def test_a_session_of_their_own_goes_whole_and_is_called_otherwise_from_then_on(
     assert (receipt.sessions_erased, receipt.names_erased) == (1, 2)
     assert [header.kind for header in left] == ["ledger.forgotten"]
     assert list(known.session(MAIN, scope=HERE, agent="lyria").headers()) == []
-    assert known.verify(HERE, session_id=name).intact
+    assert known.admin.verify(HERE, session_id=name).intact
 
 
 def test_in_a_group_only_what_is_about_them_goes(known: Ledger) -> None:
     known.forget(HERE, user=ADA)
 
     assert texts(known) == ["I bring the oars", "Noted: I bring the oars"]
-    assert {h.user_id for h in known.query(HERE, session_id=GROUP).items} == {BOB, None}
+    assert {h.user_id for h in known.headers(HERE, session_id=GROUP).items} == {BOB, None}
 
 
 def test_a_group_stays_what_it_was_when_whoever_opened_it_is_forgotten(known: Ledger) -> None:
@@ -117,7 +117,7 @@ def test_a_group_stays_what_it_was_when_whoever_opened_it_is_forgotten(known: Le
 
 
 def test_neither_texts_nor_names_can_be_read_or_exported_any_more(known: Ledger) -> None:
-    known.index(HERE)
+    known.admin.index(HERE)
 
     receipt = known.forget(HERE, user=ADA)
 
@@ -142,13 +142,13 @@ def test_what_vouches_says_how_much_and_not_who(known: Ledger) -> None:
 
 def test_the_chain_holds_before_and_after(known: Ledger) -> None:
     anchor = io.BytesIO()
-    assert known.verify().intact
-    known.anchor(anchor)
+    assert known.admin.verify().intact
+    known.admin.anchor(anchor)
     anchor.seek(0)
 
     receipt = known.forget(HERE, user=ADA)
 
-    found = known.verify(anchor=anchor)
+    found = known.admin.verify(anchor=anchor)
     assert found.intact, found.first_broken
     assert found.expired == receipt.events_erased
 
@@ -156,7 +156,7 @@ def test_the_chain_holds_before_and_after(known: Ledger) -> None:
 def test_the_same_user_of_another_scope_is_not_touched(known: Ledger) -> None:
     known.forget(HERE, user=ADA)
 
-    assert [h.user_id for h in known.query(ELSEWHERE).items] == [ADA]
+    assert [h.user_id for h in known.headers(ELSEWHERE).items] == [ADA]
     assert known.forget(ELSEWHERE, user=ADA).events_erased == 1
 
 
@@ -207,10 +207,10 @@ def test_a_name_that_is_used_again_begins_anew(known: Ledger) -> None:
         "hello again"
     ]
     assert texts(known)[-1] == "hello again"
-    assert known.verify().intact
+    assert known.admin.verify().intact
     known.forget(HERE, user=ADA)
     assert len(gone_sessions(known)) == 2
-    assert known.verify().intact
+    assert known.admin.verify().intact
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -232,15 +232,15 @@ def test_another_process_that_remembers_the_session_begins_it_anew(
     remembered = list(there.session(MAIN, scope=HERE, agent="lyria").headers())
     here.forget(HERE, user=ADA)
 
-    shown = {header.session_id for header in there.query(HERE).items}
+    shown = {header.session_id for header in there.headers(HERE).items}
     (header,) = there.append([said("after", session_id=MAIN, user_id=ADA)])
 
     assert remembered
     assert MAIN not in shown
     assert header.seq == 1
-    assert [h.summary for h in there.query(HERE, session_id=MAIN).items] == ["after"]
-    assert [h.user_id for h in here.query(HERE, session_id=MAIN).items] == [ADA]
-    assert here.verify().intact
+    assert [h.summary for h in there.headers(HERE, session_id=MAIN).items] == ["after"]
+    assert [h.user_id for h in here.headers(HERE, session_id=MAIN).items] == [ADA]
+    assert here.admin.verify().intact
 
 
 def test_the_id_of_a_forgotten_event_never_comes_back(ledger: Ledger) -> None:
@@ -278,8 +278,8 @@ def test_what_a_session_of_theirs_led_to_goes_if_it_is_nobody_elses(known: Ledge
     assert receipt.sessions_erased == 3
     assert b"heron" not in exported(known)
     assert MAIN.encode() not in exported(known)
-    assert known.query(HERE, session_id="bob-looks").items[0].summary == "oars are here"
-    assert known.verify().intact
+    assert known.headers(HERE, session_id="bob-looks").items[0].summary == "oars are here"
+    assert known.admin.verify().intact
 
 
 def test_what_retells_them_goes_and_what_retells_others_stays(known: Ledger) -> None:
@@ -310,11 +310,11 @@ def test_what_was_learnt_from_them_goes_and_what_was_learnt_from_that(known: Led
 
     receipt = forget_with(known, provenance)
 
-    left = known.query(HERE, session_id="memory", kinds=["memory.stored"]).items
+    left = known.headers(HERE, session_id="memory", kinds=["memory.stored"]).items
     assert [header.event_id for header in left] == ["m3"]
     assert receipt.facts_erased == 2
     assert len(asked) == len(set(asked))
-    assert known.verify().intact
+    assert known.admin.verify().intact
 
 
 def test_what_they_are_called_elsewhere_goes_too(ledger: Ledger) -> None:
@@ -337,14 +337,14 @@ def test_what_they_are_called_elsewhere_goes_too(ledger: Ledger) -> None:
 def test_in_a_sealed_scope_what_is_kept_of_an_opening_is_what_is_safe_to_say(
     ledger: Ledger,
 ) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     tell(ledger)
 
     ledger.forget(HERE, user=ADA)
 
     settings = ledger.session(GROUP, scope=HERE, agent="lyria").settings
     assert (settings.mode, settings.key, settings.participants) == ("group", None, ())
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
@@ -360,7 +360,7 @@ def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
     ledger.forget(HERE, user=ADA)
 
     assert ledger._store.open_runs(Scope(HERE)) == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_much_is_forgotten_in_rounds_and_what_was_stopped_is_finished(
@@ -378,14 +378,14 @@ def test_much_is_forgotten_in_rounds_and_what_was_stopped_is_finished(
 
     with pytest.raises(KeyboardInterrupt):
         ledger.forget(HERE, user=ADA, progress=stop)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
     receipt = ledger.forget(HERE, user=ADA, progress=rounds.append)
 
     assert rounds == [3, 3, 2]
     assert (receipt.events_erased, receipt.sessions_erased) == (2, 1)
-    assert [h.kind for h in ledger.query(HERE).items] == ["ledger.forgotten"] * 3
-    assert ledger.verify().intact
+    assert [h.kind for h in ledger.headers(HERE).items] == ["ledger.forgotten"] * 3
+    assert ledger.admin.verify().intact
 
 
 def test_an_export_of_what_is_left_is_taken_in_anywhere(
@@ -395,10 +395,10 @@ def test_an_export_of_what_is_left_is_taken_in_anywhere(
     known.forget(HERE, user=ADA)
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(exported(known)))
+    receipt = target.admin.restore(io.BytesIO(exported(known)))
 
     assert receipt.complete, receipt.errors_sample
-    assert target.verify().intact
+    assert target.admin.verify().intact
     assert gone_sessions(target) == gone_sessions(known)
     assert exported(target).splitlines()[1:] == exported(known).splitlines()[1:]
 
@@ -407,32 +407,32 @@ def test_a_copy_forgets_what_its_source_has_forgotten(
     known: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    known.copy_to(target)
+    known.admin.copy_to(target)
     fork_of_bobs(known)
     known.forget(HERE, user=ADA)
     known.append([said("anew", session_id=MAIN, user_id=BOB)])
 
-    receipt = known.copy_to(target)
+    receipt = known.admin.copy_to(target)
 
     assert (receipt.complete, receipt.intact) == (True, True), receipt.refused_sample
     assert ADA.encode() not in exported(target).replace(MAIN.encode(), b"")
     assert gone_sessions(target) == gone_sessions(known)
     assert target.family(HERE, "bobs") == known.family(HERE, "bobs")
-    assert [h.summary for h in target.query(HERE, session_id=MAIN).items] == ["anew"]
-    assert target.verify().intact
+    assert [h.summary for h in target.headers(HERE, session_id=MAIN).items] == ["anew"]
+    assert target.admin.verify().intact
 
 
 def test_what_was_forgotten_does_not_come_back_from_an_older_copy(
     known: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     older, written = open_ledger(), exported(known)
-    known.copy_to(older)
+    known.admin.copy_to(older)
     known.forget(HERE, user=ADA)
 
-    copied = older.copy_to(known)
-    restored = known.restore(io.BytesIO(written))
+    copied = older.admin.copy_to(known)
+    restored = known.admin.restore(io.BytesIO(written))
 
     assert [refusal.session_id for refusal in copied.refused_sample] == [MAIN]
     assert restored.imported == 0
     assert b"heron" not in exported(known)
-    assert known.verify().intact
+    assert known.admin.verify().intact

@@ -22,7 +22,7 @@ OURS = Scope(HERE)
 
 def exported(ledger: Ledger, session_id: str | None = None) -> bytes:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, session_id=session_id, payloads="included")
+    ledger.admin.export(HERE, stream, session_id=session_id, payloads="included")
     return stream.getvalue()
 
 
@@ -67,14 +67,14 @@ def test_a_scope_with_forks_is_restored_as_it_is(
 ) -> None:
     target = open_ledger()
 
-    first = target.restore(io.BytesIO(exported(family)))
-    again = target.restore(io.BytesIO(exported(family)))
+    first = target.admin.restore(io.BytesIO(exported(family)))
+    again = target.admin.restore(io.BytesIO(exported(family)))
 
     assert (first.complete, first.imported, first.errors) == (True, 12, 0)
     assert (again.complete, again.imported, again.duplicates) == (True, 0, 12)
     assert chains(target) == chains(family)
     assert target._store.forks(OURS, "s1") == ["f"]
-    assert target.verify() == family.verify()
+    assert target.admin.verify() == family.admin.verify()
     assert target.append([said("on", session_id="g")])[0].seq == 8
 
 
@@ -92,12 +92,12 @@ def test_a_fork_is_exported_with_all_that_it_shares_and_nothing_else(
     target = open_ledger()
 
     export = exported(family, "g")
-    receipt = target.restore(io.BytesIO(export))
+    receipt = target.admin.restore(io.BytesIO(export))
 
     assert receipt.complete
     assert seqs(target) == {"s1": [1, 2, 3], "f": [4, 5], "g": [6, 7]}
     assert lines(export, "end") == [{"record": "end", "sessions": 3, "events": 7}]
-    assert target.verify().intact
+    assert target.admin.verify().intact
     assert chains(target)["g"] == chains(family)["g"]
     assert exported(target, "g").split(b"\n")[1:] == export.split(b"\n")[1:]
 
@@ -106,9 +106,9 @@ def test_a_later_import_of_the_parent_goes_on_where_the_fork_left_it(
     family: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    target.restore(io.BytesIO(exported(family, "g")))
+    target.admin.restore(io.BytesIO(exported(family, "g")))
 
-    receipts = [target.restore(io.BytesIO(exported(family, name))) for name in ("s1", "f")]
+    receipts = [target.admin.restore(io.BytesIO(exported(family, name))) for name in ("s1", "f")]
 
     assert [(r.complete, r.imported, r.duplicates) for r in receipts] == [
         (True, 2, 3), (True, 2, 5),
@@ -116,7 +116,7 @@ def test_a_later_import_of_the_parent_goes_on_where_the_fork_left_it(
     assert {name: chains(target)[name] for name in ("s1", "f", "g")} == {
         name: chains(family)[name] for name in ("s1", "f", "g")
     }
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def without(export: bytes, session_id: str) -> bytes:
@@ -132,22 +132,22 @@ def test_a_fork_without_its_parent_is_refused_by_name(
 ) -> None:
     target = open_ledger()
 
-    receipt = target.restore(io.BytesIO(without(exported(family, "f"), "s1")))
+    receipt = target.admin.restore(io.BytesIO(without(exported(family, "f"), "s1")))
 
     assert not receipt.complete
     assert (receipt.imported, receipt.errors) == (0, 5)
     assert all("forked from s1 at seq 3" in error.reason for error in receipt.errors_sample)
     assert seqs(target) == {}
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_a_fork_finds_its_parent_where_it_comes_to(
     family: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    target.restore(io.BytesIO(exported(family, "s1")))
+    target.admin.restore(io.BytesIO(exported(family, "s1")))
 
-    receipt = target.restore(io.BytesIO(without(exported(family, "f"), "s1")))
+    receipt = target.admin.restore(io.BytesIO(without(exported(family, "f"), "s1")))
 
     assert (receipt.imported, receipt.errors) == (4, 0)
     assert chains(target)["f"] == chains(family)["f"]
@@ -163,11 +163,11 @@ def test_a_parent_that_ends_before_the_cut_is_none(
         if (entry := json.loads(line)).get("session_id") != "s1" or entry.get("seq", 0) < 3
     ]
 
-    receipt = target.restore(io.BytesIO(b"\n".join(short) + b"\n"))
+    receipt = target.admin.restore(io.BytesIO(b"\n".join(short) + b"\n"))
 
     assert not receipt.complete
     assert seqs(target) == {"s1": [1, 2]}
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_another_session_of_the_parents_name_is_not_the_parent(
@@ -176,7 +176,7 @@ def test_another_session_of_the_parents_name_is_not_the_parent(
     target = open_ledger()
     target.append([said(f"other {n}") for n in range(1, 6)])
 
-    receipt = target.restore(io.BytesIO(without(exported(family, "f"), "s1")))
+    receipt = target.admin.restore(io.BytesIO(without(exported(family, "f"), "s1")))
 
     assert (receipt.imported, receipt.errors) == (0, 5)
     assert list(seqs(target)) == ["s1"]
@@ -205,11 +205,11 @@ def test_a_fork_that_names_another_cut_is_refused(
             entry["parent"][field] = value
         forged.append(json.dumps(entry).encode())
 
-    receipt = target.restore(io.BytesIO(b"\n".join(forged) + b"\n"))
+    receipt = target.admin.restore(io.BytesIO(b"\n".join(forged) + b"\n"))
 
     assert not receipt.complete
     assert seqs(target) == {"s1": [1, 2, 3]}
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 @pytest.mark.parametrize("way", ["redacted", "expired", "later"])
@@ -223,15 +223,15 @@ def test_what_was_erased_before_the_cut_comes_with_what_vouches_for_it(
     fork(source, "f", parent="s1", seq=3)
     source.append([said("e"), said("unshared")])
     if way == "later":
-        target.restore(io.BytesIO(exported(source, "f")))
+        target.admin.restore(io.BytesIO(exported(source, "f")))
         source.redact(HERE, event_id="a")
     if way == "expired":
         source.expire(HERE, policy={"tool.call": 0}, now_ms=NOON + DAY)
 
-    receipt = target.restore(io.BytesIO(exported(source, "f")))
+    receipt = target.admin.restore(io.BytesIO(exported(source, "f")))
 
     assert receipt.complete
-    assert target.verify().intact
+    assert target.admin.verify().intact
     erased = {"redacted": 1, "later": 1, "expired": 2}[way]
     [record] = target._store.records(OURS, "s1", after_seq=erased - 1, limit=1)
     assert record.erasure == ("expired" if way == "expired" else "placeholder")
@@ -245,13 +245,13 @@ def test_erasures_of_a_whole_family_are_carried_over(
     for session in ("s1", "f", "g"):
         family.redact(HERE, session_id=session)
 
-    receipt = target.restore(io.BytesIO(exported(family, "g")))
-    family.copy_to(whole)
+    receipt = target.admin.restore(io.BytesIO(exported(family, "g")))
+    family.admin.copy_to(whole)
 
     assert receipt.complete
     assert chains(target)["g"] == chains(family)["g"]
-    assert target.verify().intact
-    assert whole.verify() == family.verify()
+    assert target.admin.verify().intact
+    assert whole.admin.verify() == family.admin.verify()
 
 
 # Copying.
@@ -262,40 +262,40 @@ def test_forks_are_copied_behind_their_parents(
 ) -> None:
     target = open_ledger()
 
-    first, again = family.copy_to(target), family.copy_to(target)
+    first, again = family.admin.copy_to(target), family.admin.copy_to(target)
 
     assert (first.complete, first.intact, first.copied, first.present) == (True, True, 12, 0)
     assert (again.complete, again.copied, again.present) == (True, 0, 12)
     assert chains(target) == chains(family)
-    assert target.verify() == family.verify()
+    assert target.admin.verify() == family.admin.verify()
 
 
 def test_a_copy_goes_on_with_forks_that_are_new(
     family: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    family.copy_to(target)
+    family.admin.copy_to(target)
     fork(family, "h", parent="s1", seq=2)
     fork(family, "i", parent="g", seq=7)
     family.append([said("more", session_id="f"), said("more", session_id="i")])
 
     progress: list[tuple[int, int]] = []
-    receipt = family.copy_to(target, progress=lambda done, of: progress.append((done, of)))
+    receipt = family.admin.copy_to(target, progress=lambda done, of: progress.append((done, of)))
 
     assert (receipt.complete, receipt.copied, receipt.present) == (True, 4, 12)
     assert progress[-1] == (4, 4)
     assert chains(target) == chains(family)
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_a_fork_is_copied_alone_if_only_it_is_new(
     family: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    family.copy_to(target)
+    family.admin.copy_to(target)
     fork(family, "h", parent="s1", seq=2)
 
-    receipt = family.copy_to(target)
+    receipt = family.admin.copy_to(target)
 
     assert (receipt.complete, receipt.copied) == (True, 1)
     assert chains(target) == chains(family)
@@ -307,7 +307,7 @@ def test_a_fork_of_what_the_target_has_otherwise_is_refused_and_no_other(
     target = open_ledger()
     target.append([said("another s1")])
 
-    receipt = family.copy_to(target)
+    receipt = family.admin.copy_to(target)
 
     assert not receipt.complete
     assert (receipt.refused, receipt.copied) == (3, 1)
@@ -315,7 +315,7 @@ def test_a_fork_of_what_the_target_has_otherwise_is_refused_and_no_other(
     assert "forked from s1 at seq 3" in reasons["f"]
     assert "forked from f at seq 5" in reasons["g"]
     assert sorted(seqs(target)) == ["s1", "s2"]
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def test_forks_of_an_encrypted_scope_are_copied_and_restored(
@@ -323,12 +323,15 @@ def test_forks_of_an_encrypted_scope_are_copied_and_restored(
 ) -> None:
     source, copied, restored = open_ledger(), open_ledger(), open_ledger()
     for ledger in (source, copied, restored):
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
     source.append([said("a"), said("b")])
     fork(source, "f", parent="s1", seq=1)
     source.append([said("c", session_id="f")])
 
-    copy, restore = source.copy_to(copied), restored.restore(io.BytesIO(exported(source, "f")))
+    copy, restore = (
+        source.admin.copy_to(copied),
+        restored.admin.restore(io.BytesIO(exported(source, "f"))),
+    )
 
     assert (copy.complete, restore.complete) == (True, True)
     assert chains(copied) == chains(source)
@@ -336,16 +339,16 @@ def test_forks_of_an_encrypted_scope_are_copied_and_restored(
     for ledger in (copied, restored):
         [event] = ledger._store.events_at(OURS, "f", [3])
         assert event.payload == {"text": "c"}
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_an_anchor_holds_the_heads_of_forks(family: Ledger) -> None:
     stream = io.BytesIO()
-    receipt = family.anchor(stream)
+    receipt = family.admin.anchor(stream)
     stream.seek(0)
     family.append([said("more", session_id="g")])
 
-    result = family.verify(anchor=stream)
+    result = family.admin.verify(anchor=stream)
 
     assert (receipt.sessions, receipt.events) == (4, 12)
     assert result.intact

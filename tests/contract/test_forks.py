@@ -188,7 +188,7 @@ def test_a_fork_whose_event_id_is_taken_is_not_opened(ledger: Ledger) -> None:
     assert ledger._store.cut(OURS, "f") is None
     assert ledger._store.forks(OURS, "s1") == []
     assert ledger.append([said("c", session_id="f")])[0].seq == 1
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_what_failed_to_be_forked_can_be_forked_again(ledger: Ledger) -> None:
@@ -201,7 +201,7 @@ def test_what_failed_to_be_forked_can_be_forked_again(ledger: Ledger) -> None:
 
     assert header.seq == 2
     assert ledger.append([said("c", session_id="f"), said("d")])[0].seq == 3
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("way", ["redacted", "expired"])
@@ -213,7 +213,7 @@ def test_an_erased_event_can_be_forked_at(ledger: Ledger, way: str) -> None:
         ledger.expire(HERE, policy={"tool.call": 0}, now_ms=NOON + DAY)
 
     assert fork(ledger, "f", parent="s1", seq=1).seq == 2
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_forks_are_told_the_oldest_first(ledger: Ledger) -> None:
@@ -243,7 +243,7 @@ def test_a_fork_made_by_one_is_known_to_another(location: str) -> None:
 
         assert [header.seq for header in added] == [4]
         assert one.append([said("e", session_id="g")])[0].seq == 6
-        assert one.verify().intact
+        assert one.admin.verify().intact
 
 
 # A fork is a session.
@@ -272,7 +272,7 @@ def test_reads_of_a_fork_give_its_own_events(ledger: Ledger) -> None:
     assert [h.seq for h in store.last_headers(OURS, "f", before_seq=None, limit=9)] == [3, 4]
     assert [e.seq for e in store.last_events(OURS, "f", before_seq=4, limit=9)] == [3]
     assert [r.seq for r in store.records(OURS, "f", after_seq=0, limit=9)] == [3, 4]
-    assert [h.seq for h in ledger.query(HERE, session_id="f").items] == [3, 4]
+    assert [h.seq for h in ledger.headers(HERE, session_id="f").items] == [3, 4]
 
 
 def test_a_fork_has_runs_of_its_own(ledger: Ledger) -> None:
@@ -306,9 +306,9 @@ def test_a_fork_is_erased_without_its_parent(ledger: Ledger) -> None:
 
     ledger.redact(HERE, session_id="f")
 
-    assert [h.redacted for h in ledger.query(HERE, session_id="s1").items] == [False, False]
-    assert [h.redacted for h in ledger.query(HERE, session_id="f").items][:2] == [True, True]
-    assert ledger.verify().intact
+    assert [h.redacted for h in ledger.headers(HERE, session_id="s1").items] == [False, False]
+    assert [h.redacted for h in ledger.headers(HERE, session_id="f").items][:2] == [True, True]
+    assert ledger.admin.verify().intact
 
 
 def test_a_ledger_with_forks_is_whole_and_can_be_rebuilt(ledger: Ledger) -> None:
@@ -318,16 +318,16 @@ def test_a_ledger_with_forks_is_whole_and_can_be_rebuilt(ledger: Ledger) -> None
     fork(ledger, "g", parent="f", seq=5)
     ledger.redact(HERE, session_id="f")
 
-    before = ledger.verify()
-    ledger.rebuild()
+    before = ledger.admin.verify()
+    ledger.admin.rebuild()
 
     assert before.intact
     assert before.sessions == 3
-    assert ledger.verify() == before
+    assert ledger.admin.verify() == before
 
 
 def test_forks_in_an_encrypted_scope_are_sealed_and_verify(ledger: Ledger) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said(text) for text in "ab"])
 
     fork(ledger, "f", parent="s1", seq=1)
@@ -336,7 +336,7 @@ def test_forks_in_an_encrypted_scope_are_sealed_and_verify(ledger: Ledger) -> No
     [event] = ledger._store.events_at(OURS, "f", [3])
     assert event.payload == {"text": "c"}
     assert sum(ledger._store.sealed_payloads(OURS).values()) == 4
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_followers_hear_of_a_fork(ledger: Ledger) -> None:
@@ -484,7 +484,7 @@ def test_the_session_that_was_last_written_to_comes_first(ledger: Ledger) -> Non
     found = ledger._store.session_heads(OURS, before_position=None, limit=10)
 
     assert [(head.session_id, head.head_seq) for head in found] == [("s1", 2), ("s3", 1), ("s2", 1)]
-    last = ledger.query(HERE, session_id="s1").items[-1]
+    last = ledger.headers(HERE, session_id="s1").items[-1]
     assert (found[0].position, found[0].updated_ms) == (last.position, last.recorded_ms)
     assert ledger._store.session_heads(Scope("acme/none"), before_position=None, limit=9) == []
 
@@ -580,7 +580,7 @@ def test_a_snapshot_of_no_session_is_not_kept(ledger: Ledger) -> None:
     ledger.append([said("a", session_id="none")])
 
     assert kept(ledger, "none") == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("way", ["redact", "session", "expire"])
@@ -618,7 +618,7 @@ def test_a_rebuild_drops_every_snapshot(ledger: Ledger) -> None:
     ledger.append([said("a")])
     keep(ledger, 1)
 
-    ledger.rebuild()
+    ledger.admin.rebuild()
 
     assert kept(ledger) == []
 

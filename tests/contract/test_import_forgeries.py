@@ -70,7 +70,7 @@ def links(lines: list[bytes]) -> list[bytes]:
 
 
 def restored(ledger: Ledger, lines: list[bytes]) -> RestoreReceipt:
-    receipt = ledger.restore(io.BytesIO(b"\n".join(lines) + b"\n"))
+    receipt = ledger.admin.restore(io.BytesIO(b"\n".join(lines) + b"\n"))
     counted = receipt.imported + receipt.duplicates + receipt.other + receipt.errors
     assert counted == receipt.lines
     return receipt
@@ -134,7 +134,7 @@ def test_what_no_ledger_could_hold_is_refused_by_its_name(
     assert error.line == 4
     assert reason in error.reason
     assert "\x1b" not in error.reason
-    assert ledger.query(HERE).items[0].summary == "disk is full"
+    assert ledger.headers(HERE).items[0].summary == "disk is full"
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_word_about_an_erasure_takes_nothing_that_it_does_not_prove(
     receipt = restored(ledger, forged({}, cover))
 
     assert not receipt.complete
-    assert ledger.query(HERE).items[0].summary == "disk is full"
+    assert ledger.headers(HERE).items[0].summary == "disk is full"
 
 
 def test_an_import_of_what_expired_elsewhere_is_refused_where_its_ids_would_not_be_known(
@@ -313,7 +313,7 @@ def test_an_import_of_what_expired_elsewhere_is_refused_where_its_ids_would_not_
     source.expire(HERE, now_ms=NOON + 45 * DAY)
     target.append([said("theirs", session_id="s3")])
     stream = io.BytesIO()
-    source.export(HERE, stream, payloads="included")
+    source.admin.export(HERE, stream, payloads="included")
 
     receipt = restored(target, stream.getvalue().splitlines())
 
@@ -321,4 +321,4 @@ def test_an_import_of_what_expired_elsewhere_is_refused_where_its_ids_would_not_
     (reason,) = {error.reason for error in receipt.errors_sample}
     assert "session s1" in reason
     assert "a ledger that does not have the scope yet" in reason
-    assert target.verify(HERE, session_id="s2").expired == 1
+    assert target.admin.verify(HERE, session_id="s2").expired == 1

@@ -173,7 +173,7 @@ def test_what_was_recorded_before_is_taken_the_same_way(ledger: Ledger, memory: 
 
     assert found(memory) == found(memory, "bob") == (0, 0)
     assert found(memory, "ann") == found(memory, session="s1") == (1, 0)
-    assert ledger.verify(derived=True).intact
+    assert ledger.admin.verify(derived=True).intact
 
 
 def test_rows_that_an_earlier_version_kept_are_thrown_away(ledger: Ledger, memory: Memory) -> None:
@@ -182,7 +182,7 @@ def test_rows_that_an_earlier_version_kept_are_thrown_away(ledger: Ledger, memor
     store = ledger._store
     end = store.end(SCOPE)
     store.keep_memory_rows(SCOPE, [Row("fact", "x", b"{}")], since=(), until=end, anew=False)
-    assert ledger.verify(derived=True).intact
+    assert ledger.admin.verify(derived=True).intact
 
     assert (found(memory, "bob"), found(memory, session="s1")) == ((0, 0), (1, 0))
 

@@ -232,7 +232,7 @@ def test_what_was_remembered_is_still_known_when_it_is_folded_anew(
     memory.learn("Likes tea", user="ann", origin="tool")
     before = memory.facts(state=("current", "superseded", "quarantined")).items
 
-    ledger.rebuild()
+    ledger.admin.rebuild()
 
     assert memory.facts(state=("current", "superseded", "quarantined")).items == before
     assert memory.recall("Porto", user="ann").facts == "- Lives in Porto (personal)"

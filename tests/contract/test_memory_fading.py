@@ -22,7 +22,7 @@ def test_confidence_fades_by_the_formula_and_is_never_written_down(
 ) -> None:
     learned = memory.learn("Prefers dark mode", user="ann", importance=7, confidence=0.8)
     memory.recall("dark mode", user="ann")
-    end = ledger.end(HERE)
+    end = ledger.end_cursor(HERE)
 
     clock.wait(days=30)
     assert memory.fact(learned.fact_id).faded == 0.8
@@ -33,7 +33,7 @@ def test_confidence_fades_by_the_formula_and_is_never_written_down(
     expected = 0.8 * math.exp(-60 / 90) * (1 + 0.7 + 1 / 20) / 3
     assert fact.faded == pytest.approx(expected)
     assert memory.fact(learned.fact_id).faded == fact.faded
-    assert (fact.confidence, ledger.end(HERE)) == (0.8, end)
+    assert (fact.confidence, ledger.end_cursor(HERE)) == (0.8, end)
 
 
 def test_what_nobody_used_is_archived_once(clock: Clock, ledger: Ledger, memory: Memory) -> None:
@@ -41,17 +41,21 @@ def test_what_nobody_used_is_archived_once(clock: Clock, ledger: Ledger, memory:
     memory.learn("Is allergic to peanuts", user="ann", importance=10)
     # One of importance 1 is below a tenth from the 117th day on, one of 10 from the 171st.
     now = clock.wait(days=120)
-    end = ledger.end(HERE)
+    end = ledger.end_cursor(HERE)
 
     planned = memory.fade(dry_run=True)
-    assert (planned.archived, planned.dry_run, ledger.end(HERE)) == ([dull.fact_id], True, end)
+    assert (planned.archived, planned.dry_run, ledger.end_cursor(HERE)) == (
+        [dull.fact_id],
+        True,
+        end,
+    )
     done = memory.fade()
 
     assert (done.archived, done.looked_at, done.now_ms) == ([dull.fact_id], 2, now)
     fact = memory.fact(dull.fact_id)
     assert (fact.state, fact.reason, fact.confidence) == ("archived", "unused", 0.8)
-    end = ledger.end(HERE)
-    assert (memory.fade().archived, ledger.end(HERE)) == ([], end)
+    end = ledger.end_cursor(HERE)
+    assert (memory.fade().archived, ledger.end_cursor(HERE)) == ([], end)
 
 
 def test_what_was_archived_comes_back_when_it_is_used(

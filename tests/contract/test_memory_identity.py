@@ -257,12 +257,12 @@ def test_users_behind_several_channels_are_told_until_they_are_linked(
         old.record("conversation.user", "hello")
     main_of(ledger, "irc", "ann")
 
-    assert ledger.joined_users(HERE) == {"@jo": [("slack", "@jo"), ("telegram", "@jo")]}
+    assert ledger.admin.joined_users(HERE) == {"@jo": [("slack", "@jo"), ("telegram", "@jo")]}
     assert main_of(ledger, "slack", "@jo").user == memory.resolve_user("slack", "@jo") == "@jo"
 
     memory.link_handle("slack-jo", "slack", "@jo")
-    assert ledger.joined_users(HERE) == {}
-    assert ledger.relinked_handles(HERE) == [("slack", "@jo", "@jo", "slack-jo")]
+    assert ledger.admin.joined_users(HERE) == {}
+    assert ledger.admin.relinked_handles(HERE) == [("slack", "@jo", "@jo", "slack-jo")]
     assert main_of(ledger, "slack", "@jo").user == "slack-jo"
 
 

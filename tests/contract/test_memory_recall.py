@@ -110,7 +110,7 @@ def test_what_was_believed_is_recalled_as_of_a_time_and_records_nothing(
     memory.learn("Rents a boat in Ghent", user="ann", valid_to_ms=NOON + DAY)
     clock.wait(days=10)
     memory.learn("Lives in Porto", user="ann")
-    end = ledger.end(HERE)
+    end = ledger.end_cursor(HERE)
 
     before = memory.recall("lives in Ghent, a boat", user="ann", as_of_ms=NOON + 2 * DAY)
 
@@ -119,7 +119,7 @@ def test_what_was_believed_is_recalled_as_of_a_time_and_records_nothing(
     assert memory.recall("where do I live", user="ann", record=False).facts == (
         "- Lives in Porto (personal)"
     )
-    assert ledger.end(HERE) == end
+    assert ledger.end_cursor(HERE) == end
 
 
 def test_a_contributor_shows_what_fits_and_records_it_with_the_run(

@@ -381,7 +381,7 @@ def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) ->
     catch_up(store, "events")
     assert shelved(store, "events") == ["talk"]
     assert store.index_state(SCOPE, "events").generation != before.generation
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> None:

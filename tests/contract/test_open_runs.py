@@ -151,8 +151,8 @@ def test_open_runs_are_the_same_after_a_rebuild_and_in_a_copy(
     source.append([started("r1", refs={"owner": source._store.leases.owner()}), *run_of("r2")])
     before = listed(source._store)
 
-    source.rebuild()
-    source.copy_to(target)
+    source.admin.rebuild()
+    source.admin.copy_to(target)
 
     assert before == listed(source._store) == listed(target._store)
     assert len(before) == 1

@@ -36,13 +36,13 @@ def everything(read: Callable[[str | None], Page[Header]]) -> list[list[str]]:
 def test_a_query_goes_by_time_then_by_order_of_arrival(ledger: Ledger) -> None:
     ledger.append([said("late", ts_ms=NOON + 5), said("a", ts_ms=NOON), said("b", ts_ms=NOON)])
 
-    assert texts(ledger.query(HERE)) == ["a", "b", "late"]
+    assert texts(ledger.headers(HERE)) == ["a", "b", "late"]
 
 
 def test_pages_forwards_join_to_the_whole(ledger: Ledger) -> None:
     ledger.append([said(str(n), ts_ms=NOON + n // 3) for n in range(10)])
 
-    pages = everything(lambda after: ledger.query(HERE, first=4, after=after))
+    pages = everything(lambda after: ledger.headers(HERE, first=4, after=after))
 
     assert pages == [["0", "1", "2", "3"], ["4", "5", "6", "7"], ["8", "9"]]
 
@@ -50,7 +50,7 @@ def test_pages_forwards_join_to_the_whole(ledger: Ledger) -> None:
 def test_pages_backwards_join_to_the_whole_and_read_forwards(ledger: Ledger) -> None:
     ledger.append([said(str(n), ts_ms=NOON + n // 3) for n in range(10)])
 
-    pages = everything(lambda after: ledger.query(HERE, last=4, after=after))
+    pages = everything(lambda after: ledger.headers(HERE, last=4, after=after))
 
     assert pages == [["6", "7", "8", "9"], ["2", "3", "4", "5"], ["0", "1"]]
 
@@ -63,10 +63,10 @@ def test_recent_and_older_events_are_one_order(ledger: Ledger, events: int) -> N
         ledger.append([said(str(t), ts_ms=t) for t in times[start : start + 100]])
     expected = [str(t) for t in sorted(times)]
 
-    forwards = everything(lambda after: ledger.query(HERE, first=97, after=after))
-    backwards = everything(lambda after: ledger.query(HERE, last=97, after=after))
+    forwards = everything(lambda after: ledger.headers(HERE, first=97, after=after))
+    backwards = everything(lambda after: ledger.headers(HERE, last=97, after=after))
     in_session = everything(
-        lambda after: ledger.query(HERE, session_id="s1", first=97, after=after)
+        lambda after: ledger.headers(HERE, session_id="s1", first=97, after=after)
     )
 
     assert list(chain(*forwards)) == expected
@@ -84,24 +84,24 @@ def test_a_query_keeps_to_its_session_kinds_and_times(ledger: Ledger) -> None:
         ]
     )
 
-    assert texts(ledger.query(HERE, session_id="s1")) == ["a", "grep called", "c"]
-    assert texts(ledger.query(HERE, kinds=["tool.call"])) == ["grep called"]
-    assert texts(ledger.query(HERE, kinds=["tool_call", "user_message"], session_id="s1")) == [
+    assert texts(ledger.headers(HERE, session_id="s1")) == ["a", "grep called", "c"]
+    assert texts(ledger.headers(HERE, kinds=["tool.call"])) == ["grep called"]
+    assert texts(ledger.headers(HERE, kinds=["tool_call", "user_message"], session_id="s1")) == [
         "a", "grep called", "c",
     ]  # fmt: skip
-    assert texts(ledger.query(HERE, since=NOON + 1, until=NOON + 2)) == ["grep called", "b"]
-    assert texts(ledger.query(HERE, kinds=["ops.alert"])) == []
-    assert texts(ledger.query(HERE, session_id="nobody")) == []
+    assert texts(ledger.headers(HERE, since_ms=NOON + 1, until_ms=NOON + 2)) == ["grep called", "b"]
+    assert texts(ledger.headers(HERE, kinds=["ops.alert"])) == []
+    assert texts(ledger.headers(HERE, session_id="nobody")) == []
 
 
 def test_one_scope_cannot_read_another(ledger: Ledger) -> None:
     """Promise 3: no query in scope A returns a byte of scope B."""
     ledger.append([said("secret", event_id="e1", scope=ELSEWHERE)])
 
-    assert ledger.query(HERE).items == []
-    assert ledger.query(HERE, session_id="s1").items == []
+    assert ledger.headers(HERE).items == []
+    assert ledger.headers(HERE, session_id="s1").items == []
     assert list(ledger.session("s1", scope=HERE, agent="x").events()) == []
-    assert list(ledger.follow(HERE, idle_seconds=0)) == []
+    assert list(ledger.follow(HERE, idle_s=0)) == []
     with pytest.raises(treering.NotFound):
         ledger.event(HERE, "e1")
 
@@ -110,7 +110,7 @@ def test_headers_have_no_payload(ledger: Ledger) -> None:
     """Promise 4: payloads are withheld by type."""
     ledger.append([said("hello")])
 
-    assert not hasattr(ledger.query(HERE).items[0], "payload")
+    assert not hasattr(ledger.headers(HERE).items[0], "payload")
     assert not hasattr(next(ledger.session("s1", scope=HERE, agent="x").headers()), "payload")
     assert not hasattr(next(ledger.follow(HERE)), "payload")
     assert ledger.events(HERE).items[0].payload == {"text": "hello"}
@@ -119,7 +119,7 @@ def test_headers_have_no_payload(ledger: Ledger) -> None:
 
 def test_a_cursor_serves_only_the_query_that_made_it(ledger: Ledger) -> None:
     ledger.append([said(str(n)) for n in range(3)])
-    cursor = ledger.query(HERE, first=1).next_cursor
+    cursor = ledger.headers(HERE, first=1).next_cursor
 
     wrong: list[tuple[str, dict[str, Any]]] = [
         (ELSEWHERE, {"first": 1, "after": cursor}),
@@ -130,7 +130,7 @@ def test_a_cursor_serves_only_the_query_that_made_it(ledger: Ledger) -> None:
     ]
     for scope, arguments in wrong:
         with pytest.raises(treering.errors.InvalidCursor) as refused:
-            ledger.query(scope, **arguments)
+            ledger.headers(scope, **arguments)
         assert refused.value.hint
 
 
@@ -140,15 +140,15 @@ def test_a_cursor_serves_only_the_query_that_made_it(ledger: Ledger) -> None:
         {"first": 0},
         {"first": 1_001},
         {"first": 1, "last": 1},
-        {"since": NOON, "until": NOON - 1},
-        {"since": 0},
+        {"since_ms": NOON, "until_ms": NOON - 1},
+        {"since_ms": 0},
         {"kinds": ["nonsense"]},
         {"session_id": ""},
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused(ledger: Ledger, arguments: dict[str, int]) -> None:
     with pytest.raises(treering.InvalidInput) as refused:
-        ledger.query(HERE, **arguments)  # type: ignore[arg-type]
+        ledger.headers(HERE, **arguments)  # type: ignore[arg-type]
 
     assert refused.value.hint
 
@@ -189,8 +189,8 @@ def test_large_payloads_are_read_a_few_at_a_time(ledger: Ledger) -> None:
             page = ledger.events(HERE, **{direction: 7}, after=page.next_cursor)  # type: ignore[arg-type]
             seqs += [e.seq for e in page.items]
         assert sorted(seqs) == list(range(1, 8))
-    assert len(ledger.query(HERE).items) == 7
-    assert [e.seq for e in ledger.follow_events(HERE, idle_seconds=0)] == list(range(1, 8))
+    assert len(ledger.headers(HERE).items) == 7
+    assert [e.seq for e in ledger.follow_events(HERE, idle_s=0)] == list(range(1, 8))
 
 
 def test_a_follower_catches_up_then_hears_what_comes(ledger: Ledger) -> None:
@@ -209,12 +209,12 @@ def test_a_follower_catches_up_then_hears_what_comes(ledger: Ledger) -> None:
 
 def test_a_follower_goes_on_from_its_cursor(ledger: Ledger) -> None:
     ledger.append([said(str(n)) for n in range(5)])
-    follower = ledger.follow(HERE, idle_seconds=0)
+    follower = ledger.follow(HERE, idle_s=0)
     first = [next(follower).summary, next(follower).summary]
     cursor = follower.cursor
     follower.close()
 
-    rest = [e.summary for e in ledger.follow(HERE, after=cursor, idle_seconds=0)]
+    rest = [e.summary for e in ledger.follow(HERE, after=cursor, idle_s=0)]
 
     assert first + rest == ["0", "1", "2", "3", "4"]
     with pytest.raises(treering.errors.InvalidCursor):
@@ -234,7 +234,7 @@ def test_a_committed_follower_gets_a_run_when_it_has_ended_well(ledger: Ledger) 
     ledger.append([good[0], bad[0], good[1], bad[1], said("free"), bad[2], good[2], good[3]])
     ledger.append([said("c1", run_id="open")])
 
-    seen = [e.summary for e in ledger.follow(HERE, committed=True, idle_seconds=0)]
+    seen = [e.summary for e in ledger.follow(HERE, committed=True, idle_s=0)]
 
     assert seen == ["free", "run started", "a1", "a2", "run over"]
 
@@ -242,10 +242,10 @@ def test_a_committed_follower_gets_a_run_when_it_has_ended_well(ledger: Ledger) 
 def test_a_committed_follower_that_stopped_before_an_end_gets_the_whole_run(ledger: Ledger) -> None:
     run = run_of("r1", "a1", "a2")
     ledger.append([said("free"), *run[:2]])
-    follower = ledger.follow(HERE, committed=True, idle_seconds=0)
+    follower = ledger.follow(HERE, committed=True, idle_s=0)
     assert [e.summary for e in follower] == ["free"]
 
     ledger.append(run[2:])
-    rest = ledger.follow(HERE, after=follower.cursor, committed=True, idle_seconds=0)
+    rest = ledger.follow(HERE, after=follower.cursor, committed=True, idle_s=0)
 
     assert [e.summary for e in rest] == ["run started", "a1", "a2", "run over"]

@@ -88,4 +88,4 @@ def test_two_that_have_the_ledger_open_take_turns_in_one_run(
 
     session = ledger.session("s1", scope=HERE, agent="lyria")
     assert numbers(session, "r1") == [*range(1, 19), 30, 31]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact

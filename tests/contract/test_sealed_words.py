@@ -94,7 +94,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def ledger(place: Place, keys: Path) -> Iterator[Ledger]:
     """Return a ledger whose scope is encrypted."""
     with place.open(keys) as opened:
-        opened.encrypt(SCOPE)
+        opened.keys.create(SCOPE)
         yield opened
 
 
@@ -147,9 +147,9 @@ def test_recording_leaves_no_word_legible(place: Place, ledger: Ledger) -> None:
     ])  # fmt: skip
 
     assert not place.holds(NEEDLE)
-    said = [one.summary for one in ledger.query(SCOPE, session_id="s1").items]
+    said = [one.summary for one in ledger.headers(SCOPE, session_id="s1").items]
     assert f"user message, {len(text)} characters" in said
-    event = ledger.query(SCOPE, session_id="s2").items[0]
+    event = ledger.headers(SCOPE, session_id="s2").items[0]
     assert event.refs == {"tool": "Read", "said": "…", "call_id": "c1"}
 
 
@@ -168,16 +168,16 @@ def test_one_who_wrote_before_another_encrypted_leaves_no_word_legible(
         writer.append([event(1, "before"), event(2, "before")])
         session = writer.session("t1", scope=SCOPE, agent="lyria")
         session.record("ops.observation", "before", payload={"text": "before"})
-        other.encrypt(SCOPE)
+        other.keys.create(SCOPE)
         writer.append([event(1, text)])
         writer.append([event(1, text), event(2, text)])
         session.record("ops.observation", text, payload={"text": text})
         session.fork(title="aside")
 
         assert not place.holds(NEEDLE)
-        told = [one.payload for one in writer.follow_events(SCOPE, idle_seconds=0)]
+        told = [one.payload for one in writer.follow_events(SCOPE, idle_s=0)]
         assert told.count({"text": text}) == 4
-        assert writer.verify().intact
+        assert writer.admin.verify().intact
 
 
 def test_of_two_scopes_that_were_encrypted_meanwhile_one_without_its_key_refuses_the_call(
@@ -192,15 +192,15 @@ def test_of_two_scopes_that_were_encrypted_meanwhile_one_without_its_key_refuses
     both = (SCOPE, "acme/second")
     with place.open(keys) as writer, place.open(keys) as other:
         writer.append([event(scope, "before") for scope in both])
-        other.encrypt(both[0])
+        other.keys.create(both[0])
         with place.open(tmp_path / "elsewhere") as third:
-            third.encrypt(both[1])
+            third.keys.create(both[1])
 
         with pytest.raises(KeyMissing, match="acme/second"):
             writer.append([event(scope, f"the {NEEDLE}") for scope in both])
 
         assert not place.holds(NEEDLE)
-        assert [len(writer.query(scope).items) for scope in both] == [1, 1]
+        assert [len(writer.headers(scope).items) for scope in both] == [1, 1]
 
 
 def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path
 
         assert (first.events > 0, again.events) == (True, 0), form
         assert not place.holds(NEEDLE), form
-    recorded = [one.payload for one in ledger.follow_events(SCOPE, idle_seconds=0)]
+    recorded = [one.payload for one in ledger.follow_events(SCOPE, idle_s=0)]
     assert json.dumps(recorded).count(NEEDLE) > len(VOYAGES)
 
 
@@ -231,7 +231,7 @@ def test_a_log_that_is_older_than_the_key_is_not_taken_in_twice(
     log = write(tmp_path / "logs" / name, records)
     with place.open(keys) as ledger:
         treering.import_logs(ledger, [log], scope=SCOPE)
-        ledger.encrypt(SCOPE)
+        ledger.keys.create(SCOPE)
 
         assert treering.import_logs(ledger, [log], scope=SCOPE, again=True).events == 0
 
@@ -251,7 +251,7 @@ def test_nothing_is_recorded_in_plain_text_when_the_mark_is_gone(
         )
 
     assert not place.holds(NEEDLE)
-    broken = ledger.verify()
+    broken = ledger.admin.verify()
     assert not broken.intact
     assert broken.first_broken is not None
     assert "sealed in a scope that is not marked" in broken.first_broken.detail
@@ -270,8 +270,8 @@ def test_nothing_is_recorded_in_plain_text_where_neither_mark_nor_key_is(
                 "tool.result", "two", payload={"text": NEEDLE}
             )
         with pytest.raises(KeyMissing):
-            other.encrypt(SCOPE)
-        assert not other.verify().intact
+            other.keys.create(SCOPE)
+        assert not other.admin.verify().intact
 
     assert not place.holds(NEEDLE)
 
@@ -282,13 +282,13 @@ def test_a_mark_that_was_taken_away_is_put_back_by_encrypting_again(
     session = ledger.session("s1", scope=SCOPE, agent="lyria")
     session.record("tool.result", "one")
     place.unmark(SCOPE)
-    assert not ledger.verify().intact
+    assert not ledger.admin.verify().intact
 
-    ledger.encrypt(SCOPE)
+    ledger.keys.create(SCOPE)
     session.record("tool.result", "two", payload={"text": NEEDLE})
 
     assert not place.holds(NEEDLE)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,13 @@ def test_a_summary_repeats_no_number_and_no_odd_key_of_a_sealed_payload(
     tmp_path: Path, summary: str, payload: dict[str, Any]
 ) -> None:
     with treering.open(tmp_path / "ledger.db", keys=tmp_path / "keys") as ledger:
-        ledger.encrypt(SCOPE)
+        ledger.keys.create(SCOPE)
         for kept in (False, True):
             ledger.append([
                 treering.NewEvent(scope=SCOPE, session_id="s", kind="tool.result", agent_id="a",
                                   summary="all is well" if kept else summary, payload=payload)
             ])  # fmt: skip
-        told = [event.summary for event in ledger.query(SCOPE, kinds=["tool.result"]).items]
+        told = [event.summary for event in ledger.headers(SCOPE, kinds=["tool.result"]).items]
 
     assert summary not in told
     assert "all is well" in told

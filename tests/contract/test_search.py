@@ -386,37 +386,37 @@ def test_the_index_can_be_thrown_away_and_finds_the_same(ledger: Ledger) -> None
     ledger.redact(HERE, event_id="e3")
     before = ledger.search("otter", scope=HERE, limit=50)
 
-    ledger.rebuild()
+    ledger.admin.rebuild()
 
     after = ledger.search("otter", scope=HERE, limit=50)
     assert [hit.event_id for hit in after.hits] == [hit.event_id for hit in before.hits]
-    assert ledger.search_lag(HERE) == 0
+    assert ledger.admin.search_lag(HERE) == 0
 
 
 def test_the_index_says_how_far_behind_it_is_and_catches_up(ledger: Ledger) -> None:
     told: list[int] = []
     ledger.append([said(f"heron {n}") for n in range(1_200)])
-    assert ledger.search_lag(HERE) == 1_200
+    assert ledger.admin.search_lag(HERE) == 1_200
 
-    assert ledger.index(HERE, progress=told.append) == 1_200
+    assert ledger.admin.index(HERE, progress=told.append) == 1_200
 
     assert sum(told) == 1_200
     assert len(told) > 1
-    assert ledger.search_lag(HERE) == 0
+    assert ledger.admin.search_lag(HERE) == 0
     ledger.append([said("heron", event_id="last")])
-    assert ledger.search_lag(HERE) == 1
+    assert ledger.admin.search_lag(HERE) == 1
     assert found(ledger, "heron -kind:ops.alert last") == set()
-    assert ledger.index() == 0
+    assert ledger.admin.index() == 0
 
 
 def test_an_imported_erasure_reaches_what_was_searched(open_ledger: Callable[[], Ledger]) -> None:
     source, target = open_ledger(), open_ledger()
     source.append([said("ocelot", event_id="e1"), said("lynx", event_id="e2")])
-    source.copy_to(target)
+    source.admin.copy_to(target)
     assert found(target, "ocelot") == {"e1"}
     source.redact(HERE, event_id="e1")
 
-    source.copy_to(target)
+    source.admin.copy_to(target)
 
     assert found(target, "ocelot") == set()
     assert found(target, "lynx") == {"e2"}
@@ -424,19 +424,19 @@ def test_an_imported_erasure_reaches_what_was_searched(open_ledger: Callable[[],
 
 def test_a_sealed_scope_is_found_by_its_summaries_alone(ledger: Ledger) -> None:
     cipher()
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("about penguins", event_id="e1", payload={"text": "walrus"})])
 
     assert found(ledger, "walrus") == set()
     [hit] = ledger.search("penguins", scope=HERE).hits
     assert hit.snippet == "about penguins"
-    ledger.destroy_key(HERE)
+    ledger.keys.destroy(HERE)
     assert found(ledger, "penguins") == set()
 
 
 def test_a_scope_that_nobody_has_written_to_has_nothing(ledger: Ledger) -> None:
     assert ledger.search("x", scope="acme/none").sessions == []
-    assert ledger.search_lag("acme/none") == 0
+    assert ledger.admin.search_lag("acme/none") == 0
 
 
 def test_titles_are_shown_without_their_secrets(ledger: Ledger) -> None:
@@ -462,4 +462,4 @@ def test_a_word_in_the_middle_of_a_very_long_output_is_found(ledger: Ledger) -> 
 
     assert {one.session_id for one in found.sessions} == {"prose", "words", "chinese"}
     assert len(ledger.search("11999", scope=HERE).sessions) == 1
-    assert ledger.verify(HERE, derived=True).intact
+    assert ledger.admin.verify(HERE, derived=True).intact

@@ -83,8 +83,8 @@ ASKED: Final[list[tuple[dict[str, Any], list[str]]]] = [
     ({"reason": "timeout"}, []),
     ({"run_id": "r1"}, ["a", "b"]),
     ({"run_id": "r1", "status": "failed"}, ["b"]),
-    ({"since": NOON + 1, "until": NOON + 2}, ["b", "c"]),
-    ({"tool": "grep", "since": NOON + 2}, ["d"]),
+    ({"since_ms": NOON + 1, "until_ms": NOON + 2}, ["b", "c"]),
+    ({"tool": "grep", "since_ms": NOON + 2}, ["d"]),
     ({"first": 1}, ["a"]),
     ({"last": 2}, ["c", "d"]),
     ({"order": "slowest"}, ["b", "a"]),
@@ -94,7 +94,7 @@ ASKED: Final[list[tuple[dict[str, Any], list[str]]]] = [
     ({"order": "slowest", "status": "synthetic"}, []),
     ({"order": "slowest", "session_id": "s1"}, ["b", "a"]),
     ({"order": "slowest", "session_id": "s1", "tool": "grep"}, ["b"]),
-    ({"order": "slowest", "until": NOON}, ["a"]),
+    ({"order": "slowest", "until_ms": NOON}, ["a"]),
 ]
 """What is asked of the busy ledger, and the calls that it finds."""
 
@@ -175,7 +175,7 @@ def test_the_last_pages_go_on_towards_the_past(busy: Ledger) -> None:
 
 def test_a_cursor_of_another_query_is_refused(busy: Ledger) -> None:
     cursor = busy.tool_calls(HERE, first=1).next_cursor
-    events = busy.query(HERE, first=1).next_cursor
+    events = busy.headers(HERE, first=1).next_cursor
 
     for other, after in (({"tool": "grep"}, cursor), ({"order": "slowest"}, cursor), ({}, events)):
         with pytest.raises(treering.errors.InvalidCursor):
@@ -195,8 +195,8 @@ def test_a_cursor_of_another_query_is_refused(busy: Ledger) -> None:
         {"first": 1, "last": 1},
         {"order": "slowest", "last": 1},
         {"call_id": "a"},
-        {"since": NOON, "until": NOON - 1},
-        {"since": -1},
+        {"since_ms": NOON, "until_ms": NOON - 1},
+        {"since_ms": -1},
         {"status": 3},
         {"status": 0},
         {"status": [None]},
@@ -212,8 +212,8 @@ def test_a_cursor_of_another_query_is_refused(busy: Ledger) -> None:
         {"tool": ["grep"]},
         {"tool": "\ud800"},
         {"run_id": 3},
-        {"since": "yesterday"},
-        {"until": 1.5},
+        {"since_ms": "yesterday"},
+        {"until_ms": 1.5},
         {"after": 3},
         {"after": "\ud800"},
     ],
@@ -227,7 +227,13 @@ def test_what_makes_no_sense_is_refused_with_a_hint(unchanged: Ledger, filters: 
 
 @pytest.mark.parametrize(
     "filters",
-    [{"tool": 3}, {"tool": "\ud800"}, {"session_id": 3}, {"since": "x"}, {"since": 9, "until": 1}],
+    [
+        {"tool": 3},
+        {"tool": "\ud800"},
+        {"session_id": 3},
+        {"since_ms": "x"},
+        {"since_ms": 9, "until_ms": 1},
+    ],
 )
 def test_statistics_of_what_makes_no_sense_are_refused_with_a_hint(
     unchanged: Ledger, filters: Any
@@ -254,7 +260,7 @@ def test_statistics_are_per_tool_the_most_called_first(busy: Ledger) -> None:
     assert (git_log.output_bytes, git_log.last_ms) == (5, NOON + 9)
     assert (grep.tool, grep.calls, grep.failed, grep.open) == ("grep", 2, 1, 1)
     assert [one.tool for one in busy.tool_statistics(HERE, session_id="s1")] == ["git_log", "grep"]
-    assert [one.calls for one in busy.tool_statistics(HERE, tool="grep", since=NOON + 4)] == [1]
+    assert [one.calls for one in busy.tool_statistics(HERE, tool="grep", since_ms=NOON + 4)] == [1]
     assert busy.tool_statistics("nobody/here") == []
 
 
@@ -277,7 +283,7 @@ def test_a_long_past_is_caught_up_with_step_by_step(ledger: Ledger) -> None:
     records = ledger.tool_calls(HERE, first=1_000, progress=steps.append).items
 
     assert records == sorted(
-        tool_calls(ledger.follow(HERE, idle_seconds=0)), key=lambda r: (r.at_ms, r.position)
+        tool_calls(ledger.follow(HERE, idle_s=0)), key=lambda r: (r.at_ms, r.position)
     )
     assert len(records) == 10
     assert len(steps) >= 2
@@ -301,7 +307,7 @@ def test_an_id_that_comes_again_and_again_is_paired_as_the_fold_has_it(ledger: L
     records = ledger.tool_calls(HERE, first=1_000).items
 
     assert records == sorted(
-        tool_calls(ledger.follow(HERE, idle_seconds=0)), key=lambda r: (r.at_ms, r.position)
+        tool_calls(ledger.follow(HERE, idle_s=0)), key=lambda r: (r.at_ms, r.position)
     )
     assert {record.status for record in records} == {"open", "ok", "failed", "synthetic"}
 
@@ -327,8 +333,8 @@ def test_several_who_catch_up_at_once_double_and_lose_nothing(
     for thread in threads:
         thread.join(PATIENCE_S)
 
-    assert answers == [len(tool_calls(writer.follow(HERE, idle_seconds=0)))] * 4
-    assert writer.verify().intact
+    assert answers == [len(tool_calls(writer.follow(HERE, idle_s=0)))] * 4
+    assert writer.admin.verify().intact
 
 
 def test_one_who_may_not_write_gets_the_same_answer(places: Callable[..., Ledger]) -> None:
@@ -383,7 +389,7 @@ def test_a_call_that_is_redacted_leaves_its_result_alone(busy: Ledger) -> None:
 
     [left] = busy.tool_calls(HERE, session_id="s1", call_id="a").items
     assert (left.call_event_id, left.status, left.started_ms) == (None, "ok", None)
-    assert busy.verify().intact
+    assert busy.admin.verify().intact
 
 
 def test_a_duplicate_counts_once_the_first_is_gone(ledger: Ledger) -> None:
@@ -412,7 +418,7 @@ def test_what_has_expired_has_no_records(busy: Ledger) -> None:
     busy.expire(HERE, now_ms=NOON + 45 * DAY)
 
     assert found(busy) == ["new"]
-    assert busy.verify().intact
+    assert busy.admin.verify().intact
 
 
 def test_what_was_erased_before_anybody_asked_is_never_entered(busy: Ledger) -> None:
@@ -426,15 +432,15 @@ def test_a_copy_has_the_same_records(busy: Ledger, open_ledger: Callable[[], Led
     target, stream = open_ledger(), io.BytesIO()
     target.append([said("here already", scope=ELSEWHERE, session_id="other")])
 
-    busy.export(HERE, stream, payloads="included")
-    target.restore(io.BytesIO(stream.getvalue()))
+    busy.admin.export(HERE, stream, payloads="included")
+    target.admin.restore(io.BytesIO(stream.getvalue()))
 
     def told(ledger: Ledger) -> list[dict[str, Any]]:
         records = ledger.tool_calls(HERE).items
         return [{**treering_fields(record), "position": None} for record in records]
 
     assert told(target) == told(busy)
-    assert target.verify().intact
+    assert target.admin.verify().intact
 
 
 def treering_fields(record: Any) -> dict[str, Any]:
@@ -445,11 +451,11 @@ def test_an_erasure_that_arrives_by_copy_takes_its_records_with_it(
     busy: Ledger, open_ledger: Callable[[], Ledger]
 ) -> None:
     target = open_ledger()
-    busy.copy_to(target, scope=HERE)
+    busy.admin.copy_to(target, scope=HERE)
     assert found(target) == ["a", "b", "c", "d"]
 
     busy.redact(HERE, session_id="s1")
-    busy.copy_to(target, scope=HERE)
+    busy.admin.copy_to(target, scope=HERE)
 
     assert found(target) == found(busy) == ["c", "d"]
 
@@ -458,7 +464,7 @@ def test_a_rebuild_changes_no_answer_and_counts_what_it_made(busy: Ledger) -> No
     """Promise 6: drop every derived table, rebuild, get the same bytes."""
     before = busy.tool_calls(HERE), busy.tool_statistics(HERE)
 
-    receipt = busy.rebuild()
+    receipt = busy.admin.rebuild()
 
     assert receipt.tool_calls == 5
     assert (busy.tool_calls(HERE), busy.tool_statistics(HERE)) == before

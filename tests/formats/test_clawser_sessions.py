@@ -201,7 +201,7 @@ def test_every_log_comes_back_through_a_ledger(log: EventLog) -> None:
         assert found == log
         assert found.to_jsonl() == log.to_jsonl()
         assert to_session(log, session).added == 0
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @given(logs)

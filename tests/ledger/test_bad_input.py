@@ -64,15 +64,15 @@ COUNTS = {
 PAGES = {
     f"{name}({field}={value!r})": _listed(name, **{field: value})
     for name, field, values in (
-        ("sessions", "since", ("x", 1.5, True)),
-        ("sessions", "until", ("x", 1.5, True)),
+        ("sessions", "since_ms", ("x", 1.5, True)),
+        ("sessions", "until_ms", ("x", 1.5, True)),
         ("sessions", "state", (5, None, "asleep", [5])),
         ("sessions", "agent", (5,)),
         ("sessions", "prefix", (5, b"s")),
         ("sessions", "text", (5, ["s"])),
-        ("sessions", "first", (None, "x", 1.5, True, 0)),
+        ("sessions", "limit", (None, "x", 1.5, True, 0)),
         ("sessions", "after", (5, "é", SURROGATE)),
-        ("families", "first", (None, "x", 1.5, True, 0)),
+        ("families", "limit", (None, "x", 1.5, True, 0)),
         ("families", "after", (5, "é", SURROGATE)),
     )
     for value in values
@@ -163,14 +163,14 @@ def _group(ledger: Ledger, group_id: Any) -> Session:
     ],
 )
 def test_bad_input_is_refused_with_a_hint_and_leaves_no_trace(memory: Ledger, call: Call) -> None:
-    before = memory.query(SCOPE).items
+    before = memory.headers(SCOPE).items
     session = memory.session("s", scope=SCOPE, agent="bot")
 
     with pytest.raises(InvalidInput) as refusal:
         call(memory, session)
 
     assert refusal.value.hint
-    assert memory.query(SCOPE).items == before
+    assert memory.headers(SCOPE).items == before
 
 
 @pytest.mark.parametrize(

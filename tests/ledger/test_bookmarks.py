@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_a_note_in_the_spelling_of_an_earlier_version_is_read(ledger: Ledger) -> None:
-    bookmarks = ledger.bookmarks(HERE)
+    bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
     store, key = ledger._store, bookmarks._key("log.jsonl")
     kept = store.cursor(bookmarks._scope, key)
@@ -20,11 +20,11 @@ def test_a_note_in_the_spelling_of_an_earlier_version_is_read(ledger: Ledger) ->
 
     store.set_cursor(bookmarks._scope, key, b85encode(b64decode(kept[1:])).decode())
 
-    assert ledger.bookmarks(HERE).find("log.jsonl") == {"line": 7}
+    assert ledger.importing.bookmarks(HERE).find("log.jsonl") == {"line": 7}
 
 
 def test_a_note_that_cannot_be_read_is_none(ledger: Ledger) -> None:
-    bookmarks = ledger.bookmarks(HERE)
+    bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
     for kept in (":", ":%%%", "plain", ":AAAA", ""):
         ledger._store.set_cursor(bookmarks._scope, bookmarks._key("log.jsonl"), kept)

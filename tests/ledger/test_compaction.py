@@ -200,7 +200,7 @@ def test_nothing_is_deleted_and_history_is_still_whole(ledger: Ledger, session: 
     assert list(session.events())[: len(events)] == events
     assert session.history() == history
     assert session.summary().turns == 25
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("keep", range(1, 9))
@@ -419,7 +419,7 @@ def test_a_summary_that_was_erased_makes_the_context_go_further_back(
     ledger.redact(HERE, event_id=first.event_id)
     assert texts(session)[:30] == before
     assert len(texts(session)) == 34
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_undo_of_a_turn_takes_back_the_compaction_behind_it(session: Session) -> None:

@@ -50,7 +50,7 @@ def test_a_redaction_reaches_the_summary_and_the_episode_that_tell_it(ledger: Le
     assert (receipt.redacted_count, receipt.retellings_redacted) == (1, 2)
     assert SECRET not in everything(session)
     assert SECRET not in str(session.context(10_000).messages)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_it_reaches_them_in_forks_and_forks_of_forks(ledger: Ledger) -> None:
@@ -179,7 +179,7 @@ def test_a_redaction_just_before_a_summary_is_recorded_reaches_it(
 
     assert SECRET not in everything(hurrying)
     assert SECRET not in str(hurrying.context(10_000).messages)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_redaction_just_before_an_episode_is_recorded_has_it_told_again_without(
@@ -193,7 +193,7 @@ def test_a_redaction_just_before_an_episode_is_recorded_has_it_told_again_withou
     assert header is not None
     assert "Question 0?" in str(ledger.event(HERE, header.event_id).payload)
     assert SECRET not in everything(hurrying)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_an_undo_just_before_an_episode_is_recorded_leaves_the_turn_out(ledger: Ledger) -> None:

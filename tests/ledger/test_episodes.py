@@ -69,7 +69,7 @@ def test_closing_a_session_tells_it_first(ledger: Ledger) -> None:
     [episode] = episodes(session)
     assert "Which bus goes to the lake?" in episode.summary
     assert session.outline().state == "closed"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_session_that_fell_idle_is_told_when_it_is_closed_and_not_again(ledger: Ledger) -> None:

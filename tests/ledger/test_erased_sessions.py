@@ -84,7 +84,7 @@ def test_a_pruned_session_shows_nothing_of_what_was_redacted_before(ledger: Ledg
 
     assert receipt.count == 1
     assert session.history() == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_reason_is_only_a_word(ledger: Ledger) -> None:

@@ -63,7 +63,7 @@ def test_pages_of_families_hold_each_once(ledger: Ledger, first: int) -> None:
     found: list[str] = []
     after: str | None = None
     while True:
-        page = ledger.families(HERE, first=first, after=after)
+        page = ledger.families(HERE, limit=first, after=after)
         assert len(page.items) <= first
         found += [family.session.session_id for family in page.items]
         after = page.next_cursor
@@ -83,4 +83,4 @@ def test_a_scope_without_forks_has_no_families(ledger: Ledger) -> None:
 @pytest.mark.parametrize("first", [0, -1, 1_001])
 def test_a_page_of_families_has_its_limits(ledger: Ledger, first: int) -> None:
     with pytest.raises(InvalidInput):
-        ledger.families(HERE, first=first)
+        ledger.families(HERE, limit=first)

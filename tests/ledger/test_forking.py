@@ -339,7 +339,7 @@ def test_a_fork_goes_on_by_itself_and_the_parent_does_not_change(
     take_turn(session, "right")
     assert asked(child) == ["one?", "left?"]
     assert asked(session) == ["one?", "right?"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_fork_reads_as_one_timeline(session: Session) -> None:
@@ -384,7 +384,7 @@ def test_a_fork_of_a_fork_has_both_pasts(ledger: Ledger, session: Session) -> No
     assert family.session.session_id == "s1"
     assert family.forks[0].session.session_id == "child"
     assert family.forks[0].forks[0].session.session_id == "grandchild"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_fork_inside_a_shared_past_leaves_the_ancestor(ledger: Ledger, session: Session) -> None:
@@ -410,7 +410,7 @@ def test_many_forks_in_a_row_read_as_one_timeline(ledger: Ledger, session: Sessi
 
     assert asked(last) == [f"{number}?" for number in range(12)]
     assert len(list(last.tool_calls())) == 12
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_run_that_ended_behind_the_cut_does_not_count_in_the_fork(
@@ -518,15 +518,15 @@ def test_the_last_of_a_fork_is_not_what_its_parent_did_since(session: Session) -
 
 
 def test_a_sealed_session_is_forked_as_any_other(ledger: Ledger, session: Session) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     take_turn(session, "one")
     child = session.fork("branch", title="Branch")
-    ledger.rotate_key(HERE)
+    ledger.keys.rotate(HERE)
     take_turn(child, "two")
 
     assert asked(child) == ["one?", "two?"]
     assert child.outline().title == "Branch"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_the_context_of_a_fork_is_that_of_one_session(ledger: Ledger, session: Session) -> None:
@@ -584,8 +584,8 @@ def test_what_is_redacted_of_the_shared_past_is_gone_for_both(
 
     assert asked(session) == asked(child)
     assert "secret" not in str(asked(child)) + str(child.context().messages[0])
-    assert ledger.verify().intact
-    assert ledger.verify(HERE, session_id="branch").intact
+    assert ledger.admin.verify().intact
+    assert ledger.admin.verify(HERE, session_id="branch").intact
 
 
 def test_what_a_fork_tells_in_other_words_goes_with_the_shared_past(
@@ -603,7 +603,7 @@ def test_what_a_fork_tells_in_other_words_goes_with_the_shared_past(
     told = f"{child.context().messages}{[event.payload for event in child.events()]}"
     assert "secret?" not in told
     assert "two?" in told
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_what_expires_of_the_shared_past_is_gone_for_both(ledger: Ledger, session: Session) -> None:
@@ -613,7 +613,7 @@ def test_what_expires_of_the_shared_past_is_gone_for_both(ledger: Ledger, sessio
     ledger.expire(HERE, now_ms=int(session.outline().updated_ms) + 100 * DAY)
 
     assert "one" not in str(session.history()) + str(child.history())
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_redacting_a_fork_leaves_the_parent_its_past(ledger: Ledger, session: Session) -> None:
@@ -626,7 +626,7 @@ def test_redacting_a_fork_leaves_the_parent_its_past(ledger: Ledger, session: Se
     assert asked(session) == ["one?"]
     assert "two" not in str(child.history())
     assert "one?" in asked(child)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_views_that_a_fork_has_kept_know_what_is_erased_of_the_shared_past(
@@ -673,12 +673,12 @@ def test_a_fork_costs_the_same_however_long_the_past_is(
         counted = Counted(ledger._store)
         session._store = session._lineage._store = cast("Any", counted)
         first = next(header for header in session.headers() if header.kind == "conversation.user")
-        before = ledger.verify().events
+        before = ledger.admin.verify().events
         counted.asked.clear()
 
         session.fork("branch", at=first.event_id if named else None)
 
         costs.append(counted.asked)
-        assert ledger.verify().events == before + 1
+        assert ledger.admin.verify().events == before + 1
 
     assert costs[0] == costs[1]

@@ -34,7 +34,7 @@ def test_a_clock_ten_years_ahead_removes_nothing(dated: Ledger, clock: Clock) ->
         dated.expire(HERE)
 
     assert "--trust-clock" in (refused.value.hint or "")
-    assert [one.summary for one in dated.query(HERE).items] == ["one"]
+    assert [one.summary for one in dated.headers(HERE).items] == ["one"]
     assert dated.expire(HERE, dry_run=True).deleted_total == 1
 
 
@@ -92,7 +92,7 @@ def test_a_clock_far_ahead_prunes_and_closes_nothing(
     with pytest.raises(InvalidInput, match="nothing was removed"):
         dated.prune(HERE, older_than_days=90)
 
-    assert [one.summary for one in dated.query(HERE).items] == ["one"]
+    assert [one.summary for one in dated.headers(HERE).items] == ["one"]
     assert dated.sweep(HERE, dry_run=True).pruned == ["s1"]
 
 

@@ -50,7 +50,7 @@ def pages(
     found: list[list[str]] = []
     after: str | None = None
     while True:
-        page = ledger.sessions(HERE, first=first, after=after, **asked)
+        page = ledger.sessions(HERE, limit=first, after=after, **asked)
         found.append([one.session_id for one in page.items])
         assert page.has_more == (page.next_cursor is not None)
         if page.next_cursor is None:
@@ -178,7 +178,7 @@ def test_a_thousand_sessions_are_listed_by_pages(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [{"first": 0}, {"first": 1_001}, {"state": "asleep"}, {"after": "no cursor"}]
+    "asked", [{"limit": 0}, {"limit": 1_001}, {"state": "asleep"}, {"after": "no cursor"}]
 )
 def test_a_list_that_cannot_be_is_refused(ledger: Ledger, asked: dict[str, Any]) -> None:
     opened(ledger, "s1")
@@ -205,10 +205,10 @@ def test_sessions_are_found_by_when_they_were_last_written_to(ledger: Ledger) ->
         opened(ledger, f"s{number}")
     times = {one.session_id: one.updated_ms for one in ledger.sessions(HERE).items}
 
-    assert listed(ledger, since=times["s0"], until=times["s2"]) == ["s2", "s1", "s0"]
-    assert "s2" in listed(ledger, since=times["s2"])
-    assert listed(ledger, since=times["s2"] + MINUTE) == []
-    assert listed(ledger, until=times["s0"] - 1) == []
+    assert listed(ledger, since_ms=times["s0"], until_ms=times["s2"]) == ["s2", "s1", "s0"]
+    assert "s2" in listed(ledger, since_ms=times["s2"])
+    assert listed(ledger, since_ms=times["s2"] + MINUTE) == []
+    assert listed(ledger, until_ms=times["s0"] - 1) == []
 
 
 def test_sessions_are_found_by_part_of_their_title_or_id(ledger: Ledger) -> None:
@@ -459,7 +459,7 @@ def test_titles_are_listed_however_many_were_given_since(
     for number in range(30):
         opened(ledger, "busy").rename(f"Title {number}")
 
-    found = {one.session_id: one.title for one in ledger.sessions(HERE, first=4).items}
+    found = {one.session_id: one.title for one in ledger.sessions(HERE, limit=4).items}
 
     assert found == {"old": "Old title", "untitled": None, "busy": "Title 29"}
     assert listed(ledger, text="old title") == ["old"]

@@ -297,7 +297,7 @@ def test_an_old_session_is_told_in_an_episode_then_closed_then_expired(
     assert kinds(session)[-3:] == ["episode.written", "session.closed", "ledger.expired"]
     assert content(session) == []
     assert (state(session), session.history(), list(session.tool_calls())) == ("pruned", [], [])
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_the_episode_says_who_spoke_of_what_and_for_how_long(
@@ -353,13 +353,13 @@ def test_a_dry_run_tells_and_does_nothing(ledger: Ledger, calendar: Calendar) ->
     calendar.turn(days=100)
     take_turn(session_of(ledger, "idle"))
     calendar.turn(minutes=31)
-    before = ledger.verify().events
+    before = ledger.admin.verify().events
 
     receipt = ledger.sweep(HERE, now_ms=ledger._clock(), dry_run=True)
 
     assert receipt.dry_run
     assert (receipt.closed, sorted(receipt.pruned)) == (["idle"], ["branch", "old"])
-    assert ledger.verify().events == before
+    assert ledger.admin.verify().events == before
     done = ledger.sweep(HERE, now_ms=ledger._clock())
     assert (done.closed, done.pruned, done.kept) == (receipt.closed, receipt.pruned, receipt.kept)
 
@@ -437,7 +437,7 @@ def test_a_family_that_is_old_is_pruned_from_its_youngest(
     receipt = ledger.sweep(HERE, now_ms=ledger._clock())
 
     assert receipt.pruned == ["grandchild", "child", "parent"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
     assert content(session_of(ledger, "grandchild")) == []
 
 
@@ -509,7 +509,7 @@ def test_a_pruned_session_can_be_resumed_and_pruned_again(
     episodes = [event.payload for event in session.events() if event.kind == "episode.written"]
     assert [told["message_count"] for told in episodes] == [3, 3]
     assert "one?" not in episodes[1]["summary"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_session_in_which_nothing_was_said_is_pruned_without_an_episode(
@@ -543,7 +543,7 @@ def test_a_long_session_is_pruned_in_rounds_and_stays_pruned(
     assert ledger.sweep(HERE, now_ms=ledger._clock()).events_expired == 4_500
     assert state(session) == "pruned"
     assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 # Sweeps that died.
@@ -587,7 +587,7 @@ def test_a_sweep_that_died_after_the_closing_is_finished_by_the_next(
     assert kinds(session).count("episode.written") == 1
     assert content(session) == []
     assert ledger.sweep(HERE, now_ms=ledger._clock()).pruned == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_sweep_that_prunes_nothing_finishes_nothing(ledger: Ledger, calendar: Calendar) -> None:
@@ -692,7 +692,7 @@ def test_after_a_sweep_only_what_the_episode_tells_is_in_the_file(
     episode = next(event for event in session.events() if event.kind == "episode.written")
     ledger.redact(HERE, event_id=episode.event_id)
     assert b"mark-of-the-question" not in raw_bytes(path)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("age", [-1, -0.001, float("nan"), float("inf"), "90", True, [1]])

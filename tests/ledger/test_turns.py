@@ -30,7 +30,7 @@ def kinds(session: Session) -> list[str]:
 
 def test_making_a_handle_writes_nothing(ledger: Ledger, session: Session) -> None:
     assert list(session.headers()) == []
-    assert ledger.verify().sessions == 0
+    assert ledger.admin.verify().sessions == 0
 
 
 def test_a_turn_is_recorded_as_it_happens(session: Session) -> None:

@@ -57,7 +57,7 @@ def test_the_last_turn_is_hidden_and_nothing_of_it_is_deleted(
     assert list(session.events())[: len(before)] == before
     assert header.kind == "session.undone"
     assert header.refs == {"from_seq": before[5].seq, "turns": 1}
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_an_undone_turn_is_in_no_context_goal_or_memory(session: Session) -> None:
@@ -354,7 +354,7 @@ def test_what_was_erased_of_an_undone_turn_does_not_come_back(
 
     assert asked(session)[0] == "one?"
     assert "secret?" not in asked(session)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_many_turns_are_undone_and_redone_across_pages(ledger: Ledger, session: Session) -> None:

@@ -126,7 +126,7 @@ def test_nobody_s_fact_is_told_anew_by_another_person_s_event(book: Ledger, memo
 def test_nothing_is_kept_beside_the_ledger_of_what_a_sealed_scope_says(tmp_path: Path) -> None:
     place = tmp_path / "ledger.db"
     with treering.open(place) as book:
-        book.encrypt(HERE)
+        book.keys.create(HERE)
         for scope in (HERE, "acme/open"):
             book.memory(scope).learn("Lives in Paris", user="ann")
             book.memory(scope).recall("Paris", user="ann")

@@ -145,7 +145,7 @@ def test_what_is_erased_leaves_the_shelf(book: Ledger, embedder: StaticEmbedder)
 
 def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None:
     with treering.open(tmp_path / "ledger.db", keys=tmp_path / "keys") as ledger:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         memory = ledger.memory(HERE)
         learned = memory.learn("Likes rye bread", user="ann", fact_id="f1")
 
@@ -195,7 +195,7 @@ def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> No
         treering.open(tmp_path / "l.db", embedder=Silent()) as opened,
         pytest.raises(Unavailable),
     ):
-        opened.rebuild_vectors()
+        opened.admin.rebuild_vectors()
 
     with treering.open(tmp_path / "l.db", mode="ro") as opened:
         [(_, held)] = opened._store.documents(SCOPE, "memories", after=0, limit=10)

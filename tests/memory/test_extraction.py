@@ -139,12 +139,12 @@ def test_only_what_is_new_is_read_the_next_time(book: Ledger, memory: Memory) ->
 def test_reading_all_again_changes_nothing(book: Ledger, memory: Memory) -> None:
     talk(book, "I live in Boston and I prefer dark mode.")
     memory.extract()
-    before = book.end(HERE)
+    before = book.end_cursor(HERE)
 
     receipt = memory.extract(again=True)
 
     assert set(outcomes(receipt).values()) == {"known"}
-    assert book.end(HERE) == before
+    assert book.end_cursor(HERE) == before
 
 
 def test_a_crash_before_the_place_is_kept_changes_nothing(book: Ledger, memory: Memory) -> None:

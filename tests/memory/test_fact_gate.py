@@ -221,23 +221,23 @@ def test_progress_is_told_and_a_bad_fact_stops_all_before_anything_is_recorded(
         [NewFact(text="Likes tea"), NewFact(text="Likes bread")], progress=heard.append
     )
     assert heard == [2]
-    end = book.end(HERE)
+    end = book.end_cursor(HERE)
 
     with pytest.raises(InvalidInput, match="importance"):
         memory.learn_all([NewFact(text="Likes cake"), NewFact(text="Likes jam", importance=11)])
 
-    assert book.end(HERE) == end
+    assert book.end_cursor(HERE) == end
 
 
 def test_a_fact_with_an_id_is_learnt_once(book: Ledger, memory: Memory) -> None:
     twice = [NewFact(text="Likes tea", fact_id="f1"), NewFact(text="Likes cake", fact_id="f1")]
     first, second = memory.learn_all(twice)
-    end = book.end(HERE)
+    end = book.end_cursor(HERE)
     third = memory.learn("Likes jam", fact_id="f1")
 
     assert (first.event_id, first.outcome) == ("memory:f1", "stored")
     assert second.outcome == third.outcome == "known"
-    assert (texts(memory), book.end(HERE)) == ({"Likes tea"}, end)
+    assert (texts(memory), book.end_cursor(HERE)) == ({"Likes tea"}, end)
 
 
 # What is not taken.

@@ -59,6 +59,6 @@ def test_nothing_is_thrown_away_for_an_embedder_that_does_not_answer() -> None:
         embedder.answers = False
 
         with pytest.raises(Unavailable):
-            ledger.rebuild_vectors()
+            ledger.admin.rebuild_vectors()
 
         assert memory.recall("tea", user="u1", record=False).fact_hits

@@ -63,7 +63,7 @@ def test_laying_out_again_changes_nothing(place: Place) -> None:
     assert first.partitions == 2
     assert place.administration.status().roles == {role: [HERE]}
     with treering.open(place.url_of(role)) as ledger:
-        assert [header.summary for header in ledger.query(HERE).items] == ["kept"]
+        assert [header.summary for header in ledger.headers(HERE).items] == ["kept"]
 
 
 @pytest.mark.parametrize("partitions", [1, 5])
@@ -102,7 +102,7 @@ def test_an_owner_who_may_not_make_roles_gets_a_ledger_without_them(server: Serv
     with treering.open(place.url) as ledger:
         ledger.append([said("hello", event_id="e1")])
         assert ledger.redact(HERE, event_id="e1").physical == "done"
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     status = place.administration.status()
     assert (status.roles, status.replicas, status.erasure_pending) == ({}, [], [])
     with pytest.raises(treering.InvalidInput) as refused:
@@ -124,7 +124,7 @@ def test_roles_can_be_made_later_by_somebody_who_may(server: Server) -> None:
     assert len(receipt.roles) == 2
     with treering.open(place.url_of(role)) as ledger:
         ledger.append([said("hello")])
-        assert ledger.verify(HERE).events == 1
+        assert ledger.admin.verify(HERE).events == 1
 
 
 def test_opening_lays_out_what_is_not_there(empty: Place) -> None:
@@ -155,10 +155,10 @@ def test_a_ledger_can_be_read_before_anything_is_written_here(
         place.sql("UPDATE ledger SET value = %s WHERE name = 'cluster'", cluster)
 
     with treering.open(place.url, mode="ro") as ledger:
-        found = [header.summary for header in ledger.follow(HERE, idle_seconds=0)]
+        found = [header.summary for header in ledger.follow(HERE, idle_s=0)]
 
         assert found == ["hello"] * bool(cluster)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_connections_that_come_at_once_after_a_takeover_agree_on_the_epoch(place: Place) -> None:
@@ -188,7 +188,7 @@ def test_processes_that_open_a_fresh_place_together_agree_on_one_ledger(empty: P
 
     assert sorted(seqs) == list(range(1, 9))
     with treering.open(empty.url) as ledger:
-        assert ledger.verify().events == 8
+        assert ledger.admin.verify().events == 8
 
 
 def append_one(url: str, number: int) -> int:
@@ -224,7 +224,7 @@ def test_an_older_schema_is_refused_for_reading_and_brought_up_for_writing(
     place: Place, next_version: None
 ) -> None:
     with treering.open(place.url) as ledger:
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
 
     assert place.sql("SELECT count(*) FROM notes") == [(0,)]
     assert place.sql("SELECT value FROM ledger WHERE name = 'version'") == [(f"{VERSION + 1}",)]
@@ -401,7 +401,7 @@ def test_whoever_holds_followers_up_is_named(place: Place) -> None:
         ledger.append([said("after 3")])
 
         status = place.administration.status()
-        followed = [header.summary for header in ledger.follow(HERE, idle_seconds=0)]
+        followed = [header.summary for header in ledger.follow(HERE, idle_s=0)]
         writer.execute("ROLLBACK")
         after = place.administration.status()
 
@@ -464,8 +464,8 @@ def test_a_replica_is_listed_and_can_say_itself_how_it_is() -> None:
 
 def check_is_read_only(there: Place) -> None:
     with treering.open(there.url, mode="ro") as ledger:
-        assert ledger.verify().intact
-        assert [header.summary for header in ledger.follow(HERE, idle_seconds=0)] == ["hello"]
+        assert ledger.admin.verify().intact
+        assert [header.summary for header in ledger.follow(HERE, idle_s=0)] == ["hello"]
         with pytest.raises(treering.errors.ReadOnly):
             ledger.append([said("more")])
     with pytest.raises(treering.errors.ReadOnly) as refused:

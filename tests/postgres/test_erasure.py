@@ -120,7 +120,7 @@ def test_nothing_of_what_was_erased_is_left_in_any_file(
         assert all(word in before for word in words)
         assert [word for word in words if word in content] == []
     assert place.administration.status().erasure_pending == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_erasures_of_all_sorts_in_any_order_leave_no_byte_behind(
@@ -147,7 +147,7 @@ def test_erasures_of_all_sorts_in_any_order_leave_no_byte_behind(
 
     assert shown(gone.values(), content) == set()
     assert shown(live.values(), content) == live.keys()
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_no_samples_are_kept_of_what_can_be_erased(place: Place, ledger: Ledger) -> None:
@@ -213,7 +213,7 @@ def test_an_older_reader_makes_it_wait_and_a_scrub_ends_that(
     assert (done.done, done.pending) == (waiting, [])
     assert place.administration.status().erasure_pending == []
     assert shown([event], raw_bytes(place)) == set()
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_lock_makes_it_wait_only_so_long(
@@ -279,19 +279,19 @@ def test_an_erasure_that_arrives_with_an_import_is_physical_too(
     copied = Place(server, database=database)
     copied.administration.init(partitions=2)
     with treering.open(copied.url) as target:
-        target.restore(exported(ledger))
+        target.admin.restore(exported(ledger))
         ledger.redact(SCOPE, session_id="s1")
 
-        target.restore(exported(ledger))
+        target.admin.restore(exported(ledger))
 
         assert copied.administration.status().erasure_pending == []
         assert shown(events, raw_bytes(place)) == set()
-        assert target.verify().intact
+        assert target.admin.verify().intact
 
 
 def exported(ledger: Ledger) -> io.BytesIO:
     stream = io.BytesIO()
-    ledger.export(SCOPE, stream, payloads="included")
+    ledger.admin.export(SCOPE, stream, payloads="included")
     stream.seek(0)
     return stream
 

@@ -211,7 +211,7 @@ def test_a_database_that_is_set_read_only_is_only_read(server: Server) -> None:
 
     assert "mode='ro'" in str(refused.value.hint)
     with treering.open(place.url, mode="ro") as ledger:
-        assert [header.summary for header in ledger.query(HERE).items] == ["hello"]
+        assert [header.summary for header in ledger.headers(HERE).items] == ["hello"]
 
 
 def test_a_closed_ledger_says_so(place: Place) -> None:
@@ -223,12 +223,12 @@ def test_a_closed_ledger_says_so(place: Place) -> None:
 
     uses: list[Callable[[], Any]] = [
         lambda: ledger.append([said("more")]),
-        lambda: ledger.query(HERE),
+        lambda: ledger.headers(HERE),
         lambda: ledger.event(HERE, "e1"),
-        lambda: list(ledger.follow(HERE, idle_seconds=0)),
+        lambda: list(ledger.follow(HERE, idle_s=0)),
         lambda: ledger.redact(HERE, event_id="e1"),
-        ledger.verify,
-        ledger.rebuild,
+        ledger.admin.verify,
+        ledger.admin.rebuild,
     ]
     for use in uses:
         with pytest.raises(treering.errors.Closed) as refused:
@@ -328,7 +328,7 @@ def test_a_password_of_any_characters_opens(server: Server, place: Place, passwo
         f"{server.tcp_url(place.database, user=name, password=password)}?schema={place.schema}"
     ) as ledger:
         ledger.append([said("hello")])
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
 
 
 def test_a_password_among_the_options_is_read_as_libpq_reads_it(
@@ -358,7 +358,7 @@ with treering.open(sys.argv[1]) as ledger:
             (sys.argv[3],),
         )
     try:
-        ledger.query("acme/app")
+        ledger.headers("acme/app")
     except treering.TreeringError as error:
         print(error.code)
 """
@@ -391,7 +391,7 @@ def test_the_encoding_of_a_client_does_not_matter(
         ledger.append([said(text, event_id="e1")])
 
         assert ledger.event(HERE, "e1").summary == text
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
@@ -403,7 +403,7 @@ def test_a_broken_row_is_corruption_and_names_the_ledger(place: Place) -> None:
             ledger.event(HERE, "e1")
         assert "treering verify" in str(refused.value.hint)
         with suppress(treering.errors.Corrupt):
-            assert not ledger.verify().intact
+            assert not ledger.admin.verify().intact
 
 
 # Limits of the server.
@@ -420,7 +420,7 @@ def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
                 hurried.append([said("second", event_id="second")])
             other.rollback()
             # Nothing was recorded, and it goes on.
-            assert len(ledger.query(HERE).items) == 1
+            assert len(ledger.headers(HERE).items) == 1
             hurried.append([said("second", event_id="second")])
     assert "statement_timeout" in str(slow.value.hint)
     assert "reached" not in str(slow.value)

@@ -64,7 +64,7 @@ class Looking:
 
     def look(self) -> list[str]:
         """Return what is new at this moment."""
-        follower = self._ledger.follow(HERE, after=self._cursor, idle_seconds=0)
+        follower = self._ledger.follow(HERE, after=self._cursor, idle_s=0)
         texts = [header.summary for header in follower]
         self._cursor = follower.cursor
         return texts
@@ -162,7 +162,7 @@ def test_what_gets_its_position_early_is_missed_by_positions_even_up_to_the_olde
         store._writer.transact(connection, {(HERE, "a")}, work)
     behind = follower.wait_for("early"), positions.look()
 
-    early, later = (ledger.query(HERE, session_id=name, last=1).items[0] for name in "ab")
+    early, later = (ledger.headers(HERE, session_id=name, last=1).items[0] for name in "ab")
     assert early.position < later.position
     assert between == [["later"], ["later"]]
     assert behind == (["early"], [])
@@ -182,7 +182,7 @@ def test_what_is_taken_back_is_never_seen_and_holds_up_nothing(ledger: Ledger) -
     ledger.append([said("anew", session_id="new")])
 
     assert follower.wait_for("anew") == ["kept", "anew"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_followers_get_everything_once_while_many_write_and_positions_miss_some(
@@ -309,7 +309,7 @@ def test_a_committed_follower_that_is_stopped_within_a_run_gets_all_of_it_again(
     cut_short = [next(follower).summary for _ in range(3)]
     again = ledger.follow(HERE, after=follower.cursor, committed=True)
     heard = [next(again).summary for _ in range(4)]
-    behind = ledger.follow(HERE, after=again.cursor, committed=True, idle_seconds=0)
+    behind = ledger.follow(HERE, after=again.cursor, committed=True, idle_s=0)
 
     assert cut_short == ["before", "run started", "one"]
     assert heard == ["run started", "one", "two", "run over"]
@@ -331,10 +331,10 @@ def looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
     return made
 
 
-@pytest.mark.parametrize("idle_seconds", [0, 0.3])
+@pytest.mark.parametrize("idle_s", [0, 0.3])
 @pytest.mark.parametrize("before", [[], ["kept"]], ids=["all expired", "some expired"])
 def test_a_follower_ends_although_what_vouches_for_expired_events_is_not_settled(
-    url: str, ledger: Ledger, looks: list[Mark], before: list[str], idle_seconds: float
+    url: str, ledger: Ledger, looks: list[Mark], before: list[str], idle_s: float
 ) -> None:
     for text in before:
         ledger.append([said(text, session_id="s2")])
@@ -345,11 +345,11 @@ def test_a_follower_ends_although_what_vouches_for_expired_events_is_not_settled
         older.execute("SELECT pg_current_xact_id()")
         expired = ledger.expire(HERE, policy={"tool.call": 1}, now_ms=NOON + 2 * DAY)
         found = [
-            [h.summary for h in ledger.follow(HERE, after=after, idle_seconds=idle_seconds)]
+            [h.summary for h in ledger.follow(HERE, after=after, idle_s=idle_s)]
             for after in (None, cursor)
         ]
     looked = len(looks)
-    [voucher] = ledger.query(HERE, session_id="s1").items
+    [voucher] = ledger.headers(HERE, session_id="s1").items
 
     assert expired.deleted_total == 3
     assert found == [before, []]
@@ -364,14 +364,14 @@ def test_a_cursor_with_an_epoch_that_cannot_be_is_refused(ledger: Ledger, epoch:
     cursor = pack((HERE, (epoch, 1, 1)))
 
     for follower in (
-        ledger.follow(HERE, after=cursor, idle_seconds=0),
-        ledger.follow_events(HERE, after=cursor, idle_seconds=0),
+        ledger.follow(HERE, after=cursor, idle_s=0),
+        ledger.follow_events(HERE, after=cursor, idle_s=0),
     ):
         with pytest.raises(InvalidCursor) as refused:
             next(follower)
         assert refused.value.hint
     last = pack((HERE, (2**31 - 1, 2**63 - 1, 2**63 - 1)))
-    assert list(ledger.follow(HERE, after=last, idle_seconds=0)) == []
+    assert list(ledger.follow(HERE, after=last, idle_s=0)) == []
 
 
 def test_a_listener_that_is_refused_waits_longer_each_time(

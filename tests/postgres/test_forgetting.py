@@ -42,7 +42,7 @@ def tell(ledger: Ledger, scope: str = HERE) -> None:
              run_id="jetty-run", turn_id="jetty-turn"),
         said("over", scope=scope, kind="run.ended", session_id="heron-talk", run_id="jetty-run"),
     ])  # fmt: skip
-    ledger.index(scope)
+    ledger.admin.index(scope)
 
 
 def test_neither_words_nor_names_are_left_in_any_file(server: Server) -> None:
@@ -62,7 +62,7 @@ def test_neither_words_nor_names_are_left_in_any_file(server: Server) -> None:
         assert receipt.physical == "done"
         assert [word for word in WORDS if word.encode() in content] == []
         assert b"kept pelican" in content
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         assert place.administration.status().erasure_pending == []
 
 
@@ -76,10 +76,10 @@ def test_whoever_may_redact_may_forget_within_their_scope(place: Place, sort: st
     with treering.open(place.url_of(role)) as ledger:
         receipt = ledger.forget(HERE, user=ADA)
         assert receipt.sessions_erased == 3
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
     with treering.open(place.url) as ledger:
-        assert {h.user_id for h in ledger.query(ELSEWHERE).items} == {ADA, None}
-        assert ledger.verify().intact
+        assert {h.user_id for h in ledger.headers(ELSEWHERE).items} == {ADA, None}
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_a_name_that_nobody_ordered_to_be_forgotten_is_missed(place: Place) -> N
     with treering.open(place.url) as ledger:
         ledger.append([said("one", user_id=ADA), said("two", session_id="s2")])
         ledger.forget(HERE, user=ADA)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     place.sql("UPDATE sessions SET name = NULL, salt = NULL WHERE name = 's2'")
 
     with treering.open(place.url) as ledger:
-        broken = ledger.verify().first_broken
+        broken = ledger.admin.verify().first_broken
 
     assert broken is not None
     assert "vouches" in broken.detail

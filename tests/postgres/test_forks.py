@@ -56,7 +56,7 @@ def test_of_processes_that_fork_into_the_same_session_exactly_one_wins(
             assert {seq for _, seq in outcomes} == {2}
 
     assert ledger._store.forks(OURS, "s1") == [f"fork {number}" for number in range(ROUNDS)]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: Ledger) -> None:
@@ -79,7 +79,7 @@ def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: L
         for name in (f"n{number}" for number in range(20))
     ]
     assert seqs == [[1] if number in lost else [4, 5] for number in range(20)]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
@@ -101,7 +101,7 @@ def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
     heads = ledger._store.session_heads(OURS, before_position=None, limit=100)
     assert sorted({head.head_seq for head in heads}) == [6, 63]
     assert len(heads) == 21
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 # Behind walls.
@@ -135,7 +135,7 @@ def test_roles_fork_read_and_erase_within_their_scope(place: Place, sort: str) -
         assert store.snapshot(OURS, "f", until_seq=4) == (4, b"4")
         assert ledger.redact(HERE, session_id="s1").redacted_count == 6
         assert store.snapshot(OURS, "f", until_seq=4) is None
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
 
 
 def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Place) -> None:
@@ -159,7 +159,7 @@ def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Pl
         store.keep_snapshot(theirs, "f", seq=2, body=b"lie")
     with treering.open(place.url) as ledger:
         assert ledger._store.snapshot(theirs, "f", until_seq=9) == (2, b"2")
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 # Where snapshots are not kept.
@@ -172,7 +172,7 @@ def test_a_role_that_may_not_keep_snapshots_reads_on(place: Place, ledger: Ledge
         reader._store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
 
         assert reader._store.snapshot(OURS, "s1", until_seq=9) is None
-        assert len(reader.query(HERE).items) == 3
+        assert len(reader.headers(HERE).items) == 3
         reader.append([said("d")])
 
 
@@ -233,7 +233,7 @@ def test_many_who_keep_snapshots_and_erase_do_not_lock_each_other_out(ledger: Le
     ledger.redact(HERE, session_id="s1")
 
     assert ledger._store.snapshot(OURS, "f", until_seq=2**62) is None
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 # What the owner changes by SQL.
@@ -259,12 +259,12 @@ def test_a_fork_that_was_changed_by_hand_is_found(
 ) -> None:
     fork(ledger, "f", parent="s1", seq=2)
     ledger._store.keep_snapshot(OURS, "f", seq=3, body=b"3")
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
     place.sql(statement)
 
     with open_ledger(place.url) as again:
-        verification = again.verify()
+        verification = again.admin.verify()
     assert not verification.intact
     assert verification.first_broken is not None
     assert verification.first_broken.detail

@@ -82,7 +82,7 @@ def test_a_ledger_is_as_it_was_made_whatever_it_is_called(server: Server, schema
 
     assert place.administration.status().differences == []
     with treering.open(place.url) as ledger:
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize(("statement", "difference"), CHANGES.items(), ids=CHANGES.values())
@@ -93,7 +93,7 @@ def test_whatever_changes_the_schema_is_found(
 
     assert difference in story.administration.status().differences
     with treering.open(story.url, mode="ro") as ledger:
-        proof = ledger.verify()
+        proof = ledger.admin.verify()
     assert not proof.intact
     assert proof.first_broken is not None
     assert proof.first_broken.detail.startswith("the schema is not as it was made: ")
@@ -142,11 +142,11 @@ def test_an_event_that_followers_would_pass_over_is_found(
     story: Place, statement: str, scope: tuple[str, ...]
 ) -> None:
     with treering.open(story.url, mode="ro") as ledger:
-        assert ledger.verify(*scope).intact
+        assert ledger.admin.verify(*scope).intact
     story.sql(statement)
 
     with treering.open(story.url, mode="ro") as ledger:
-        assert not ledger.verify(*scope).intact
+        assert not ledger.admin.verify(*scope).intact
 
 
 def test_a_ledger_on_an_older_server_is_as_it_was_made() -> None:
@@ -157,5 +157,5 @@ def test_a_ledger_on_an_older_server_is_as_it_was_made() -> None:
         assert place.administration.status().differences == []
         with treering.open(place.url) as ledger:
             ledger.append([said("event")])
-            proof = ledger.verify(derived=True)
+            proof = ledger.admin.verify(derived=True)
             assert proof.intact, proof.first_broken

@@ -363,8 +363,8 @@ def check_walled(place: Place, role: str) -> None:
     with treering.open(place.url_of(role)) as ledger:
         ledger._store.set_cursor(Scope(HERE), "sink", "one")
         assert ledger._store.cursor(Scope(HERE), "sink") == "one"
-        assert [header.summary for header in ledger.query(HERE).items] == ["of the first schema"]
-        assert ledger.verify(HERE).intact
+        assert [header.summary for header in ledger.headers(HERE).items] == ["of the first schema"]
+        assert ledger.admin.verify(HERE).intact
 
 
 def test_a_ledger_without_roles_is_brought_up_without_them(

@@ -88,7 +88,7 @@ def test_the_terms_of_what_was_erased_are_in_no_table(place: Place) -> None:
         ledger._store.drop_documents(SCOPE)
         place.sql("CHECKPOINT")
         assert not _in_documents(place, b"numbat-0001")
-        assert ledger.erasure_state() == "done"
+        assert ledger.admin.erasure_state() == "done"
 
 
 def _in_documents(place: Place, word: bytes) -> bool:

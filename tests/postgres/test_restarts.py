@@ -126,7 +126,7 @@ def under_load(url: str, ledger: Ledger) -> Iterator[Account]:
         while not over.is_set():
             known = len(account.kept)
             assert len(stored(ledger)) >= known
-            proof = ledger.verify(HERE)
+            proof = ledger.admin.verify(HERE)
             assert proof.intact, proof.first_broken
 
     def threads() -> None:
@@ -224,7 +224,7 @@ def test_an_append_that_was_sent_to_a_lost_server_is_unknown_and_can_be_repeated
     append("one")
     append("two", "three")
     assert [header.summary for header in stored(ledger)] == ["before", "one", "two", "three"]
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def waiting(ledger: Ledger) -> int:
@@ -375,7 +375,7 @@ def test_what_was_committed_but_not_answered_is_recorded_once(
     assert [header.summary for header in headers] == [event.summary for event in events]
     assert {header.event_id for header in stored(wired)[1:]} == {h.event_id for h in headers}
     assert len(stored(wired)) == 1 + len(events)
-    assert wired.verify().intact
+    assert wired.admin.verify().intact
 
 
 @pytest.mark.parametrize("event_id", [None, "chosen"], ids=["made id", "given id"])
@@ -389,7 +389,7 @@ def test_a_fork_that_was_committed_but_not_answered_is_made_once(
     assert wire.lost == 1
     assert (header.session_id, header.seq) == ("forked", 2)
     assert [kept.event_id for kept in stored(wired)[1:]] == [header.event_id]
-    assert wired.verify().intact
+    assert wired.admin.verify().intact
 
 
 @pytest.fixture
@@ -442,7 +442,7 @@ def test_an_erasure_that_was_committed_but_not_answered_says_what_it_took(
     assert taken == (3, 1)
     assert erase(wired) == (0, 0)
     assert len([h for h in stored(wired) if h.kind.startswith("ledger.")]) == 1
-    assert wired.verify().intact
+    assert wired.admin.verify().intact
 
 
 @pytest.mark.parametrize("known", [0, 2])
@@ -452,21 +452,21 @@ def test_a_restore_that_was_committed_but_not_answered_says_what_was_new(
     with open_ledger(laid_out(server.url("treering"))) as source:
         for number in range(5):
             if number == known != 0:
-                wired.restore(exported(source))
+                wired.admin.restore(exported(source))
             source.append([said(f"event {number}", session_id="copied")])
         wire.lose_answer_to(b"COMMIT")
 
-        receipt = wired.restore(exported(source))
+        receipt = wired.admin.restore(exported(source))
 
     assert wire.lost == 1
     assert (receipt.imported, receipt.duplicates, receipt.complete) == (5 - known, known, True)
-    assert len(wired.query(HERE, session_id="copied").items) == 5
-    assert wired.verify().intact
+    assert len(wired.headers(HERE, session_id="copied").items) == 5
+    assert wired.admin.verify().intact
 
 
 def exported(ledger: Ledger) -> io.BytesIO:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, payloads="included")
+    ledger.admin.export(HERE, stream, payloads="included")
     stream.seek(0)
     return stream
 
@@ -545,7 +545,7 @@ def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
         with held_open(ledger, said("early", session_id="a")):
             ledger.append([said("later", session_id="b")])
             catch_up(server, replica)
-            between = [header.summary for header in reader.follow(HERE, idle_seconds=0)]
+            between = [header.summary for header in reader.follow(HERE, idle_s=0)]
         ledger.append([said(LAST)])
         heard = following.all()
 
@@ -553,7 +553,7 @@ def test_a_replica_is_read_and_followed_and_refuses_to_be_written(
             reader.append([said("x")])
         assert between == ["known to both"]
         check_followed(heard, reader)
-        assert reader.verify().intact
+        assert reader.admin.verify().intact
         assert [header.summary for header in heard] == ["known to both", "early", "later", LAST]
 
 
@@ -571,7 +571,7 @@ def test_who_follows_a_replica_does_not_try_to_listen_again_and_again(
 
         monkeypatch.setattr(server, "connect", counting)
         store_of(reader)._listener._over = pauses
-        texts = [header.summary for header in reader.follow(HERE, idle_seconds=0.1)]
+        texts = [header.summary for header in reader.follow(HERE, idle_s=0.1)]
         until(pauses.is_set)
 
     # One connection behind each pause, and each pause longer, to the longest.
@@ -627,7 +627,7 @@ def test_a_follower_goes_on_after_a_takeover_although_transactions_count_lower(
             assert followed(ledger, cursor, LAST)[0] == ["new", LAST]
             assert [header.summary for header in live.all()] == ["new", LAST]
             assert [header.seq for header in stored(ledger)] == [1, 2, 3]
-            assert ledger.verify().intact
+            assert ledger.admin.verify().intact
 
 
 def test_what_was_lost_with_a_server_is_not_mistaken_for_what_others_made_since(
@@ -661,8 +661,8 @@ def test_what_was_lost_with_a_server_is_not_mistaken_for_what_others_made_since(
                     for reader in (ledger, fresh)
                 ]
                 assert found == [expected, expected]
-                assert len(fresh.query("acme/lost").items) == 1
-                assert fresh.verify().intact
+                assert len(fresh.headers("acme/lost").items) == 1
+                assert fresh.admin.verify().intact
 
 
 def test_a_writer_whose_connection_outlives_the_takeover_is_followed_from_an_older_cursor(
@@ -736,7 +736,7 @@ def test_a_follower_goes_on_in_a_restored_dump_although_transactions_count_lower
             assert (after[0], after[1] < before[1]) == (before[0] + 1, True)
             assert followed(restored, cursor, "after")[0] == ["after"]
             assert followed(restored, None, "after")[0] == ["before", "after"]
-            assert restored.verify().intact
+            assert restored.admin.verify().intact
 
 
 # What is not yet safe when it is acknowledged.
@@ -757,7 +757,7 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
     with open_ledger(url, durability="normal") as ledger:
         for number in range(20):
             ledger.append([said(f"soon lost {number}")])
-        follower = ledger.follow(HERE, idle_seconds=0.5)
+        follower = ledger.follow(HERE, idle_s=0.5)
         seen = {header.summary for header in follower}
         forgetful.restart("immediate")
         ledger.append([said("new")])
@@ -765,7 +765,7 @@ def test_a_follower_skips_nothing_when_a_crash_takes_back_what_it_has_seen(
 
         assert "new" in since
         assert {header.summary for header in stored(ledger)} <= seen | set(since)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_who_only_reads_follows_what_is_not_yet_safe_too(forgetful: Server) -> None:
@@ -796,7 +796,7 @@ def test_what_a_crash_has_taken_back_is_not_mistaken_for_what_others_made_since(
         new = {header.session_id for header in stored(ledger) if header.summary == "new"}
         assert again == {f"ours-{n}" for n in range(20)}
         assert new == {f"theirs-{n}" for n in range(20)}
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def execute(url: str, statement: str) -> None:

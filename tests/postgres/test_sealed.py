@@ -108,7 +108,7 @@ def words(moment: str) -> list[Any]:
 def test_nothing_is_recorded_in_clear_when_all_is_forgotten_between_two_steps(
     place: Place, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("before")])
     forgetting = Once(monkeypatch, moment, store_of(ledger)._known.forget)
 
@@ -118,7 +118,7 @@ def test_nothing_is_recorded_in_clear_when_all_is_forgotten_between_two_steps(
 
     assert forgetting.happened
     assert in_clear(place) == set()
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -135,18 +135,18 @@ def test_nothing_is_recorded_in_clear_when_a_scope_is_sealed_between_two_steps(
     within = set() if moment in BEFORE_THE_SEAL_IS_READ else {"within"}
     assert sealing.happened
     assert in_clear(place) == {"before"} | within
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def encrypt_elsewhere(ledger: Ledger) -> None:
     """Have another thread seal HERE, and wait until it has."""
-    in_threads(partial(ledger.encrypt, HERE))
+    in_threads(partial(ledger.keys.create, HERE))
 
 
 def test_a_session_that_is_known_without_its_scope_s_seal_is_sealed_all_the_same(
     place: Place, ledger: Ledger
 ) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("before")])
     known = store_of(ledger)._known
     places = known.places
@@ -163,7 +163,7 @@ def test_a_scope_that_is_remembered_as_open_is_sealed_all_the_same(
 ) -> None:
     ledger.append([said("before")])
     remembered = dict(store_of(ledger)._known.sealed)
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("sealed")])
 
     assert remembered == {HERE: 0}
@@ -182,7 +182,7 @@ def test_threads_that_append_while_a_scope_is_sealed_record_nothing_in_clear_beh
         append_while_sealing(ledger, f"acme/{number}")
 
     assert "later" not in in_clear(place)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def append_while_sealing(ledger: Ledger, scope: str) -> None:
@@ -200,7 +200,7 @@ def append_while_sealing(ledger: Ledger, scope: str) -> None:
 
     def seal() -> None:
         begun.wait(PATIENCE_S)
-        ledger.encrypt(scope)
+        ledger.keys.create(scope)
         sealed.set()
 
     in_threads(seal, *(partial(append, name) for name in "abc"))
@@ -213,14 +213,14 @@ def test_keys_are_destroyed_although_somebody_holds_a_lock_of_his_own(
     place: Place, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("secret")])
     with place.connect() as somebody:
         for lock in (1, 42):
             somebody.execute("SELECT pg_advisory_lock(%s)", (lock,))
         somebody.execute("SELECT pg_advisory_lock_shared(7, 7)")
 
-        receipt = ledger.destroy_key(HERE)
+        receipt = ledger.keys.destroy(HERE)
 
     assert (receipt.generations, receipt.redacted_count) == ([1], 1)
 
@@ -231,23 +231,23 @@ def test_no_key_is_destroyed_while_somebody_is_sealing_under_it(
 ) -> None:
     monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
     with open_ledger(place.url) as ledger, open_ledger(place.url) as other:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         ledger.append([said("before")])
-        ledger.rotate_key(HERE)
+        ledger.keys.rotate(HERE)
         ledger.append([said("before")])
         with held_open(ledger, *(said("secret", session_id=name) for name in ["s1", *others])):
             for generation in (None, 1):
                 with pytest.raises(Busy):
-                    other.destroy_key(HERE, generation=generation)
-            kept = [key.state for key in other.list_keys(HERE)]
+                    other.keys.destroy(HERE, generation=generation)
+            kept = [key.state for key in other.keys.list(HERE)]
         within = [event.payload for event in ledger.events(HERE, last=1).items]
 
-        receipt = other.destroy_key(HERE)
+        receipt = other.keys.destroy(HERE)
 
         assert kept == ["kept", "kept"]
         assert within == [{"text": "secret"}]
         assert (receipt.generations, receipt.redacted_count) == ([1, 2], 3 + len(others))
-        assert other.verify().intact
+        assert other.admin.verify().intact
 
 
 def test_whoever_writes_to_another_scope_keeps_no_key_from_being_destroyed(
@@ -256,10 +256,10 @@ def test_whoever_writes_to_another_scope_keeps_no_key_from_being_destroyed(
     monkeypatch.setattr(connections, "LOCK_PATIENCE", "300ms")
     with open_ledger(place.url) as other:
         for scope in (HERE, ELSEWHERE):
-            other.encrypt(scope)
+            other.keys.create(scope)
             other.append([said("before", scope=scope)])
         with held_open(ledger, said("secret", scope=ELSEWHERE)):
-            receipt = other.destroy_key(HERE)
+            receipt = other.keys.destroy(HERE)
 
     assert (receipt.generations, receipt.redacted_count) == ([1], 1)
 
@@ -267,41 +267,41 @@ def test_whoever_writes_to_another_scope_keeps_no_key_from_being_destroyed(
 def test_a_key_that_is_made_while_the_old_ones_are_destroyed_stays(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("old")])
     redact_all = erasure.redact_all
 
     def redact_and_begin_anew(*arguments: Any) -> tuple[int, int]:
         redacted = redact_all(*arguments)
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         ledger.append([said("new", event_id="new")])
         return redacted
 
     monkeypatch.setattr(erasure, "redact_all", redact_and_begin_anew)
 
-    receipt = ledger.destroy_key(HERE)
+    receipt = ledger.keys.destroy(HERE)
 
     assert (receipt.generations, receipt.redacted_count) == ([1], 1)
-    assert [key.state for key in ledger.list_keys(HERE)] == ["destroyed", "in use"]
+    assert [key.state for key in ledger.keys.list(HERE)] == ["destroyed", "in use"]
     assert ledger.event(HERE, "new").payload == {"text": "new"}
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_key_that_is_made_as_soon_as_the_old_ones_are_out_of_use_stays(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger.encrypt(HERE)
+    ledger.keys.create(HERE)
     ledger.append([said("old")])
     vault = store_of(ledger).vault
     retire = vault.retire
 
     def retire_and_begin_anew(scope: str) -> None:
         retire(scope)
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
 
     monkeypatch.setattr(vault, "retire", retire_and_begin_anew)
 
-    receipt = ledger.destroy_key(HERE)
+    receipt = ledger.keys.destroy(HERE)
 
     assert receipt.generations == [1]
-    assert [key.state for key in ledger.list_keys(HERE)] == ["destroyed", "in use"]
+    assert [key.state for key in ledger.keys.list(HERE)] == ["destroyed", "in use"]

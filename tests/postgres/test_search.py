@@ -35,7 +35,7 @@ def guarded(server: Server) -> Place:
     with treering.open(place.url) as ledger:
         for scope in (HERE, ELSEWHERE):
             ledger.append([said("quokka", scope=scope)])
-            ledger.index(scope)
+            ledger.admin.index(scope)
     return place
 
 
@@ -277,7 +277,7 @@ def test_what_others_may_still_overtake_is_found_at_once_and_only_once(server: S
         ledger.append([said("quokka", event_id="e1")])
 
         assert ledger.search("quokka", scope=HERE).total == 1
-        assert ledger.search_lag(HERE) == 0
+        assert ledger.admin.search_lag(HERE) == 0
         ledger.append([said("quokka", event_id="e2")])
         assert ledger.search("quokka", scope=HERE).total == 2
         earlier.execute("COMMIT")
@@ -299,7 +299,7 @@ def test_the_words_of_what_was_erased_are_in_no_file(server: Server, how: str) -
                 said("y", session_id="s2", payload={"text": f"other {other}"}),
             ]
             ledger.append(events)
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         place.sql("ANALYZE search_documents")
         before = raw_bytes(place)
 
@@ -324,7 +324,7 @@ def test_an_erasure_writes_anew_only_the_part_of_its_session(place: Place) -> No
     )
     with treering.open(place.url) as ledger:
         ledger.append([said("quokka", session_id=f"s{n}", event_id=f"e{n}") for n in range(20)])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         held = place.sql("SELECT DISTINCT tableoid::regclass::text FROM search_documents")
         before = dict(place.sql(parts))
 
@@ -340,20 +340,20 @@ def test_an_index_of_an_earlier_version_is_entered_anew(server: Server) -> None:
     place.administration.init(partitions=2)
     with treering.open(place.url) as ledger:
         ledger.append([said("quokka"), said("wombat")])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         # As an earlier version left it, which entered other words.
         place.sql("UPDATE search_documents SET words = 'once'::tsvector")
         place.sql("UPDATE search_marks SET layout = 1")
         place.sql("DELETE FROM scrubs")
 
-        outdated = ledger.verify(derived=True)
+        outdated = ledger.admin.verify(derived=True)
         found = ledger.search("quokka", scope=HERE)
 
         assert not outdated.intact
         assert outdated.first_broken is not None
         assert "earlier version" in outdated.first_broken.detail
         assert found.total == 1
-        assert ledger.search_lag(HERE) == 0
-        assert ledger.verify(derived=True).intact
+        assert ledger.admin.search_lag(HERE) == 0
+        assert ledger.admin.verify(derived=True).intact
         # What was deleted lies in the files until they are written anew.
         assert any("search_documents" in row[0] for row in place.sql("SELECT relation FROM scrubs"))

@@ -58,7 +58,7 @@ def tamper(place: Place, *statements: str) -> None:
 
 def verified(place: Place, *scope: str, **options: Any) -> Verification:
     with treering.open(place.url, mode="ro") as ledger:
-        return ledger.verify(*scope, **options)
+        return ledger.admin.verify(*scope, **options)
 
 
 def first_broken(place: Place) -> Broken:
@@ -264,7 +264,7 @@ def test_an_erasure_that_was_widened_by_hand_is_found(story: Place, erase: str) 
             ledger.redact(HERE, event_id="e2")
         else:
             ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     tamper(story, blanking(2 if erase == "redact" else 66, 3))
 
     broken = first_broken(story)
@@ -368,13 +368,13 @@ def test_a_rebuild_mends_what_is_derived_and_nothing_else(eventful: Place) -> No
         eventful, "UPDATE runs SET state = 2", f"INSERT INTO runs {RUN.replace(', 1 ', ', 1, 1 ')}"
     )
     with treering.open(eventful.url) as ledger:
-        ledger.rebuild()
+        ledger.admin.rebuild()
 
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         tamper(eventful, f"UPDATE events SET summary = 'a lie' WHERE {ROW.format(seq=4)}")
-        ledger.rebuild()
+        ledger.admin.rebuild()
 
-        assert not ledger.verify().intact
+        assert not ledger.admin.verify().intact
 
 
 # Anchors, scopes and sessions.
@@ -383,7 +383,7 @@ def test_a_rebuild_mends_what_is_derived_and_nothing_else(eventful: Place) -> No
 def anchor_of(place: Place) -> io.BytesIO:
     stream = io.BytesIO()
     with treering.open(place.url) as ledger:
-        ledger.anchor(stream)
+        ledger.admin.anchor(stream)
     stream.seek(0)
     return stream
 
@@ -418,11 +418,11 @@ def test_an_anchor_of_a_file_proves_what_was_copied_to_a_server(place: Place) ->
     with treering.open(":memory:") as source, treering.open(place.url) as target:
         source.append([said("one"), said("two", session_id="s2")])
         stream = io.BytesIO()
-        source.anchor(stream)
-        source.copy_to(target)
+        source.admin.anchor(stream)
+        source.admin.copy_to(target)
 
         stream.seek(0)
-        assert target.verify(anchor=stream).anchored_sessions == 2
+        assert target.admin.verify(anchor=stream).anchored_sessions == 2
 
 
 def test_one_session_or_one_scope_can_be_verified_alone(story: Place) -> None:
@@ -446,7 +446,7 @@ def test_a_role_finds_what_was_changed_in_its_scope(story: Place) -> None:
 
     for role in (story.role(None), story.role(HERE)):
         with treering.open(story.url_of(role)) as ledger:
-            result = ledger.verify(HERE)
+            result = ledger.admin.verify(HERE)
             assert (result.sessions, result.broken_sessions) == (2, 2)
 
 
@@ -474,7 +474,7 @@ def test_a_session_that_vanished_with_all_its_rows_is_missed(
 def test_a_scope_that_vanished_with_all_its_rows_is_missed(story: Place) -> None:
     with treering.open(story.url) as ledger:
         ledger.append([said("theirs", scope=ELSEWHERE)])
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     tables = ("events", "heads", "sessions", "scopes")
     tamper(story, *(f"DELETE FROM {table} WHERE scope = '{ELSEWHERE}'" for table in tables))
 

@@ -61,9 +61,9 @@ def test_a_transaction_that_stays_open_holds_no_record_back(place: Place) -> Non
         assert again == during
         assert unsettled == [(4,)]
         assert [record.status for record in after] == ["open", "ok", "ok", "open"]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         before = place.sql("SELECT * FROM tool_calls ORDER BY position")
-        ledger.rebuild()
+        ledger.admin.rebuild()
         assert place.sql("SELECT * FROM tool_calls ORDER BY position") == before
 
 
@@ -102,7 +102,7 @@ def test_what_is_erased_before_it_has_settled_does_not_come_back(place: Place) -
 
         assert [record.started_ms for record in during] == [None]
         assert ledger.tool_calls(HERE).items == during
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_the_command_line_catches_up_and_keeps_it(

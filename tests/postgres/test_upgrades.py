@@ -155,13 +155,13 @@ def test_a_role_that_was_granted_before_does_all_of_it_after_the_upgrade(
         assert [record.call_id for record in ledger.tool_calls(HERE).items] == ["old"]
         ledger.append(run_of("r1", "mine", session_id="of-u1", user_id="u1"))
         assert ledger.forget(HERE, user="u1").sessions_erased == 1
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
     with treering.open(old.url_of(role)) as ledger:
         second = heard_in_a_turn(ledger, "two")
 
     assert (first, second) == (["one"], ["two"])
     with treering.open(old.url) as ledger:
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def heard_in_a_turn(ledger: Ledger, word: str) -> list[str]:
@@ -220,7 +220,7 @@ def test_a_role_of_the_third_schema_forks_what_it_recorded_before(
         assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) == (3, b"1")
         assert ledger.redact(HERE, event_id="e2").redacted_count == 1
         assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) is None
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
 
 
 def shelve(ledger: Ledger, scope: str) -> int:
@@ -253,7 +253,7 @@ def test_a_role_of_the_sixth_schema_remembers_what_it_recorded_before(
         assert ledger.redact(HERE, event_id="e1").redacted_count == 1
         assert ledger._store.index_state(Scope(HERE), "events").count == 1
         assert ledger._store.drop_documents(Scope(HERE)) == 1
-        assert ledger.verify(HERE).intact
+        assert ledger.admin.verify(HERE).intact
 
 
 def fork(ledger: Ledger, scope: str) -> Header:

@@ -51,7 +51,7 @@ def test_the_view_has_the_same_columns_and_values_as_in_a_file(
     path = tmp_path / "ledger.db"
     with treering.open(path) as ledger, treering.open(place.url) as copied:
         tell(ledger)
-        assert ledger.copy_to(copied).intact
+        assert ledger.admin.copy_to(copied).intact
 
     with closing(sqlite3.connect(path)) as connection:
         cursor = connection.execute(VIEW)
@@ -79,7 +79,7 @@ def comparable(columns: list[str], rows: list[tuple[Any, ...]]) -> list[dict[str
 def test_what_is_recorded_on_a_server_reads_the_same(place: Place) -> None:
     with treering.open(place.url) as ledger:
         tell(ledger)
-        headers = [*ledger.query(HERE, first=100).items, *ledger.query(ELSEWHERE).items]
+        headers = [*ledger.headers(HERE, first=100).items, *ledger.headers(ELSEWHERE).items]
 
     rows = place.sql(
         "SELECT id, event_id, ts_ms, scope, session_id, agent_id, type, summary, redacted"
@@ -108,7 +108,7 @@ def test_a_sealed_payload_is_shown_by_neither(place: Place, tmp_path: Path) -> N
     path = tmp_path / "ledger.db"
     for location in (path, place.url):
         with treering.open(location) as ledger:
-            ledger.encrypt(HERE)
+            ledger.keys.create(HERE)
             ledger.append([said("one", event_id="e1"), said("two", payload="x" * 9_000)])
 
     statement = "SELECT summary, payload_json FROM episodic_events ORDER BY id"

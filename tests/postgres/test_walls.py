@@ -79,7 +79,7 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
     ledger.append([*called, called[1]])
     ledger.tool_calls(scope)
-    ledger.index(scope)
+    ledger.admin.index(scope)
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
     ledger._store.fork(draft, parent=f"{mark}session", seq=2)
     ledger._store.keep_snapshot(Scope(scope), f"{mark}fork", seq=3, body=b"1")
@@ -233,13 +233,13 @@ def test_sessions_of_two_scopes_that_have_the_same_id_keep_their_names_apart(
 
     with treering.open(place.url) as ledger:
         for scope in scopes * 2:
-            assert {header.session_id for header in ledger.query(scope).items} == {names[scope]}
+            assert {header.session_id for header in ledger.headers(scope).items} == {names[scope]}
             ledger.append([said("more", scope=scope, session_id=names[scope])])
         for scope in scopes:
             assert ledger.redact(scope, event_id="e1").redacted_count == 1
-            followed = ledger.follow(scope, idle_seconds=0)
+            followed = ledger.follow(scope, idle_s=0)
             assert {header.session_id for header in followed} == {names[scope]}
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("sort", ["application", "held"])
@@ -540,10 +540,10 @@ def test_all_of_one_scope_can_be_recorded_and_read(walled: Ledger) -> None:
     assert summaries.count("one") == 1
     assert walled.event(HERE, "large").payload == "x" * 9_000
     assert [h.seq for h in walled.session("s1", scope=HERE, agent="a").headers()] == [*range(1, 8)]
-    assert len(list(walled.follow(HERE, idle_seconds=0))) == len(page.items)
-    assert len(list(walled.follow(HERE, committed=True, idle_seconds=0))) == len(page.items)
-    assert walled.verify(HERE).intact
-    assert walled.verify(HERE, session_id="s1").events == 7
+    assert len(list(walled.follow(HERE, idle_s=0))) == len(page.items)
+    assert len(list(walled.follow(HERE, committed=True, idle_s=0))) == len(page.items)
+    assert walled.admin.verify(HERE).intact
+    assert walled.admin.verify(HERE, session_id="s1").events == 7
 
 
 def test_all_of_one_scope_can_be_erased(walled: Ledger) -> None:
@@ -561,7 +561,7 @@ def test_all_of_one_scope_can_be_erased(walled: Ledger) -> None:
     assert walled.event(HERE, "e1").summary == "[REDACTED]"
     with pytest.raises(treering.NotFound):
         walled.event(HERE, "old")
-    assert walled.verify(HERE).intact
+    assert walled.admin.verify(HERE).intact
 
 
 def test_an_erasure_says_whether_its_bytes_are_gone(place: Place, walled: Ledger) -> None:
@@ -579,20 +579,20 @@ def test_a_scope_can_be_exported_and_restored(place: Place, walled: Ledger, role
     walled.append([said("one"), said("two", session_id="s2", payload="x" * 9_000)])
     walled.redact(HERE, session_id="s1")
     stream = io.BytesIO()
-    walled.export(HERE, stream, payloads="included")
+    walled.admin.export(HERE, stream, payloads="included")
     other = Place(place.server)
     other.administration.init(partitions=2)
     other.administration.grant(role, HERE)
 
     stream.seek(0)
     with treering.open(other.url_of(role)) as target:
-        receipt = target.restore(stream)
+        receipt = target.admin.restore(stream)
         stream.seek(0)
-        again = target.restore(stream)
+        again = target.admin.restore(stream)
 
         assert (receipt.imported, receipt.complete) == (3, True)
         assert (again.imported, again.duplicates) == (0, 3)
-        assert target.verify(HERE).intact
+        assert target.admin.verify(HERE).intact
 
 
 def test_one_scope_can_be_copied(place: Place, walled: Ledger, role: str) -> None:
@@ -602,7 +602,7 @@ def test_one_scope_can_be_copied(place: Place, walled: Ledger, role: str) -> Non
     other.administration.grant(role, HERE)
 
     with treering.open(other.url_of(role)) as target:
-        receipt = walled.copy_to(target, scope=HERE)
+        receipt = walled.admin.copy_to(target, scope=HERE)
 
     assert (receipt.copied, receipt.complete, receipt.intact) == (2, True, True)
 
@@ -611,13 +611,13 @@ def test_a_role_without_a_scope_s_grant_sees_and_changes_nothing_of_it(place: Pl
     with treering.open(place.url) as ledger:
         fill(ledger, ELSEWHERE, MARK)
     with treering.open(place.url_of(place.role(HERE))) as ledger:
-        assert ledger.query(ELSEWHERE).items == []
+        assert ledger.headers(ELSEWHERE).items == []
         theirs = ledger.session(f"{MARK}session", scope=ELSEWHERE, agent="a")
         assert list(theirs.headers()) == []
-        assert list(ledger.follow(ELSEWHERE, idle_seconds=0)) == []
+        assert list(ledger.follow(ELSEWHERE, idle_s=0)) == []
         assert ledger.redact(ELSEWHERE, event_id=f"{MARK}event").redacted_count == 0
         assert ledger.expire(ELSEWHERE, now_ms=NOON + 900 * DAY).deleted_total == 0
-        assert ledger.verify(ELSEWHERE).sessions == 0
+        assert ledger.admin.verify(ELSEWHERE).sessions == 0
         with pytest.raises(treering.NotFound):
             ledger.event(ELSEWHERE, f"{MARK}event")
         for scope in (ELSEWHERE, "acme/new"):
@@ -626,8 +626,8 @@ def test_a_role_without_a_scope_s_grant_sees_and_changes_nothing_of_it(place: Pl
             assert "db grant" in str(refused.value.hint)
 
     with treering.open(place.url) as ledger:
-        assert ledger.verify().intact
-        assert len(ledger.query(ELSEWHERE).items) == 8
+        assert ledger.admin.verify().intact
+        assert len(ledger.headers(ELSEWHERE).items) == 8
 
 
 def test_what_needs_the_whole_ledger_is_refused_with_what_to_do(
@@ -635,10 +635,10 @@ def test_what_needs_the_whole_ledger_is_refused_with_what_to_do(
 ) -> None:
     with treering.open(":memory:") as target:
         for work in (
-            walled.verify,
-            walled.rebuild,
-            lambda: walled.anchor(io.BytesIO()),
-            lambda: walled.copy_to(target),
+            walled.admin.verify,
+            walled.admin.rebuild,
+            lambda: walled.admin.anchor(io.BytesIO()),
+            lambda: walled.admin.copy_to(target),
         ):
             with pytest.raises(NotPermitted, match="one scope") as refused:
                 work()
@@ -649,10 +649,10 @@ def test_an_anchor_of_the_whole_ledger_proves_one_scope(place: Place, walled: Le
     walled.append([said("one"), said("two", session_id="s2")])
     anchor = io.BytesIO()
     with treering.open(place.url) as ledger:
-        ledger.anchor(anchor)
+        ledger.admin.anchor(anchor)
 
     anchor.seek(0)
-    result = walled.verify(HERE, anchor=anchor)
+    result = walled.admin.verify(HERE, anchor=anchor)
 
     assert (result.intact, result.anchored_sessions) == (True, 2)
 
@@ -668,19 +668,19 @@ def test_what_a_role_notes_for_the_scrub_harms_nobody(place: Place, role: str) -
     place.administration.scrub()
 
     with treering.open(place.url) as ledger:
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_two_scopes_of_one_role_both_work_until_they_are_taken_back(place: Place) -> None:
     role = place.role(HERE, ELSEWHERE)
     with treering.open(place.url_of(role)) as ledger:
         ledger.append([said("here"), said("there", scope=ELSEWHERE)])
-        assert [len(ledger.query(scope).items) for scope in (HERE, ELSEWHERE)] == [1, 1]
+        assert [len(ledger.headers(scope).items) for scope in (HERE, ELSEWHERE)] == [1, 1]
 
         place.administration.revoke(role, ELSEWHERE)
 
         # Taken from whoever is connected, too.
-        assert [len(ledger.query(scope).items) for scope in (HERE, ELSEWHERE)] == [1, 0]
+        assert [len(ledger.headers(scope).items) for scope in (HERE, ELSEWHERE)] == [1, 0]
         ledger.append([said("here again")])
         with pytest.raises(NotPermitted):
             ledger.append([said("there again", scope=ELSEWHERE)])
@@ -688,7 +688,7 @@ def test_two_scopes_of_one_role_both_work_until_they_are_taken_back(place: Place
         place.administration.revoke(role, HERE)
 
         with pytest.raises(NotPermitted):
-            ledger.query(HERE)
+            ledger.headers(HERE)
     with pytest.raises(NotPermitted):
         treering.open(place.url_of(role))
 
@@ -720,7 +720,7 @@ def test_a_batch_over_two_scopes_is_recorded_whole_or_not_at_all(
                 said("here too", payload="y" * 9_000),
             ]
         )
-        before = [len(ledger.query(scope).items) for scope in (HERE, ELSEWHERE)]
+        before = [len(ledger.headers(scope).items) for scope in (HERE, ELSEWHERE)]
 
         with pytest.raises(treering.errors.RunClosed):
             ledger.append([said("here"), said("late", scope=ELSEWHERE, run_id="r1")])
@@ -728,9 +728,9 @@ def test_a_batch_over_two_scopes_is_recorded_whole_or_not_at_all(
             ledger.append([said("late", scope=ELSEWHERE, run_id="r1"), said("here")])
 
         assert before == [2, 4]
-        assert [len(ledger.query(scope).items) for scope in (HERE, ELSEWHERE)] == before
-        assert ledger.verify(HERE).intact
-        assert ledger.verify(ELSEWHERE).intact
+        assert [len(ledger.headers(scope).items) for scope in (HERE, ELSEWHERE)] == before
+        assert ledger.admin.verify(HERE).intact
+        assert ledger.admin.verify(ELSEWHERE).intact
 
 
 def test_a_batch_that_reaches_into_another_scope_leaves_nothing_behind(place: Place) -> None:
@@ -743,7 +743,7 @@ def test_a_batch_that_reaches_into_another_scope_leaves_nothing_behind(place: Pl
         ):
             with pytest.raises(NotPermitted):
                 ledger.append(events)
-        assert ledger.query(HERE).items == []
+        assert ledger.headers(HERE).items == []
 
 
 # Whom nothing could hold.

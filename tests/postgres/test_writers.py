@@ -243,7 +243,7 @@ def test_forks_amid_appending_following_and_verifying_threads_end_and_break_noth
 
     def read() -> None:
         while not over.is_set():
-            assert ledger.verify(HERE).intact
+            assert ledger.admin.verify(HERE).intact
 
     def follow() -> None:
         for _ in ledger.follow(HERE, stop=over):
@@ -311,7 +311,7 @@ def write_own(ledger: Ledger, name: str, times: int) -> None:
     """Append one at a time to a session, then prove it."""
     for number in range(times):
         ledger.append([said(f"{name} {number}", session_id=name)])
-    assert ledger.verify(HERE, session_id=name).intact
+    assert ledger.admin.verify(HERE, session_id=name).intact
 
 
 # Threads.
@@ -378,7 +378,7 @@ def test_batches_that_touch_the_same_in_another_order_do_not_lock_each_other_out
     # A deadlock is got past, but only after a second.
     monkeypatch.setattr(server_module, "is_passing", is_passing)
     in_threads(*(partial(write_batches, number) for number in range(4)))
-    verification = ledger.verify()
+    verification = ledger.admin.verify()
 
     assert (verification.intact, verification.events) == (True, 4 * 25 * 10)
     assert met == []
@@ -529,10 +529,10 @@ def test_more_sessions_than_are_remembered_are_all_named(
     with open_ledger(url) as reader:
         for known in (names[:8], names[8:], names):
             for name in known:
-                assert len(reader.query(HERE, session_id=name).items) == 1
-            for page in (reader.query(HERE, first=100), reader.events(HERE, first=100)):
+                assert len(reader.headers(HERE, session_id=name).items) == 1
+            for page in (reader.headers(HERE, first=100), reader.events(HERE, first=100)):
                 assert [header.session_id for header in page.items] == names
-        heard = [header.session_id for header in reader.follow(HERE, idle_seconds=0)]
+        heard = [header.session_id for header in reader.follow(HERE, idle_s=0)]
         reader.append([said("again", session_id=name) for name in names])
 
         assert heard == names
@@ -619,7 +619,7 @@ def test_who_only_reads_reads_all_and_writes_nothing(url: str) -> None:
         lambda ledger: ledger.redact(HERE, event_id="before"),
         lambda ledger: ledger.expire(HERE, policy={"conversation.user": 0}),
         lambda ledger: ledger.set_retention(HERE, {"conversation.user": 1}),
-        lambda ledger: ledger.rebuild(),
+        lambda ledger: ledger.admin.rebuild(),
     ]
     with open_ledger(url, mode="ro") as reader:
         for attempt in writes:
@@ -637,4 +637,4 @@ def test_a_ledger_that_nobody_has_written_to_can_be_read(
     monkeypatch.setattr(server_module, "PATIENCE_S", 2.0)
     with open_ledger(url, mode="ro") as reader:
         assert stored(reader) == []
-        assert list(reader.follow(HERE, idle_seconds=0)) == []
+        assert list(reader.follow(HERE, idle_s=0)) == []

@@ -55,7 +55,7 @@ def test_promise_5_work_in_flight_brings_nothing_back(ledger: Ledger, session: S
     with session.turn() as another:
         another.user("hello")
     assert "heron" not in str(session.context(2_000).messages)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_promise_5_the_receipt_counts_each_and_the_rest_is_proved(
@@ -64,7 +64,7 @@ def test_promise_5_the_receipt_counts_each_and_the_rest_is_proved(
     """The receipt counts each and says physical: done; the chain and its anchors hold."""
     ledger.append([said("pelican", user_id="bob", session_id="of-bob")])
     anchor = io.BytesIO()
-    ledger.anchor(anchor)
+    ledger.admin.anchor(anchor)
     anchor.seek(0)
 
     receipt = ledger.forget(HERE, user=ADA)
@@ -72,5 +72,5 @@ def test_promise_5_the_receipt_counts_each_and_the_rest_is_proved(
     assert receipt.physical == "done"
     assert receipt.projections["events"] == receipt.events_erased
     assert receipt.projections["search"] > 0
-    assert [h.summary for h in ledger.query(HERE, session_id="of-bob").items] == ["pelican"]
-    assert ledger.verify(anchor=anchor).intact
+    assert [h.summary for h in ledger.headers(HERE, session_id="of-bob").items] == ["pelican"]
+    assert ledger.admin.verify(anchor=anchor).intact

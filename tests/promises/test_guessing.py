@@ -325,7 +325,7 @@ def test_a_fact_that_was_erased_cannot_be_guessed_from_what_is_left(
     erase(target.ledger, how)
 
     assert found_words(target, partial(tokens_of_fact, evidence)) == set()
-    assert target.ledger.verify().intact
+    assert target.ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -333,7 +333,7 @@ def test_a_fact_that_was_erased_is_not_learnt_again(target: Target, how: str) ->
     talk(target.ledger, WORD)
     memory = target.ledger.memory(HERE)
     (fact,) = memory.facts().items
-    told = next(iter(target.ledger.query(HERE, kinds=["memory.stored"]).items)).event_id
+    told = next(iter(target.ledger.headers(HERE, kinds=["memory.stored"]).items)).event_id
     if how == "redact":
         target.ledger.redact(HERE, event_id=told)
     else:
@@ -389,7 +389,7 @@ def test_an_imported_log_that_was_erased_cannot_be_guessed_and_does_not_come_bac
     again = treering.import_logs(target.ledger, [logs], scope=EVERYWHERE, again=True)
     assert again.events == 0
     assert WORD not in str([one.payload for one in every_event(target.ledger)])
-    assert target.ledger.verify().intact
+    assert target.ledger.admin.verify().intact
 
 
 @pytest.mark.parametrize("how", ["expire", "forget"])
@@ -411,9 +411,9 @@ def test_an_id_that_somebody_chose_cannot_be_confirmed_when_it_is_gone_and_stays
         target.ledger.forget(HERE, user=ADA)
 
     assert found_words(target, tokens) == set()
-    assert target.ledger.known(HERE, [f"order-{WORD}"])
+    assert target.ledger.find_ids(HERE, [f"order-{WORD}"])
     for _ in range(2):
-        target.ledger.append_missing([ordered])
+        target.ledger.importing.append_missing([ordered])
     assert target.ledger.events(HERE, kinds=["conversation.user"]).items == []
 
 
@@ -439,9 +439,9 @@ def test_ids_of_words_that_an_earlier_version_left_are_hidden_when_the_ledger_is
 
     with treering.open(path) as ledger:
         target = Target(ledger, str(path))
-        assert ledger.rekeyed_ms() is not None
+        assert ledger.importing.rekeyed_ms() is not None
         assert found_words(target, tokens) == set()
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         log = write(tmp_path / "logs" / "rollout.jsonl", codex_log(WORD))
         again = treering.import_logs(ledger, [log], scope=EVERYWHERE)
         assert again.events == 0
@@ -467,7 +467,7 @@ def test_what_was_erased_before_is_hidden_on_every_database(target: Target) -> N
         ledger.redact(HERE, event_id=event_id)
     _note_as_legacy(target)
 
-    assert ledger.rekey() == 2
+    assert ledger.admin.rekey() == 2
 
     def tokens(word: str, keys: Sequence[bytes]) -> Iterator[bytes | str]:
         made = legacy_statement_id("said-0", f"Is allergic to {word}")
@@ -475,9 +475,9 @@ def test_what_was_erased_before_is_hidden_on_every_database(target: Target) -> N
             yield from tokens_of_name(keys, name)
 
     assert found_words(target, tokens) == set()
-    assert set(ledger.known(HERE, [old_id, f"memory:{old_id}"])) == {old_id, f"memory:{old_id}"}
-    assert ledger.verify().intact
-    assert ledger.rekey() == 0
+    assert set(ledger.find_ids(HERE, [old_id, f"memory:{old_id}"])) == {old_id, f"memory:{old_id}"}
+    assert ledger.admin.verify().intact
+    assert ledger.admin.rekey() == 0
 
 
 def _note_as_legacy(target: Target) -> None:
@@ -511,8 +511,8 @@ def test_no_page_of_a_large_ledger_keeps_hashes_of_what_is_gone(tmp_path: Path) 
         for start in range(0, len(told), 500):
             ledger.append(told[start : start + 500])
         ledger.forget(HERE, user=ADA)
-        assert ledger.erasure_state() == "done"
-        assert ledger.verify().intact
+        assert ledger.admin.erasure_state() == "done"
+        assert ledger.admin.verify().intact
     with closing(sqlite3.connect(path)) as file:
         (scope_key,) = file.execute("SELECT key FROM scopes").fetchone()
         (key_of_names,) = file.execute(

@@ -80,9 +80,9 @@ def test_an_import_under_another_key_is_refused_instead_of_doubling(
         treering.import_logs(ledger, [log], scope=EVERYWHERE, again=True)
 
     assert len(every_event(ledger)) == told
-    assert not ledger.fits_id_key(EVERYWHERE)
-    ledger.accept_id_key(EVERYWHERE)
-    assert reopened().fits_id_key(EVERYWHERE)
+    assert not ledger.keys.fits_id_key(EVERYWHERE)
+    ledger.keys.accept_id_key(EVERYWHERE)
+    assert reopened().keys.fits_id_key(EVERYWHERE)
     assert treering.import_logs(reopened(), [log], scope=EVERYWHERE).events > 0
 
 
@@ -100,14 +100,14 @@ def test_an_id_that_was_erased_does_not_come_back_under_another_key(
         with pytest.raises(KeyMissing):
             ledger.append([ordered("order-1" if n == 0 else f"new-{n}") for n in range(together)])
     with pytest.raises(KeyMissing):
-        ledger.known(HERE, ["order-1"])
+        ledger.find_ids(HERE, ["order-1"])
 
     # Ids that nobody can guess need no key.
     ledger.append([ordered(None), ordered(str(uuid4()))])
     ledger.append([ordered(f"order-{n}", scope="elsewhere") for n in range(2)])
     ledger.append([ordered("late", scope="elsewhere")])
     assert len(ledger.events(HERE, kinds=["conversation.user"]).items) == 2
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_what_is_erased_is_hidden_under_one_key_only(
@@ -125,7 +125,7 @@ def test_what_is_erased_is_hidden_under_one_key_only(
         expire(ledger)
 
     assert len(ledger.events(HERE, kinds=["conversation.user"]).items) == 2
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_a_copy_notices_that_the_key_was_left_behind(
@@ -135,15 +135,15 @@ def test_a_copy_notices_that_the_key_was_left_behind(
     first.append([ordered("order-1"), ordered(None)])
     expire(first)
     with treering.open(tmp_path / "copy.db", keys=tmp_path / "keys") as copied:
-        first.copy_to(copied)
+        first.admin.copy_to(copied)
         copied.append([ordered("order-1")])
         assert copied.events(HERE, kinds=["conversation.user"]).items == []
 
     with treering.open(tmp_path / "copy.db", keys=tmp_path / "elsewhere") as moved:
-        assert not moved.fits_id_key(HERE)
+        assert not moved.keys.fits_id_key(HERE)
         with pytest.raises(KeyMissing):
             moved.append([ordered("order-1")])
-        assert moved.verify().intact
+        assert moved.admin.verify().intact
 
 
 def test_a_restored_export_notices_that_the_key_was_left_behind(
@@ -153,15 +153,15 @@ def test_a_restored_export_notices_that_the_key_was_left_behind(
     first.append([ordered("order-1"), ordered(None)])
     expire(first)
     file = BytesIO()
-    first.export(HERE, file, payloads="included")
+    first.admin.export(HERE, file, payloads="included")
     file.seek(0)
     with treering.open(tmp_path / "restored.db", keys=tmp_path / "elsewhere") as moved:
-        assert moved.restore(file).complete
+        assert moved.admin.restore(file).complete
 
-        assert not moved.fits_id_key(HERE)
+        assert not moved.keys.fits_id_key(HERE)
         with pytest.raises(KeyMissing):
             moved.append([ordered("order-1")])
-        assert moved.verify().intact
+        assert moved.admin.verify().intact
 
 
 def test_an_export_is_not_restored_beside_ids_that_another_key_hides(
@@ -171,13 +171,13 @@ def test_an_export_is_not_restored_beside_ids_that_another_key_hides(
     first.append([ordered("order-1")])
     expire(first)
     file = BytesIO()
-    first.export(HERE, file, payloads="included")
+    first.admin.export(HERE, file, payloads="included")
     file.seek(0)
     with treering.open(tmp_path / "other.db", keys=tmp_path / "elsewhere") as other:
         other.append([ordered("order-2", session_id="others")])
         expire(other)
 
-        receipt = other.restore(file)
+        receipt = other.admin.restore(file)
 
     assert receipt.imported == 0
     assert "different keys" in receipt.errors_sample[0].reason

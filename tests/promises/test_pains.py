@@ -223,7 +223,7 @@ def test_pain_1_the_ledger_keeps_what_was_repaired(ledger: Ledger, session: Sess
     assert list(session.events()) == before
     known = {event.event_id for event in before}
     assert all(repair.event_id in known for repair in context.report)
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 # 3. A compaction loses what carried the load.
@@ -231,7 +231,7 @@ def test_pain_1_the_ledger_keeps_what_was_repaired(ledger: Ledger, session: Sess
 
 def exported(ledger: Ledger) -> list[dict[str, Any]]:
     stream = io.BytesIO()
-    ledger.export(HERE, stream, session_id="s1", payloads="included")
+    ledger.admin.export(HERE, stream, session_id="s1", payloads="included")
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -444,7 +444,7 @@ def test_pain_11_a_fork_at_an_event_leaves_its_parent_as_it_was(
     assert words(session) == history
     assert words(fork)[:4] == history[:4]
     assert words(fork)[4] == "another three"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_pain_11_parent_and_fork_can_both_be_gone_on_with(ledger: Ledger, session: Session) -> None:

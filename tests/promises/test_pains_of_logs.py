@@ -71,7 +71,7 @@ def test_pain_2_sessions_outlive_the_logs_that_their_agent_deletes(
         "about Where is the fuse?",
     ]
     assert "Where is the fuse?" in cli("show", SESSION, "--scope", "acme/app").out
-    assert here.verify().intact
+    assert here.admin.verify().intact
 
 
 # 5: secrets that went by in a session are in its log, and then everywhere.
@@ -137,7 +137,7 @@ def test_pain_5_secrets_in_a_log_are_nowhere_in_the_ledger(
     surfaces += [cli("search", word, "--scope", "acme/app").out for word in ("key", "token")]
     with treering.open(cli.database) as ledger:
         assert len(every_event(ledger, "acme/app")) > 20
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     kept = b"".join(one.read_bytes() for one in tmp_path.glob("ledger*") if one.is_file())
 
     for secret in SECRETS:
@@ -238,7 +238,7 @@ def test_pain_12_logs_that_several_wrote_to_at_once_lose_no_sound_line(
         assert (content if isinstance(content, str) else content[0]["text"]) in said
     assert receipt.errors >= 3
     assert all(fault.file == str(path) and fault.line >= 1 for fault in receipt.faults)
-    assert here.verify().intact
+    assert here.admin.verify().intact
 
 
 # 15: subagents, resumed copies and streaming make two sessions into twelve, and double the bill.

@@ -408,7 +408,7 @@ def test_promise_6_facts_episodes_and_counters_are_made_anew(ledger: Ledger) -> 
         return told, memory.recall(None, user="jo", record=False).ids
 
     before = known()
-    ledger.rebuild()
+    ledger.admin.rebuild()
 
     assert len(before[0]) == 2
     assert known() == before

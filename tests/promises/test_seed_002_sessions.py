@@ -319,7 +319,7 @@ def test_pruning_writes_episodes_first_and_says_how_many_went(
         assert kinds.index("episode.written") < kinds.index("ledger.expired")
         assert one.history() == []
     assert ledger.sessions(HERE).items == []
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_what_is_younger_is_not_pruned(ledger: Ledger, session: Session) -> None:

@@ -188,7 +188,7 @@ def test_some_boundaries_are_not_injected(
     session.boundary(reason, "a title", "a story")
 
     assert texts(session.context().messages) == ["one?", "one!"]
-    assert len(ledger.query(HERE, kinds=[f"boundary.{reason}"]).items) == 1
+    assert len(ledger.headers(HERE, kinds=[f"boundary.{reason}"]).items) == 1
 
 
 def test_outputs_stay_paired_with_their_calls(ledger: Ledger, session: Session) -> None:

@@ -148,7 +148,7 @@ class Story:
         self.ledger.session(f"s-{user}", scope=HERE, agent="lyria", user=user).write_episode()
 
     def rebuild(self, _: str, __: str) -> None:
-        self.ledger.rebuild()
+        self.ledger.admin.rebuild()
 
     def reopen(self, _: str, __: str) -> None:
         self.ledger.close()

@@ -58,7 +58,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        assert self.ledger.query("acme/app").items == []
+        assert self.ledger.headers("acme/app").items == []
 
     def seq_of(self, scope: str, session: str) -> int:
         return sum(row["scope"] == scope and row["session_id"] == session for row in self.book)
@@ -148,13 +148,13 @@ class Bookkeeping(RuleBasedStateMachine):
         target = treering.open(self.fresh(), guard="off")
         for scope in SCOPES:
             stream = io.BytesIO()
-            self.ledger.export(scope, stream, payloads="included")
+            self.ledger.admin.export(scope, stream, payloads="included")
             stream.seek(0)
-            receipt = target.restore(stream)
+            receipt = target.admin.restore(stream)
             assert receipt.complete
             assert receipt.errors == 0
-        assert target.verify().intact
-        assert target.verify().events == self.ledger.verify().events
+        assert target.admin.verify().intact
+        assert target.admin.verify().events == self.ledger.admin.verify().events
         self.ledger.close()
         self.ledger = target
 
@@ -182,7 +182,7 @@ class Bookkeeping(RuleBasedStateMachine):
     def every_scope_reads_by_time(self) -> None:
         """Promise 3, too: nothing of another scope is among it."""
         for scope in SCOPES:
-            headers = self.ledger.query(scope, first=1_000).items
+            headers = self.ledger.headers(scope, first=1_000).items
             assert [(h.ts_ms, h.position) for h in headers] == sorted(
                 (h.ts_ms, h.position) for h in headers
             )
@@ -193,7 +193,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @invariant()
     def the_chain_holds(self) -> None:
-        assert self.ledger.verify().intact
+        assert self.ledger.admin.verify().intact
 
     def teardown(self) -> None:
         self.ledger.close()

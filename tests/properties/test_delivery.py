@@ -104,7 +104,7 @@ def test_every_event_is_taken_declined_failed_or_lost_and_none_overtakes_another
         status = status_of(spine, "fickle")
         heard = [int(str(text)) for text in sink.summaries]
         sink.door.see_off()
-        kept = [header.summary for header in ledger.query(SCOPE, kinds=["ops.decision"]).items]
+        kept = [header.summary for header in ledger.headers(SCOPE, kinds=["ops.decision"]).items]
 
     event(f"stopped: {status.stopped}, lost: {status.lost > 0}")
     assert kept == [str(number) for number in range(len(decided))]

@@ -130,7 +130,7 @@ def test_every_past_is_a_plain_list_and_verifies(steps: list[Step]) -> None:
 
         for name in tree.sessions:
             tree.check(ledger, name)
-        result = ledger.verify()
+        result = ledger.admin.verify()
 
     own = sum(len(session.past) - session.shared for session in tree.sessions.values())
     assert (result.intact, result.sessions, result.events) == (True, len(tree.sessions), own)
@@ -144,13 +144,13 @@ def test_every_fork_stands_alone_in_its_export(steps: list[Step], which: int) ->
             tree.take(step)
         name = list(tree.sessions)[which % len(tree.sessions)]
         stream = io.BytesIO()
-        source.export(HERE, stream, session_id=name, payloads="included")
+        source.admin.export(HERE, stream, session_id=name, payloads="included")
         stream.seek(0)
 
-        receipt = target.restore(stream)
+        receipt = target.admin.restore(stream)
 
         assert receipt.complete
-        assert target.verify().intact
+        assert target.admin.verify().intact
         tree.check(target, name)
 
 
@@ -160,13 +160,13 @@ def test_a_copy_that_goes_on_has_the_same_pasts(before: list[Step], behind: list
         tree = Tree(source)
         for step in before:
             tree.take(step)
-        first = source.copy_to(target)
+        first = source.admin.copy_to(target)
         for step in behind:
             tree.take(step)
 
-        second = source.copy_to(target)
+        second = source.admin.copy_to(target)
 
         assert (first.complete, second.complete) == (True, True)
-        assert target.verify() == source.verify()
+        assert target.admin.verify() == source.admin.verify()
         for name in tree.sessions:
             tree.check(target, name)

@@ -112,7 +112,7 @@ def test_a_damaged_log_costs_its_damaged_lines_alone(form: str, drawn: st.DataOb
             assert fault.file == str(path)
             assert 0 <= fault.offset <= len(damaged.content)
             assert 1 <= fault.line <= damaged.content.count(b"\n") + 1
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         assert path.read_bytes() == damaged.content
 
         again = import_logs(ledger, [path], scope=EVERYWHERE, again=True)
@@ -158,7 +158,7 @@ def test_a_log_that_grows_by_pieces_tells_what_it_tells_in_one(
             after = grown.session(outline.session_id, scope=EVERYWHERE, agent="x")
             assert said_in(after) == said_in(session)
             assert after.usage().total == session.usage().total
-        assert grown.verify().intact
+        assert grown.admin.verify().intact
 
 
 STEPS = st.lists(
@@ -190,5 +190,5 @@ def test_sessions_that_share_a_past_are_whole_however_their_logs_grow(
 
         said = [said_in(session_in(ledger, one)) for one in logs.ids]
         assert said == [[*PAST, "four", "about four"], [*PAST, "three", "about three"]]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         assert import_logs(ledger, files, scope=EVERYWHERE, again=True).events == 0

@@ -82,7 +82,7 @@ def test_what_is_remembered_is_made_anew_to_the_byte(steps: list[Step]) -> None:
                 story.take(step)
             before = derived(story.ledger)
 
-            story.ledger.rebuild()
+            story.ledger.admin.rebuild()
             rebuilt = derived(story.ledger)
             story.ledger.close()
             for file in story.path.parent.glob(f"{story.path.name}.memory*"):

@@ -131,4 +131,4 @@ def live_through(steps: list[Step]) -> None:
                 assert believed(reader) == mourning.alive
             check_silence(story, mourning)
             assert known(reader) == known(story.ledger)
-            assert reader.verify().intact
+            assert reader.admin.verify().intact

@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
         ledger.redact(HERE, session_id="s2")
         ledger.expire(HERE, now_ms=NOON + 45 * DAY)
         ledger.append([said("open", run_id="open"), said("late", ts_ms=NOON - 5)])
-        ledger.rebuild()
+        ledger.admin.rebuild()
     return path
 
 
@@ -51,8 +51,8 @@ def test_derived_tables_come_back_the_same(path: Path) -> None:
     connection.close()
 
     with treering.open(path) as ledger:
-        receipt = ledger.rebuild()
-        assert ledger.verify().intact
+        receipt = ledger.admin.rebuild()
+        assert ledger.admin.verify().intact
 
     assert derived(path) == before
     assert all(before.values())
@@ -68,16 +68,16 @@ def test_what_was_kept_as_it_happened_is_what_a_rebuild_makes(path: Path) -> Non
     connection.close()
 
     with treering.open(path) as ledger:
-        ledger.rebuild()
+        ledger.admin.rebuild()
 
     assert derived(path)["runs"] == kept
 
 
 def test_a_ledger_reads_the_same_after_a_rebuild(path: Path) -> None:
     with treering.open(path) as ledger:
-        before = ledger.query(HERE, first=1_000).items, ledger.query(HERE, last=5).items
-        ledger.rebuild()
-        after = ledger.query(HERE, first=1_000).items, ledger.query(HERE, last=5).items
+        before = ledger.headers(HERE, first=1_000).items, ledger.headers(HERE, last=5).items
+        ledger.admin.rebuild()
+        after = ledger.headers(HERE, first=1_000).items, ledger.headers(HERE, last=5).items
         with pytest.raises(treering.errors.RunClosed):
             ledger.append([said("late", run_id="good")])
         ledger.append([said("in time", run_id="open")])
@@ -93,6 +93,6 @@ def test_damage_to_what_is_derived_is_found_and_mended(path: Path) -> None:
     connection.close()
 
     with treering.open(path) as ledger:
-        assert not ledger.verify().intact
-        ledger.rebuild()
-        assert ledger.verify().intact
+        assert not ledger.admin.verify().intact
+        ledger.admin.rebuild()
+        assert ledger.admin.verify().intact

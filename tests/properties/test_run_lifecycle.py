@@ -276,7 +276,7 @@ class RunLifecycle(RuleBasedStateMachine):
     def late_results_are_linked_and_apart(self) -> None:
         if not self.authors:
             return
-        headers = self.authors[0].query(HERE, first=1_000).items
+        headers = self.authors[0].headers(HERE, first=1_000).items
         known = {header.event_id: header for header in headers}
         late = [h for h in headers if h.kind == "tool.result" and h.run_id is None]
         expected = Counter(
@@ -300,7 +300,7 @@ class RunLifecycle(RuleBasedStateMachine):
     def the_records_of_tools_say_the_same(self) -> None:
         if not self.authors:
             return
-        headers = sorted(self.authors[0].query(HERE, first=1_000).items, key=_position)
+        headers = sorted(self.authors[0].headers(HERE, first=1_000).items, key=_position)
         records = tool_calls(headers)
         told = {
             (r.run_id, r.call_id): (r.status, r.reason, r.late_status, r.run_state) for r in records
@@ -319,7 +319,7 @@ class RunLifecycle(RuleBasedStateMachine):
     @invariant()
     def the_chain_holds(self) -> None:
         if self.authors:
-            assert self.authors[0].verify().intact
+            assert self.authors[0].admin.verify().intact
 
     def teardown(self) -> None:
         for ledger in self.authors:
@@ -329,7 +329,7 @@ class RunLifecycle(RuleBasedStateMachine):
                 for session in SESSIONS:
                     found = runs(ledger.session(session, scope=HERE, agent="lyria"))
                     assert all(events[-1].kind in RUN_ENDS for events in found.values())
-                assert ledger.verify().intact
+                assert ledger.admin.verify().intact
         self._folder.cleanup()
 
 

@@ -203,7 +203,7 @@ class Timelines(RuleBasedStateMachine):
             assert told == [turn not in shown for turn, _ in line.past]
 
     def teardown(self) -> None:
-        assert self.ledger.verify().intact
+        assert self.ledger.admin.verify().intact
         self.ledger.close()
 
     # What it is compared by.

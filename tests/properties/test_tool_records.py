@@ -104,7 +104,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES), at=st.integers(0, 30))
     def redact(self, scope: str, at: int) -> None:
-        headers = self.ledger.query(scope, kinds=["tool.call", "tool.result"], first=50).items
+        headers = self.ledger.headers(scope, kinds=["tool.call", "tool.result"], first=50).items
         if headers:
             self.ledger.redact(scope, event_id=headers[at % len(headers)].event_id)
 
@@ -118,7 +118,7 @@ class Bookkeeping(RuleBasedStateMachine):
 
     @rule()
     def rebuild(self) -> None:
-        self.ledger.rebuild()
+        self.ledger.admin.rebuild()
 
     @rule(scope=st.sampled_from(SCOPES))
     def compare(self, scope: str) -> None:
@@ -133,7 +133,7 @@ class Bookkeeping(RuleBasedStateMachine):
             r for r in expected if r.run_id == "r2" and r.status == "ok"
         ]
         assert self.paged(scope, reason="crashed") == [r for r in expected if r.reason == "crashed"]
-        assert self.paged(scope, session_id="s2", call_id="a", since=NOON + 9 * DAY) == [
+        assert self.paged(scope, session_id="s2", call_id="a", since_ms=NOON + 9 * DAY) == [
             r
             for r in expected
             if (r.session_id, r.call_id) == ("s2", "a") and r.at_ms >= NOON + 9 * DAY
@@ -141,16 +141,16 @@ class Bookkeeping(RuleBasedStateMachine):
         timed = [r for r in expected if r.duration_ms is not None]
         timed.sort(key=lambda r: (r.duration_ms, r.position), reverse=True)
         assert self.paged(scope, order="slowest") == timed
-        assert self.paged(scope, order="slowest", until=NOON + 20 * DAY) == [
+        assert self.paged(scope, order="slowest", until_ms=NOON + 20 * DAY) == [
             r for r in timed if r.at_ms <= NOON + 20 * DAY
         ]
         assert self.ledger.tool_statistics(scope) == measured(expected)
-        assert self.ledger.tool_statistics(scope, session_id="s1", since=NOON + DAY) == measured(
+        assert self.ledger.tool_statistics(scope, session_id="s1", since_ms=NOON + DAY) == measured(
             [r for r in expected if r.session_id == "s1" and r.at_ms >= NOON + DAY]
         )
 
     def folded(self, scope: str) -> list[ToolRecord]:
-        records = tool_calls(self.ledger.follow(scope, idle_seconds=0))
+        records = tool_calls(self.ledger.follow(scope, idle_s=0))
         return sorted(records, key=lambda record: (record.at_ms, record.position))
 
     def paged(self, scope: str, **filters: Any) -> list[ToolRecord]:
@@ -168,7 +168,7 @@ class Bookkeeping(RuleBasedStateMachine):
         try:
             for scope in SCOPES:
                 self.compare(scope)
-            assert self.ledger.verify().intact
+            assert self.ledger.admin.verify().intact
         finally:
             self.ledger.close()
 

@@ -229,5 +229,5 @@ def test_a_durable_transcript_misses_nothing_of_a_ledger(tmp_path: Path) -> None
     work("two")
 
     with treering.open(tmp_path / "agents.db") as ledger:
-        kept = [header.seq for header in ledger.query(HERE, first=100).items]
+        kept = [header.seq for header in ledger.headers(HERE, first=100).items]
     assert [line["seq"] for line in lines(tmp_path / PLACE)] == kept

@@ -67,7 +67,7 @@ def test_a_sink_whose_close_hangs_is_left_behind_and_named(
     assert [status.last_error for status in spine.status()] == [expected]
     assert f"sink hanging: {expected}" in caplog.messages
     with treering.open(tmp_path / "ledger.db") as again:
-        assert again.verify().intact
+        assert again.admin.verify().intact
 
 
 def test_a_sink_that_closes_the_ledger_while_it_is_closed_is_not_closed_again(

@@ -132,7 +132,7 @@ def test_queries_know_the_names_of_envelopes_and_of_groups(ledger: Ledger) -> No
     heard(ledger, ["warning"])
 
     def kinds(*names: str) -> list[str]:
-        return [one.kind for one in ledger.query(HERE, kinds=list(names)).items]
+        return [one.kind for one in ledger.headers(HERE, kinds=list(names)).items]
 
     assert kinds("lifecycle.*") == ["run.started", "run.ended", "run.started", "run.interrupted"]
     assert kinds("lifecycle.failed") == ["run.interrupted"]

@@ -146,7 +146,7 @@ def test_a_blocked_tool_is_recorded_and_refused_and_nobody_else_is_asked(book: L
         turn.tools.started("read", {}, call_id="c1")
 
     assert not second.asked_of("before_tool")
-    kinds = [header.kind for header in book.query(SCOPE).items]
+    kinds = [header.kind for header in book.headers(SCOPE).items]
     assert kinds[2:-1] == ["tool.call", "ops.blocked", "tool.result"]
 
 

@@ -32,7 +32,7 @@ def test_a_run_that_is_under_way_cannot_be_ended_by_hand_and_ends_once(
     session = ledger.session("s1", scope=HERE, agent="lyria")
     with session.turn() as turn:
         turn.user("hello")
-        for append in (ledger.append, ledger.append_missing):
+        for append in (ledger.append, ledger.importing.append_missing):
             with pytest.raises(treering.InvalidInput, match="under way"):
                 append([said("over", kind=end, run_id=turn.run_id)])
         turn.assistant("hi")
@@ -70,7 +70,7 @@ def test_events_of_a_run_are_numbered_whichever_way_they_come(ledger: Ledger) ->
         turn.user("hello")
         session.record("ops.observation", "seen", run_id=turn.run_id)
         ledger.append([said("more", run_id=turn.run_id)])
-        ledger.append_missing([said("again", run_id=turn.run_id, event_id="e1")])
+        ledger.importing.append_missing([said("again", run_id=turn.run_id, event_id="e1")])
         turn.assistant("hi")
     assert spine.flush(SOON)
 
@@ -116,9 +116,9 @@ def test_threads_that_append_to_one_run_give_no_number_twice(ledger: Ledger) -> 
 def test_a_number_that_came_with_a_copy_is_not_given_again(tmp_path: Path) -> None:
     with treering.open(tmp_path / "a.db") as source, treering.open(tmp_path / "b.db") as target:
         source.append([said("a", run_id="r1")])
-        source.copy_to(target)
+        source.admin.copy_to(target)
         source.append([said("b", run_id="r1"), said("c", run_id="r1")])
-        source.copy_to(target)
+        source.admin.copy_to(target)
         [header] = target.append([said("d", run_id="r1")])
 
     assert header.run_seq == 4

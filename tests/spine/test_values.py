@@ -246,7 +246,7 @@ def test_what_was_given_reaches_the_ledger_the_same_on_every_database(ledger: Le
     ]
     assert [mark["as"] for mark in result.payload["converted"]] == ["base64", "json"]
     assert result.refs["status"] == "ok"
-    assert ledger.verify().intact
+    assert ledger.admin.verify().intact
 
 
 def test_iterators_are_not_advanced() -> None:

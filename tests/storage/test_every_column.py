@@ -75,16 +75,16 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ledger.redact(scope, event_id="e3")
             ledger.expire(scope, policy={"tool.call": 30}, now_ms=NOON + 45 * DAY)
             ledger.set_retention(scope, {"ops.alert": 90})
-            ledger._store.set_cursor(Scope(scope), "sink", ledger.end(scope))
+            ledger._store.set_cursor(Scope(scope), "sink", ledger.end_cursor(scope))
             memory = ledger.memory(scope)
             memory.learn("Lives in Porto", user="ann")
             ledger.tool_calls(scope)
             ledger.search("large", scope=scope)
             memory.recall("Where does ann live?", user="ann", record=False)
-        ledger.rebuild()
+        ledger.admin.rebuild()
         for scope in (HERE, ELSEWHERE):
             Views(Lineage(ledger._store, Scope(scope), "s1"), snapshot_events=0).usage()
-        proof = ledger.verify(derived=True)
+        proof = ledger.admin.verify(derived=True)
         assert proof.intact, proof.first_broken
     return path
 
@@ -189,7 +189,7 @@ def is_changed(file: str, statement: str) -> bool:
 def is_found(path: Path) -> bool:
     try:
         with treering.open(path) as ledger:
-            return not ledger.verify(derived=True).intact
+            return not ledger.admin.verify(derived=True).intact
     except treering.TreeringError:
         return True
 

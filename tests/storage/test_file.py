@@ -132,7 +132,7 @@ def test_a_closed_ledger_says_so(path: Path) -> None:
     ledger.close()
     ledger.close()
 
-    for attempt in (lambda: ledger.append([said()]), lambda: ledger.query(HERE)):
+    for attempt in (lambda: ledger.append([said()]), lambda: ledger.headers(HERE)):
         with pytest.raises(treering.errors.Closed):
             attempt()
 
@@ -142,12 +142,12 @@ def test_every_released_schema_can_be_opened(golden: Path, path: Path) -> None:
     path.write_bytes(golden.read_bytes())
 
     with treering.open(path) as ledger:
-        assert ledger.verify().intact
-        assert [h.summary for h in ledger.query("golden").items][:2] == [
+        assert ledger.admin.verify().intact
+        assert [h.summary for h in ledger.headers("golden").items][:2] == [
             "the first ring", "[REDACTED]",
         ]  # fmt: skip
         ledger.append([said("still writing", scope="golden", session_id="g1")])
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_there_is_a_golden_file_for_every_schema() -> None:
@@ -172,8 +172,8 @@ def test_read_only_changes_no_byte_of_a_closed_ledger(path: Path) -> None:
     before = snapshot(path)
 
     with treering.open(path, mode="ro") as reading:
-        assert len(reading.query(HERE).items) == 20
-        assert reading.verify().intact
+        assert len(reading.headers(HERE).items) == 20
+        assert reading.admin.verify().intact
 
     assert snapshot(path) == before
 
@@ -207,12 +207,12 @@ def test_read_only_changes_no_byte_of_a_live_ledger_and_reads_along(path: Path) 
         assert writer.stdout.readline() == "ready\n"
         before = snapshot(path)
         with treering.open(path, mode="ro") as reading:
-            assert len(reading.query(HERE).items) == 20
+            assert len(reading.headers(HERE).items) == 20
             assert snapshot(path) == before
             writer.stdin.write("more\n")
             writer.stdin.flush()
             assert writer.stdout.readline() == "done\n"
-            assert len(reading.query(HERE).items) == 21
+            assert len(reading.headers(HERE).items) == 21
         writer.stdin.close()
 
 
@@ -230,7 +230,7 @@ def test_read_only_reads_what_a_crash_left_in_the_log(path: Path) -> None:
     assert len(before["ledger.db-wal"]) > 0
 
     with treering.open(path, mode="ro") as reading:
-        assert len(reading.query(HERE).items) == 20
+        assert len(reading.headers(HERE).items) == 20
 
     assert snapshot(path) == before
 
@@ -244,7 +244,7 @@ def test_a_read_only_copy_survives_a_fork(path: Path) -> None:
     child.start()
     child.join(PATIENCE_S)
 
-    assert len(reading.query(HERE).items) == 20
+    assert len(reading.headers(HERE).items) == 20
     reading.close()
 
 
@@ -258,7 +258,7 @@ if sys.argv[2] == "while copying":
             os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(kill)
 ledger = treering.open(sys.argv[1], mode="ro")
-assert len(ledger.query("acme/app").items) == 20
+assert len(ledger.headers("acme/app").items) == 20
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -401,9 +401,9 @@ def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
     source._store._blobs = Erasing()  # type: ignore[attr-defined]
 
     stream = io.BytesIO()
-    source.export(HERE, stream, payloads="included")
-    receipt = target.restore(io.BytesIO(stream.getvalue()))
-    redacted = [event.redacted for event in target.follow_events(HERE, idle_seconds=0)]
+    source.admin.export(HERE, stream, payloads="included")
+    receipt = target.admin.restore(io.BytesIO(stream.getvalue()))
+    redacted = [event.redacted for event in target.follow_events(HERE, idle_s=0)]
     source.close()
     target.close()
 
@@ -416,7 +416,7 @@ def test_a_cursor_of_version_0_1_is_still_good(tmp_path: Path) -> None:
         headers = ledger.append([said(str(n)) for n in range(3)])
         kept = pack((HERE, headers[0].position))
 
-        followed = list(ledger.follow(HERE, after=kept, idle_seconds=0))
+        followed = list(ledger.follow(HERE, after=kept, idle_s=0))
 
     assert [header.summary for header in followed] == ["1", "2"]
 
@@ -479,4 +479,4 @@ def test_a_name_that_another_process_has_added_is_the_same_name(path: Path) -> N
             ("r2", 1),
             ("r2", 2),
         ]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact

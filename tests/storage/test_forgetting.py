@@ -57,7 +57,7 @@ def tell(ledger: Ledger) -> None:
         said("run over", kind="run.ended", session_id="heron-talk", run_id="jetty-run"),
     ])  # fmt: skip
     ledger.session("rowers-7", scope=HERE, agent="lyria", user=ADA, key="rowers").open()
-    ledger.index(HERE)
+    ledger.admin.index(HERE)
     ledger.tool_calls(HERE)
 
 
@@ -81,7 +81,7 @@ def test_neither_words_nor_names_are_left_in_any_file(folder: Path) -> None:
         assert found(folder) == []
         assert b"kept pelican" in all_bytes(folder)
         assert b"kept-id" in all_bytes(folder)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     assert found(folder) == []
 
 
@@ -90,15 +90,15 @@ def test_a_copy_made_before_keeps_no_byte_either_once_it_is_brought_up(
 ) -> None:
     with treering.open(tmp_path / "a.db") as ledger, treering.open(folder / "b.db") as target:
         tell(ledger)
-        ledger.copy_to(target)
-        target.index(HERE)
+        ledger.admin.copy_to(target)
+        target.admin.index(HERE)
         ledger.forget(HERE, user=ADA)
 
-        receipt = ledger.copy_to(target)
+        receipt = ledger.admin.copy_to(target)
 
         assert (receipt.complete, receipt.intact) == (True, True)
         assert found(folder) == []
-        assert target.verify().intact
+        assert target.admin.verify().intact
 
 
 def test_a_user_of_two_scopes_keeps_their_name_until_both_have_forgotten(folder: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_user_of_two_scopes_keeps_their_name_until_both_have_forgotten(folder:
 
         ledger.forget(HERE, user=ADA)
         assert found(folder) == [ADA]
-        assert [h.user_id for h in ledger.query(ELSEWHERE).items] == [ADA]
+        assert [h.user_id for h in ledger.headers(ELSEWHERE).items] == [ADA]
 
         ledger.forget(ELSEWHERE, user=ADA)
         assert found(folder) == []
@@ -142,9 +142,9 @@ def test_a_name_that_another_store_remembers_is_written_anew(folder: Path) -> No
         there.append([said("two", user_id=ADA, turn_id="t1")])
 
         assert [
-            (h.user_id, h.turn_id) for h in here.query(HERE, kinds=["conversation.user"]).items
+            (h.user_id, h.turn_id) for h in here.headers(HERE, kinds=["conversation.user"]).items
         ] == [(ADA, "t1")]
-        assert here.verify().intact
+        assert here.admin.verify().intact
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_a_name_that_nobody_ordered_to_be_forgotten_is_missed(
     with treering.open(folder / "a.db") as ledger:
         ledger.append([said("one", user_id=ADA), said("two", session_id="s2")])
         ledger.forget(HERE, user=ADA)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     connection = apsw.Connection(str(folder / "a.db"))
     connection.execute(statement)
     connection.close()
 
     with treering.open(folder / "a.db") as ledger:
         try:
-            broken = ledger.verify().first_broken
+            broken = ledger.admin.verify().first_broken
             told = "" if broken is None else broken.detail
         except treering.errors.Corrupt as error:
             told = str(error)

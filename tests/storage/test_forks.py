@@ -48,7 +48,7 @@ def tamper(path: Path, *statements: str) -> None:
 def first_broken(path: Path, session_id: str | None = None) -> Broken:
     with treering.open(path) as ledger:
         scope = None if session_id is None else HERE
-        broken = ledger.verify(scope, session_id=session_id).first_broken
+        broken = ledger.admin.verify(scope, session_id=session_id).first_broken
     assert broken is not None
     return broken
 
@@ -174,7 +174,7 @@ def test_what_is_remembered_of_a_fork_goes_with_its_transaction(
         assert added.seq == 1
         assert ledger._store.cut(OURS, "h") is None
         assert ledger._store.forks(OURS, "f") == ["g"]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_process_that_ends_in_the_middle_of_a_fork_leaves_nothing(path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fork_leaves_nothing(path: Path) 
         assert status == 7
         assert ledger._store.cut(OURS, "h") is None
         assert fork(ledger, "h", parent="s1", seq=1).seq == 2
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
 
 
 def test_a_snapshot_that_cannot_be_kept_fails_nobody(path: Path) -> None:
@@ -286,13 +286,13 @@ def test_sessions_of_every_released_schema_can_be_forked(golden: Path, path: Pat
     path.write_bytes(golden.read_bytes())
 
     with treering.open(path) as ledger:
-        before = ledger.verify()
+        before = ledger.admin.verify()
         fork(ledger, "f", parent="g1", seq=2, scope="golden")
         ledger.append([said("on", session_id="f", scope="golden")])
 
         assert [e.seq for e in ledger._store.events_at(Scope("golden"), "f", [3, 4])] == [3, 4]
-        assert ledger.verify().events == before.events + 2
-        assert ledger.verify().intact
+        assert ledger.admin.verify().events == before.events + 2
+        assert ledger.admin.verify().intact
 
 
 def test_forks_and_snapshots_hold_no_text(path: Path) -> None:
@@ -314,7 +314,7 @@ def test_what_is_erased_leaves_no_byte_though_it_was_forked(path: Path) -> None:
         receipt = ledger.redact(HERE, event_id="x")
         fork(ledger, "i", parent="s1", seq=5)
 
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     found = b"".join(file.read_bytes() for file in path.parent.iterdir() if file.is_file())
 
     assert receipt.physical == "done"

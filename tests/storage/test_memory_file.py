@@ -139,7 +139,7 @@ def test_an_erasure_while_the_file_is_in_use_stays_pending_and_is_made_good(
         reader.close()
     with treering.open(path) as ledger:
         assert b"quokka" not in bytes_beside(path)
-        assert ledger.erasure_state() == "done"
+        assert ledger.admin.erasure_state() == "done"
         assert shelve(ledger) == ["numbat"]
 
 

@@ -44,7 +44,7 @@ def keys(tmp_path: Path) -> Path:
 def sealed(path: Path, keys: Path) -> Iterator[Ledger]:
     """Return a ledger whose scope HERE is encrypted."""
     with treering.open(path, keys=keys) as ledger:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         yield ledger
 
 
@@ -68,7 +68,7 @@ def _flip(content: bytes, at: int) -> bytes:
 
 def verified(path: Path, keys: Path) -> Verification:
     with treering.open(path, keys=keys) as ledger:
-        return ledger.verify()
+        return ledger.admin.verify()
 
 
 # What the bytes give away.
@@ -81,7 +81,7 @@ def test_no_file_holds_a_payload_or_a_summary_that_repeats_it(path: Path, keys: 
         for size in (1, 700, 8_000, 9_000, 200_000)
     ]
     with treering.open(path, keys=keys) as ledger:
-        ledger.encrypt(SCOPE)
+        ledger.keys.create(SCOPE)
         ledger.append(events)
 
         content = raw_bytes(path)
@@ -98,7 +98,7 @@ def test_no_file_holds_a_payload_or_a_summary_that_repeats_it(path: Path, keys: 
 def test_a_short_payload_cannot_be_guessed_back_from_its_digest(sealed: Ledger, path: Path) -> None:
     header = sealed.append([said("Approved?", payload="yes")])[0]
     stream = io.BytesIO()
-    sealed.export(HERE, stream, payloads="included")
+    sealed.admin.export(HERE, stream, payloads="included")
     salt = bytes.fromhex(json.loads(stream.getvalue().splitlines()[2])["salt"])
     content = content_of("Approved?", None, encode("yes"))
 
@@ -141,18 +141,18 @@ def test_a_backup_shows_nothing_once_the_keys_are_destroyed(
     sealed.append([said("a", event_id="a"), said("large", payload=LARGE), said("c", payload=None)])
     copy = backup(path)
 
-    sealed.destroy_key(HERE)
+    sealed.keys.destroy(HERE)
 
     with treering.open(copy, keys=keys) as restored:
         events = restored.events(HERE).items
         assert [event.payload for event in events] == ["[REDACTED]", "[REDACTED]", None]
         shown = "user message, 1 character"
         assert [event.summary for event in events] == [shown, "large", "c"]
-        proof = restored.verify()
+        proof = restored.admin.verify()
         assert (proof.intact, proof.events, proof.sealed) == (True, 3, 2)
         with pytest.raises(KeyMissing, match="was destroyed"):
-            restored.export(HERE, io.BytesIO(), payloads="included")
-        assert restored.export(HERE, io.BytesIO()).events == 3
+            restored.admin.export(HERE, io.BytesIO(), payloads="included")
+        assert restored.admin.export(HERE, io.BytesIO()).events == 3
         assert restored.append([said("whatever", event_id="a")])[0].summary == shown
 
 
@@ -161,15 +161,15 @@ def test_a_restored_backup_is_redacted_by_destroying_once_more(
 ) -> None:
     sealed.append([said("a"), said("large", payload=LARGE)])
     copy = backup(path)
-    sealed.destroy_key(HERE)
+    sealed.keys.destroy(HERE)
 
     with treering.open(copy, keys=keys) as restored:
-        receipt = restored.destroy_key(HERE)
+        receipt = restored.keys.destroy(HERE)
 
         assert (receipt.generations, receipt.redacted_count, receipt.blobs_erased) == ([], 2, 1)
-        proof = restored.verify()
+        proof = restored.admin.verify()
         assert (proof.intact, proof.redacted, proof.sealed) == (True, 2, 0)
-        assert restored.export(HERE, io.BytesIO(), payloads="included").events == 3
+        assert restored.admin.export(HERE, io.BytesIO(), payloads="included").events == 3
 
 
 def test_a_backup_is_read_with_the_keys_of_its_ledger(
@@ -177,7 +177,7 @@ def test_a_backup_is_read_with_the_keys_of_its_ledger(
 ) -> None:
     sealed.append([said("a")])
     copy = backup(path)
-    sealed.rotate_key(HERE)
+    sealed.keys.rotate(HERE)
     sealed.append([said("b")])
     moved = tmp_path / "other machine"
     shutil.copytree(keys, moved)
@@ -185,7 +185,7 @@ def test_a_backup_is_read_with_the_keys_of_its_ledger(
     for folder in (keys, moved):
         with treering.open(copy, keys=folder, mode="ro") as restored:
             assert [event.payload for event in restored.events(HERE).items] == [{"text": "a"}]
-            assert [key.state for key in restored.list_keys()] == ["kept", "in use"]
+            assert [key.state for key in restored.keys.list()] == ["kept", "in use"]
 
 
 # Other processes, older files.
@@ -194,12 +194,12 @@ def test_a_backup_is_read_with_the_keys_of_its_ledger(
 def test_a_writer_notices_that_another_has_encrypted_the_scope(path: Path, keys: Path) -> None:
     with treering.open(path, keys=keys) as ours, treering.open(path, keys=keys) as theirs:
         ours.append([said("before")])
-        theirs.encrypt(HERE)
+        theirs.keys.create(HERE)
         ours.append([said("after")])
-        theirs.rotate_key(HERE)
+        theirs.keys.rotate(HERE)
         ours.append([said("later")])
 
-        assert [key.payloads for key in theirs.list_keys(HERE)] == [1, 1]
+        assert [key.payloads for key in theirs.keys.list(HERE)] == [1, 1]
         assert [event.payload for event in theirs.events(HERE).items] == [
             {"text": text} for text in ("before", "after", "later")
         ]
@@ -208,12 +208,12 @@ def test_a_writer_notices_that_another_has_encrypted_the_scope(path: Path, keys:
 def test_a_ledger_of_the_first_version_can_be_encrypted(path: Path, keys: Path) -> None:
     shutil.copyfile(GOLDEN, path)
     with treering.open(path, keys=keys) as ledger:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         ledger.append([said("sealed", session_id="new")])
 
-        proof = ledger.verify()
+        proof = ledger.admin.verify()
         assert (proof.intact, proof.sealed) == (True, 0)
-        assert [key.payloads for key in ledger.list_keys()] == [1]
+        assert [key.payloads for key in ledger.keys.list()] == [1]
 
 
 # Tampering.

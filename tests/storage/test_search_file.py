@@ -73,8 +73,8 @@ def test_the_words_of_what_was_erased_are_in_no_byte_of_the_index(
                 ]
             )  # fmt: skip
             if number % 40 == 0:
-                ledger.index(HERE)
-        ledger.index(HERE)
+                ledger.admin.index(HERE)
+        ledger.admin.index(HERE)
         before = index_bytes(path)
 
         if how == "event":
@@ -100,7 +100,7 @@ def test_an_erasure_while_the_index_is_in_use_stays_pending_and_is_made_good(
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("quokka", event_id="e1"), said("numbat", event_id="e2")])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         reader = apsw.Connection(f"{path}.search")
         reader.execute("BEGIN").execute("SELECT * FROM facts").fetchall()
 
@@ -120,7 +120,7 @@ def test_an_erasure_that_was_cut_off_is_made_good_when_the_ledger_is_opened(
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("quokka", event_id="e1"), said("numbat", event_id="e2")])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         with monkeypatch.context() as cut:
             cut.setattr(ledger._store, "finish_erasure", lambda: "pending")
             ledger.redact(HERE, event_id="e1")
@@ -138,7 +138,7 @@ def test_an_index_that_is_lost_or_damaged_is_made_anew(
     path, index = tmp_path / "a.db", tmp_path / "a.db.search"
     ledger = treering.open(path)
     ledger.append([said(f"quokka {n}", event_id=f"e{n}") for n in range(300)])
-    ledger.index(HERE)
+    ledger.admin.index(HERE)
     if opened == "anew":
         ledger.close()
     for suffix in SUFFIXES[1:]:
@@ -162,7 +162,7 @@ def test_an_index_that_is_lost_or_damaged_is_made_anew(
         ledger = treering.open(path)
 
     assert found(ledger, "quokka 7") == {"e7"}
-    assert ledger.search_lag(HERE) == 0
+    assert ledger.admin.search_lag(HERE) == 0
     ledger.append([said("numbat", event_id="next")])
     assert found(ledger, "numbat") == {"next"}
     ledger.close()
@@ -173,7 +173,7 @@ def test_the_index_of_another_ledger_is_not_taken_for_ours(tmp_path: Path) -> No
     for path, word in ((one, "quokka"), (other, "numbat")):
         with treering.open(path) as ledger:
             ledger.append([said(word, event_id=word)])
-            ledger.index(HERE)
+            ledger.admin.index(HERE)
     shutil.copy(f"{one}.search", f"{other}.search")
 
     with treering.open(other) as ledger:
@@ -188,7 +188,7 @@ def test_a_ledger_that_was_put_back_from_a_copy_is_indexed_as_it_is_now(tmp_path
     shutil.copy(path, tmp_path / "backup.db")
     with treering.open(path) as ledger:
         ledger.append([said("numbat", event_id="e2"), said("bilby", event_id="e3")])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
     shutil.copy(tmp_path / "backup.db", path)
 
     with treering.open(path) as ledger:
@@ -229,7 +229,7 @@ def test_processes_that_index_at_once_enter_every_event_once(tmp_path: Path) -> 
 def index_slowly(pipe: Connection, path: Path, _: int) -> None:
     """Index until killed, and tell of each step."""
     with treering.open(path) as ledger:
-        ledger.index(HERE, progress=pipe.send)
+        ledger.admin.index(HERE, progress=pipe.send)
     pipe.send("done")
 
 
@@ -243,7 +243,7 @@ def test_an_indexer_that_is_killed_on_its_way_loses_and_doubles_nothing(tmp_path
             os.kill(worker._process.pid or 0, signal.SIGKILL)
 
     with treering.open(path) as ledger:
-        assert 0 < ledger.search_lag(HERE) < 4_000
+        assert 0 < ledger.admin.search_lag(HERE) < 4_000
         assert len(found(ledger, "n3999")) == 1
         index = apsw.Connection(f"{path}.search")
         [rows] = index.execute("SELECT sum(documents), max(last) FROM shards").fetchall()
@@ -281,7 +281,7 @@ def test_processes_that_index_and_erase_at_once_leave_no_erased_word_behind(
     words = [rare(1_000 * (number + 1) + at) for number in range(2) for at in range(25)]
 
     with treering.open(path) as ledger:
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         content = index_bytes(path)
         assert told <= {"done", "pending"}
         assert [
@@ -294,7 +294,7 @@ def test_a_ledger_that_may_only_be_read_is_searched_and_not_a_byte_changes(tmp_p
     path = tmp_path / "a.db"
     with treering.open(path) as ledger:
         ledger.append([said("quokka", event_id="e1")])
-        ledger.index(HERE)
+        ledger.admin.index(HERE)
         ledger.append([said("numbat", event_id="e2")])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
@@ -314,7 +314,7 @@ def test_a_ledger_that_may_only_be_read_and_has_no_index_is_searched_too(tmp_pat
 
     with treering.open(path, mode="ro") as ledger:
         assert found(ledger, "quokka") == {"e1"}
-        assert ledger.search_lag(HERE) == 0
+        assert ledger.admin.search_lag(HERE) == 0
 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 

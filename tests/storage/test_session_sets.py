@@ -40,7 +40,7 @@ def tamper(path: Path, *statements: str) -> None:
 
 def verified(path: Path, *scope: str) -> Verification:
     with treering.open(path) as ledger:
-        return ledger.verify(*scope)
+        return ledger.admin.verify(*scope)
 
 
 def without_session(session: int) -> list[str]:
@@ -118,12 +118,12 @@ def test_an_event_that_nobody_finds_any_more_is_missed_in_its_scope(
     path: Path, statement: str
 ) -> None:
     with treering.open(path) as ledger:
-        assert ledger.verify(HERE).intact
-        assert ledger.verify(HERE, session_id="s2").intact
+        assert ledger.admin.verify(HERE).intact
+        assert ledger.admin.verify(HERE, session_id="s2").intact
     tamper(path, statement)
 
     with treering.open(path) as ledger:
-        assert not ledger.verify(HERE).intact
+        assert not ledger.admin.verify(HERE).intact
 
 
 @pytest.mark.parametrize("table", ["times_by_session", "times_by_kind"])
@@ -131,23 +131,23 @@ def test_an_event_that_left_the_orders_of_time_is_missed_in_its_scope(
     path: Path, table: str
 ) -> None:
     with treering.open(path) as ledger:
-        ledger.rebuild()
-        assert ledger.verify(HERE).intact
-        assert ledger.verify(ELSEWHERE).intact
+        ledger.admin.rebuild()
+        assert ledger.admin.verify(HERE).intact
+        assert ledger.admin.verify(ELSEWHERE).intact
     tamper(path, f"DELETE FROM {table} WHERE position = 2")
 
     with treering.open(path) as ledger:
-        assert not ledger.verify(HERE).intact
-        assert not ledger.verify(HERE, session_id="s2").intact
-        assert ledger.verify(HERE, session_id="s1").intact
-        assert ledger.verify(ELSEWHERE).intact
+        assert not ledger.admin.verify(HERE).intact
+        assert not ledger.admin.verify(HERE, session_id="s2").intact
+        assert ledger.admin.verify(HERE, session_id="s1").intact
+        assert ledger.admin.verify(ELSEWHERE).intact
 
 
 def test_asking_for_a_session_that_vanished_says_that_one_is_missing(path: Path) -> None:
     tamper(path, *without_session(2))
 
     with treering.open(path) as ledger:
-        assert not ledger.verify(HERE, session_id="s2").intact
+        assert not ledger.admin.verify(HERE, session_id="s2").intact
 
 
 def test_a_ledger_of_an_earlier_schema_gets_its_sets_from_what_it_holds(path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_session_of_an_earlier_program_is_counted_with_the_next(path: Path) ->
 
     with treering.open(path) as ledger:
         ledger.append([said("next", session_id="s5")])
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     tamper(path, *without_session(5))
     assert not verified(path).intact
 
@@ -194,17 +194,17 @@ def test_sets_hold_through_expiry_forgetting_forks_exports_and_copies(
     ledger.append([said("theirs", scope=ELSEWHERE), called(scope=ELSEWHERE, session_id="two")])
     ledger.expire(HERE, now_ms=NOON + 45 * DAY)
     ledger.forget(HERE, user="u1")
-    ledger.copy_to(copied)
+    ledger.admin.copy_to(copied)
     stream = io.BytesIO()
-    ledger.export(HERE, stream, payloads="included")
+    ledger.admin.export(HERE, stream, payloads="included")
     stream.seek(0)
-    restored.restore(stream)
+    restored.admin.restore(stream)
 
     for one in (ledger, copied, restored):
-        proof = one.verify()
+        proof = one.admin.verify()
         assert proof.intact, proof.first_broken
         assert "sessions" in proof.checked
-        assert one.verify(HERE).intact
+        assert one.admin.verify(HERE).intact
 
 
 def test_a_scope_that_was_renamed_is_missed_under_its_own_name(path: Path) -> None:
@@ -231,6 +231,6 @@ def test_opening_hides_and_erases_nothing_that_was_not_erased_before(path: Path)
 
         assert verified(path).intact
         with treering.open(path) as ledger:
-            assert set(ledger.known(HERE, ["e-s2", of_words])) == {"e-s2", of_words}
+            assert set(ledger.find_ids(HERE, ["e-s2", of_words])) == {"e-s2", of_words}
             kept = [event.summary for event in ledger.events(HERE, session_id="s2").items]
             assert kept == ["s2", "kept"]

@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
 def copied(path: Path) -> tuple[treering.receipts.CopyReceipt, list[int], list[int]]:
     """Copy a ledger, and return which events of s1 and s2 arrived."""
     with treering.open(path) as source, treering.open(f"{path}.copy") as target:
-        receipt = source.copy_to(target)
-        found = list(target.follow(HERE, idle_seconds=0))
-        assert target.verify().intact is receipt.intact
+        receipt = source.admin.copy_to(target)
+        found = list(target.follow(HERE, idle_s=0))
+        assert target.admin.verify().intact is receipt.intact
     seqs = [[each.seq for each in found if each.session_id == name] for name in ("s1", "s2")]
     return receipt, seqs[0], seqs[1]
 
@@ -100,7 +100,7 @@ def test_a_damaged_target_is_not_added_to(path: Path) -> None:
     tamper(path.with_name("ledger.db.copy"), "DELETE FROM heads WHERE session = 1")
 
     with treering.open(path) as source, treering.open(f"{path}.copy") as target:
-        receipt = source.copy_to(target)
+        receipt = source.admin.copy_to(target)
 
     assert (receipt.copied, receipt.refused) == (1, 1)
     assert receipt.refused_sample[0].reason == "the record of where the session ends is gone"
@@ -108,7 +108,7 @@ def test_a_damaged_target_is_not_added_to(path: Path) -> None:
 
 def test_a_sealed_payload_that_was_changed_costs_its_session_only(path: Path) -> None:
     with treering.open(path) as ledger:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         ledger.append([said("sealed"), said("sealed", session_id="s2")])
     tamper(
         path,
@@ -116,7 +116,7 @@ def test_a_sealed_payload_that_was_changed_costs_its_session_only(path: Path) ->
         f" WHERE position = {ROW.format(seq=7)}",
     )
     with treering.open(f"{path}.copy") as target:
-        target.encrypt(HERE)
+        target.keys.create(HERE)
 
     receipt, first, second = copied(path)
 

@@ -40,7 +40,7 @@ def tamper(path: Path, *statements: str) -> None:
 
 def verified(path: Path, **options: Any) -> Verification:
     with treering.open(path) as ledger:
-        return ledger.verify(**options)
+        return ledger.admin.verify(**options)
 
 
 def test_an_untouched_ledger_is_intact(path: Path) -> None:
@@ -250,7 +250,7 @@ def test_an_erasure_that_was_widened_by_hand_is_found(path: Path, erase: str) ->
             ledger.redact(HERE, event_id="e2")
         else:
             ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     flags = 2 if erase == "redact" else 66
     tamper(
         path,
@@ -285,7 +285,7 @@ def eventful(path: Path) -> Path:
         ledger.append([called(event_id="old", ts_ms=NOON)])
         ledger.redact(HERE, event_id="e2")
         ledger.expire(HERE, now_ms=NOON + 45 * DAY)
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     return path
 
 
@@ -365,7 +365,7 @@ def test_a_changed_blob_is_found(path: Path) -> None:
 def anchor_of(path: Path) -> io.BytesIO:
     stream = io.BytesIO()
     with treering.open(path) as ledger:
-        ledger.anchor(stream)
+        ledger.admin.anchor(stream)
     stream.seek(0)
     return stream
 
@@ -406,7 +406,7 @@ def test_an_anchor_finds_a_history_that_was_written_anew(path: Path, tmp_path: P
     with treering.open(tmp_path / "new.db") as forged:
         forged.append([said(f"event {n}") for n in range(1, 7)])
 
-        assert not forged.verify(anchor=anchor).intact
+        assert not forged.admin.verify(anchor=anchor).intact
 
 
 def test_an_anchor_names_no_session_of_another_scope(path: Path) -> None:
@@ -417,7 +417,7 @@ def test_an_anchor_names_no_session_of_another_scope(path: Path) -> None:
     tamper(path, "UPDATE events SET link = randomblob(32) WHERE scope = 2")
 
     with treering.open(path) as ledger:
-        result = ledger.verify(HERE, anchor=anchor)
+        result = ledger.admin.verify(HERE, anchor=anchor)
 
     assert result.intact
     assert result.anchored_sessions == 2
@@ -450,9 +450,9 @@ def test_one_session_or_one_scope_can_be_verified_alone(path: Path) -> None:
     tamper(path, "UPDATE events SET summary = 'lie' WHERE session = 2")
 
     with treering.open(path) as ledger:
-        assert ledger.verify(HERE, session_id="s1").intact
-        assert not ledger.verify(HERE, session_id="s2").intact
-        assert not ledger.verify(HERE).intact
-        assert ledger.verify("acme/empty").intact
+        assert ledger.admin.verify(HERE, session_id="s1").intact
+        assert not ledger.admin.verify(HERE, session_id="s2").intact
+        assert not ledger.admin.verify(HERE).intact
+        assert ledger.admin.verify("acme/empty").intact
         with pytest.raises(treering.NotFound):
-            ledger.verify(HERE, session_id="nobody")
+            ledger.admin.verify(HERE, session_id="nobody")

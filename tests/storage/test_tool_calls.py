@@ -159,7 +159,7 @@ def test_what_was_erased_is_not_in_the_file_although_it_was_followed(path: Path,
             gone = events
             ledger.expire(HERE, now_ms=NOON + 60 * DAY)
         left = [record.tool for record in ledger.tool_calls(HERE, first=100).items]
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
     content = raw_bytes(path)
 
     assert len(left) == (60 * 2 - len(gone)) // 2
@@ -190,12 +190,12 @@ def test_damage_to_the_table_is_found_and_mended(path: Path, damage: str) -> Non
         connection.commit()
 
     with treering.open(path) as ledger:
-        broken = ledger.verify().first_broken
-        ledger.rebuild()
+        broken = ledger.admin.verify().first_broken
+        ledger.admin.rebuild()
 
         assert broken is not None
         assert broken.detail == "the tool calls are not what their events say"
-        assert ledger.verify().intact
+        assert ledger.admin.verify().intact
         assert ledger.tool_calls(HERE) == before
 
 
@@ -222,7 +222,7 @@ def test_a_rebuild_makes_the_same_rows(path: Path) -> None:
         ledger.tool_calls(HERE)
     kept = rows()
     with treering.open(path) as ledger:
-        ledger.rebuild()
+        ledger.admin.rebuild()
 
     assert rows() == kept
     assert all(kept)

@@ -176,8 +176,8 @@ def test_jsonl_is_an_exact_copy_that_can_be_taken_in(talk: CommandLine, tmp_path
 
     with treering.open(tmp_path / "copy.db") as copy, treering.open(talk.database) as ledger:
         with file.open("rb") as stream:
-            copy.restore(stream)
-        assert copy.verify(HERE).intact
+            copy.admin.restore(stream)
+        assert copy.admin.verify(HERE).intact
         copied, original = (
             list(one.session("deploy-17", scope=HERE, agent="x").events()) for one in (copy, ledger)
         )

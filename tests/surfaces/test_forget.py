@@ -30,7 +30,7 @@ def told(cli: CommandLine) -> CommandLine:
 
 def users(cli: CommandLine) -> set[str | None]:
     with treering.open(cli.database) as ledger:
-        return {header.user_id for header in ledger.query(HERE).items}
+        return {header.user_id for header in ledger.headers(HERE).items}
 
 
 def test_it_erases_when_told_to_and_accounts_for_it(told: CommandLine) -> None:

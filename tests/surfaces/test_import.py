@@ -256,7 +256,7 @@ def test_what_was_taken_in_can_be_searched_at_once(cli: CommandLine, tmp_path: P
     cli("import", str(path), "--scope", "acme/app")
 
     with treering.open(cli.database) as ledger:
-        assert ledger.search_lag("acme/app") == 0
+        assert ledger.admin.search_lag("acme/app") == 0
     assert SESSION in cli("search", "whale", "--scope", "acme/app", "--json").out
 
 
@@ -265,7 +265,7 @@ def test_the_index_can_be_left_for_later(cli: CommandLine, tmp_path: Path) -> No
     cli("import", str(path), "--scope", "acme/app", "--no-index")
 
     with treering.open(cli.database) as ledger:
-        assert ledger.search_lag("acme/app") > 0
+        assert ledger.admin.search_lag("acme/app") > 0
     assert SESSION in cli("search", "whale", "--scope", "acme/app", "--json").out
 
 
@@ -301,7 +301,7 @@ def test_an_interrupted_import_says_what_holds_and_can_be_run_again(
     with treering.open(ledger) as opened:
         said = said_in(session_in(opened, SESSION, "acme/app"))
         assert said == ["one", "about one", "two", "about two", "three", "about three"]
-        assert opened.verify().intact
+        assert opened.admin.verify().intact
 
 
 def sessions_in(ledger: Path) -> int:

@@ -32,8 +32,8 @@ def test_a_time_in_seconds_is_refused_and_the_error_says_what_is_expected(
     for act in (
         lambda: ledger.append([said(ts_ms=ts_ms)]),
         lambda: session.record("ops.observation", "seen", ts_ms=ts_ms),
-        lambda: ledger.query(scope=HERE, since=ts_ms),
-        lambda: ledger.sessions(HERE, until=ts_ms),
+        lambda: ledger.headers(scope=HERE, since_ms=ts_ms),
+        lambda: ledger.sessions(HERE, until_ms=ts_ms),
     ):
         with pytest.raises(InvalidInput, match="milliseconds expected") as refused:
             act()
@@ -75,7 +75,7 @@ def test_what_an_earlier_version_recorded_by_such_a_clock_is_shown_and_can_be_co
         assert next(iter(session.events())).ts_ms == now_ms
         assert [told.state for told in session.turns()] == ["ended"]
         exported = io.BytesIO()
-        ledger.export(HERE, exported, payloads="included")
+        ledger.admin.export(HERE, exported, payloads="included")
     monkeypatch.undo()
 
     for command in (["show", "s1"], ["sessions", "list"], ["episodes", "query"], ["stats"]):
@@ -84,8 +84,8 @@ def test_what_an_earlier_version_recorded_by_such_a_clock_is_shown_and_can_be_co
     assert cli("show", "s1", "--scope", HERE, "--json").status == 0
     with treering.open(":memory:") as other:
         exported.seek(0)
-        other.restore(exported)
-        assert other.verify().intact
+        other.admin.restore(exported)
+        assert other.admin.verify().intact
 
 
 def test_a_spool_that_tells_seconds_is_taken_in_by_the_time_that_it_means(

@@ -8,19 +8,16 @@ import pytest
 
 from builders import ELSEWHERE, HERE, NOON, run_of, said
 from treering import NewEvent, NotFound
+from treering.ledger import runs
+from treering.ledger.runs import safe_events
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.call_search import find_calls
-from treering.surfaces.cli.opening import Span
-from treering.surfaces.cli.run_details import rundown
-from treering.surfaces.cli.run_outlines import recent_runs
-from treering.surfaces.cli.run_search import find_run
-from treering.surfaces.cli.run_trace import safe_events_of
+from treering.surfaces.cli.run_search import find_run_id
 
 if TYPE_CHECKING:
     from treering import Ledger
 
 SCOPE = parse_scope(HERE)
-ALWAYS = Span()
 
 
 def test_runs_come_the_newest_first_page_after_page(ledger: Ledger) -> None:
@@ -28,15 +25,15 @@ def test_runs_come_the_newest_first_page_after_page(ledger: Ledger) -> None:
         ledger.append(run_of(f"run-{number}", "hi", session_id=f"s{number}", ts_ms=NOON + number))
     ledger.append(run_of("run-9", scope=ELSEWHERE, ts_ms=NOON + 9))
 
-    found = recent_runs(ledger, SCOPE, span=ALWAYS, limit=3)
+    page = ledger.runs(SCOPE, limit=3)
 
-    assert [(run.run_id, run.state, run.events) for run in found.runs] == [
+    assert [(run.run_id, run.state, run.events) for run in page.items] == [
         ("run-4", "ended", 3),
         ("run-3", "ended", 3),
         ("run-2", "ended", 3),
     ]
-    assert found.has_more
-    assert not recent_runs(ledger, SCOPE, span=ALWAYS, limit=5).has_more
+    assert page.has_more
+    assert not ledger.runs(SCOPE, limit=5).has_more
 
 
 def test_more_runs_than_a_page_holds_are_looked_through(ledger: Ledger) -> None:
@@ -49,22 +46,22 @@ def test_more_runs_than_a_page_holds_are_looked_through(ledger: Ledger) -> None:
             ]
         )
 
-    found = find_run(ledger, SCOPE, "run-0000")
-
-    assert found.run_id == "run-0000"
+    assert find_run_id(ledger, SCOPE, "run-0000") == "run-0000"
+    assert ledger.run(SCOPE, "run-0000").run_id == "run-0000"
     with pytest.raises(NotFound, match="run-01 is ambiguous: 100 runs match"):
-        find_run(ledger, SCOPE, "run-01")
+        find_run_id(ledger, SCOPE, "run-01")
     with pytest.raises(NotFound, match="no run run-9999"):
-        find_run(ledger, SCOPE, "run-9999")
+        find_run_id(ledger, SCOPE, "run-9999")
 
 
 def test_a_run_is_read_between_the_events_of_others(ledger: Ledger) -> None:
     one, two = run_of("run-1", "a", "b"), run_of("run-2", "x")
     mixed = [one[0], two[0], one[1], two[1], one[2], two[2], one[3]]
     ledger.append([*mixed, said("outside")])
-    started = find_run(ledger, SCOPE, "run-1")
+    session_id = ledger.run(SCOPE, "run-1").session_id
+    headers = ledger.run_headers(SCOPE, session_id, "run-1")
 
-    events = [(event.run_seq, header.kind) for event, header in safe_events_of(ledger, started)]
+    events = [(event.run_seq, header.kind) for event, header in safe_events(headers, None)]
 
     assert events == [
         (1, "run.started"),
@@ -72,7 +69,7 @@ def test_a_run_is_read_between_the_events_of_others(ledger: Ledger) -> None:
         (3, "conversation.user"),
         (4, "run.ended"),
     ]
-    assert rundown(ledger, started, limit=10).kept == 4
+    assert ledger.run_view(SCOPE, "run-1", events_max=10).kept == 4
 
 
 def test_a_list_goes_on_where_a_page_ended(ledger: Ledger) -> None:
@@ -84,40 +81,45 @@ def test_a_list_goes_on_where_a_page_ended(ledger: Ledger) -> None:
 
     found, cursor = [], None
     for _ in range(3):
-        page = recent_runs(ledger, SCOPE, span=ALWAYS, only_failing=True, limit=2, cursor=cursor)
-        found += [(run.run_id, run.state) for run in page.runs]
+        page = ledger.runs(SCOPE, failing=True, limit=2, after=cursor)
+        found += [(run.run_id, run.state) for run in page.items]
         cursor = page.next_cursor
 
     assert found == [(f"run-{number}", "failed") for number in (4, 3, 2, 1, 0, 5)]
     assert cursor is None
 
 
-def test_a_list_that_was_cut_says_where_to_go_on(ledger: Ledger) -> None:
+def test_a_list_that_was_cut_says_where_to_go_on(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.append([event for one in range(501) for event in run_of(f"run-{one}", ts_ms=NOON + one)])
 
-    page = recent_runs(ledger, SCOPE, span=ALWAYS, only_failing=True, limit=5, pages_max=1)
-    rest = recent_runs(ledger, SCOPE, span=ALWAYS, limit=5, cursor=page.next_cursor)
+    monkeypatch.setattr(runs, "PAGES_MAX", 1)
+    page = ledger.runs(SCOPE, failing=True, limit=5)
+    rest = ledger.runs(SCOPE, limit=5, after=page.next_cursor)
 
-    assert (page.runs, page.has_more) == ([], True)
-    assert [run.run_id for run in rest.runs] == ["run-0"]
+    assert (page.items, page.has_more) == ([], True)
+    assert [run.run_id for run in rest.items] == ["run-0"]
+    with pytest.raises(NotFound, match=r"no run run-0 among the latest of .* not searched"):
+        ledger.run(SCOPE, "run-0")
 
 
 def test_an_id_that_says_when_it_was_made_is_found_without_a_search(ledger: Ledger) -> None:
     with ledger.session("s1", scope=HERE, agent="lyria").turn() as run:
         pass
 
-    found = find_run(ledger, SCOPE, run.run_id, pages_max=0)
-
-    assert (found.kind, found.run_id) == ("run.started", run.run_id)
+    assert find_run_id(ledger, SCOPE, run.run_id, runs_max=0) == run.run_id
     with pytest.raises(NotFound, match="no run ffffffff-ffff-7000-8000-000000000000"):
-        find_run(ledger, SCOPE, "ffffffff-ffff-7000-8000-000000000000")
+        find_run_id(ledger, SCOPE, "ffffffff-ffff-7000-8000-000000000000")
+    with pytest.raises(NotFound, match="no run ffffffff-ffff-7000-8000-000000000000"):
+        ledger.run(SCOPE, "ffffffff-ffff-7000-8000-000000000000")
 
 
 def test_a_search_that_was_cut_says_so(ledger: Ledger) -> None:
     ledger.append([event for one in range(501) for event in run_of(f"run-{one}", ts_ms=NOON + one)])
 
     with pytest.raises(NotFound, match=r"no run run-0 among the latest of .* not searched"):
-        find_run(ledger, SCOPE, "run-0", pages_max=1)
+        find_run_id(ledger, SCOPE, "run-0", runs_max=500)
 
 
 def calls(count: int, **fields: str) -> list[NewEvent]:
@@ -149,7 +151,7 @@ def test_a_call_is_looked_for_page_after_page_and_no_further_than_it_says(ledger
 def test_of_many_calls_of_a_run_the_first_are_shown_and_the_rest_counted(ledger: Ledger) -> None:
     ledger.append([run_of("run-1")[0], *calls(5, run_id="run-1"), *calls(2, run_id="run-2")])
 
-    shown = rundown(ledger, find_run(ledger, SCOPE, "run-1"), limit=2)
+    shown = ledger.run_view(SCOPE, "run-1", events_max=2)
 
     assert [record.call_id for record in shown.calls] == ["call-0000", "call-0001"]
     assert shown.calls_left_out == 3

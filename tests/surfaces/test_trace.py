@@ -439,7 +439,7 @@ def test_erased_events_are_named_and_their_content_is_nowhere(
     runs: CommandLine, tmp_path: Path
 ) -> None:
     with treering.open(runs.database) as ledger:
-        call = ledger.query(HERE, kinds=["tool.call"], first=1).items[0].event_id
+        call = ledger.headers(HERE, kinds=["tool.call"], first=1).items[0].event_id
         ledger.redact(HERE, event_id=call)
 
     runs("trace", "export", "night-1", *IN, "--out", str(tmp_path / "t.zip"), "--payload")
@@ -487,7 +487,7 @@ def test_a_run_of_numberless_events_is_numbered_in_order(cli: CommandLine, tmp_p
 
 def test_a_safe_export_of_an_encrypted_scope_needs_no_key(cli: CommandLine, tmp_path: Path) -> None:
     with treering.open(cli.database, keys=tmp_path / "keys") as ledger:
-        ledger.encrypt(HERE)
+        ledger.keys.create(HERE)
         with ledger.session("s1", scope=HERE, agent="lyria", key="k").turn() as run:
             run.user("hello")
     (tmp_path / "none").mkdir()

@@ -53,7 +53,7 @@ def test_what_came_by_one_lane_does_not_come_again_by_the_other(
         lane()
 
     with treering.open(cli.database) as ledger:
-        said = ledger.query(
+        said = ledger.headers(
             "openclaw/main", kinds=["conversation.user", "conversation.assistant"]
         ).items
         assert len(said) == 2

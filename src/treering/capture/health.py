@@ -143,7 +143,7 @@ def _state(
     known = False
     if ledger is not None:
         for scope in dict.fromkeys((BOOKMARK_SCOPE, *scopes)):
-            bookmark = read_bookmark(ledger.bookmarks(scope).find(str(path.resolve())))
+            bookmark = read_bookmark(ledger.importing.bookmarks(scope).find(str(path.resolve())))
             if bookmark is not None and _is_taken_in(bookmark, source):
                 return "current"
             known = known or bookmark is not None

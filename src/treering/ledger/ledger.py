@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
-import msgspec
-
-from treering.derive.event_texts import event_texts
-from treering.derive.search_texts import search_text
-from treering.errors import InvalidInput, KeyMissing, NotFound
-from treering.ledger import encryption, erasure, forgetting
-from treering.ledger.anchors import check_anchor, write_anchor
-from treering.ledger.bookmarks import Bookmarks, accept_id_key, find_id_key, id_key
-from treering.ledger.copying import copy
-from treering.ledger.derived import SAMPLE, Rules, compare_derived
+from treering.errors import InvalidInput
+from treering.ledger import erasure, forgetting
 from treering.ledger.engine import Engine
-from treering.ledger.exporting import write_export
 from treering.ledger.families import families, family
-from treering.ledger.importing import read_export
+from treering.ledger.import_access import ImportAccess
 from treering.ledger.memory_factory import MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.readable_ledger import ReadableLedger
-from treering.ledger.rekeying import rekey
-from treering.ledger.search_texts import masked
 from treering.ledger.sessions import Session
-from treering.ledger.verification import find_flaw, verify_part, with_coverage
-from treering.memory.records import INDEX_NAMES
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
     bounded_clock,
@@ -40,41 +28,31 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
-from treering.model.receipts import VectorsReceipt, Verification
 from treering.model.retention import check_retention
-from treering.model.scopes import Scope, parse_scope
+from treering.model.scopes import parse_scope
 from treering.model.sessions import IDLE_MINUTES
 from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from treering.context.summaries import Summariser
+    from treering.ledger.admin import LedgerAdmin
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.families import Family
-    from treering.ledger.jsonl import Payloads
+    from treering.ledger.keys import LedgerKeys
     from treering.ledger.ports import Clock, EventStore
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
-    from treering.model.events import Event, Header, NewEvent
+    from treering.model.events import Header, NewEvent
     from treering.model.queries import Page
     from treering.model.receipts import (
-        AnchorReceipt,
-        Broken,
-        CopyReceipt,
-        DestroyReceipt,
         ExpireReceipt,
-        ExportReceipt,
         ForgetReceipt,
-        KeyGeneration,
-        KeyReceipt,
-        Physical,
-        RebuildReceipt,
         RedactReceipt,
-        RestoreReceipt,
         SweepReceipt,
     )
     from treering.model.retention import Retention
@@ -102,6 +80,28 @@ class Ledger(ReadableLedger):
         super().__init__(store, drafter=drafter, clock=clock, memory_factory=memory_factory)
         self._spine = Spine(self._engine)
         self._people = People(store, memory_factory.identities)
+        self.importing = ImportAccess(store, self._engine)
+        """What importers need: repeats left out, bookmarks, the key that hides ids."""
+
+    @cached_property
+    def admin(self) -> LedgerAdmin:
+        """Return what proves, anchors, exports, restores, copies and rebuilds the ledger."""
+        from treering.ledger.admin import LedgerAdmin  # noqa: PLC0415  (loaded when first used)
+
+        return LedgerAdmin(
+            self._store,
+            drafter=self._drafter,
+            clock=self._clock,
+            memory_factory=self._memory_factory,
+            people=self._people,
+        )
+
+    @cached_property
+    def keys(self) -> LedgerKeys:
+        """Return the keys of encrypted scopes: made, rotated, listed and destroyed."""
+        from treering.ledger.keys import LedgerKeys  # noqa: PLC0415  (loaded when first used)
+
+        return LedgerKeys(self._store, self._drafter, self._clock)
 
     def __enter__(self) -> Self:
         return self
@@ -122,7 +122,7 @@ class Ledger(ReadableLedger):
         finally:
             self._store.close()
 
-    def masking(self) -> Ledger:
+    def with_masking(self) -> Ledger:
         """Return the same ledger with secrets masked in payloads, too: for logs that are captured.
 
         Sinks do not hear of what is recorded by it. Closing it closes this one.
@@ -148,11 +148,6 @@ class Ledger(ReadableLedger):
         if not listed:
             return []
         return self._engine.append(listed, expected_seq=expected_seq)
-
-    def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
-        """Record as ``append`` does; return those alone that were not there before."""
-        listed = check_events(events)
-        return self._engine.append_missing(listed) if listed else []
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
@@ -225,20 +220,6 @@ class Ledger(ReadableLedger):
             person=person,
         )
 
-    def joined_users(self, scope: str) -> dict[str, list[tuple[str, str]]]:
-        """Return users behind main sessions of several channels whom nobody has linked.
-
-        Each with channels and handles: they may be several people.
-        """
-        return self._people.joined(parse_scope(scope))
-
-    def relinked_handles(self, scope: str) -> list[tuple[str, str, str, str]]:
-        """Return channel and handle of main sessions that were opened for another user.
-
-        Each with that user and the one whom the handle is linked to since.
-        """
-        return self._people.relinked(parse_scope(scope))
-
     def group_session(
         self,
         channel: str,
@@ -266,19 +247,19 @@ class Ledger(ReadableLedger):
         scope: str,
         *,
         agent: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
         state: SessionState | Sequence[SessionState] = (),
         prefix: str | None = None,
         text: str | None = None,
         subagents: bool = False,
-        first: int = PAGE_ITEMS_DEFAULT,
+        limit: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
     ) -> Page[SessionOutline]:
         """Return the sessions of a scope at a glance, the last written to first.
 
-        ``since`` and ``until`` are about when that was, in milliseconds since 1970. ``state`` is
-        one or several of running, open, idle, closed and pruned: all but pruned if left out.
+        ``since_ms`` and ``until_ms`` limit the time of that, in milliseconds since 1970. ``state``
+        is one or several of running, open, idle, closed and pruned: all but pruned if left out.
         ``prefix`` begins an id, ``text`` is part of a title or an id. ``after`` is the
         ``next_cursor`` of the page before. Sessions that an agent began in another one are left
         out, unless ``subagents``.
@@ -286,16 +267,20 @@ class Ledger(ReadableLedger):
         query = SessionQuery(
             scope=parse_scope(scope),
             agent=None if agent is None else check_text(agent, "agent"),
-            since_ms=None if since is None else check_time(since),
-            until_ms=None if until is None else check_time(until),
+            since_ms=None if since_ms is None else check_time(since_ms),
+            until_ms=None if until_ms is None else check_time(until_ms),
             states=(state,) if isinstance(state, str) else check_list(state, "state"),
             prefix=None if prefix is None else check_text(prefix, "prefix"),
             text=None if text is None else check_text(text, "text"),
             subagents=subagents,
-            limit=check_count(first, "first"),
+            limit=check_count(limit, "limit"),
         )
         place = None if after is None else check_text(after, "after")
         return list_sessions(self._store, query, after=place, now_ms=self._clock())
+
+    def session_ids(self, scope: str) -> list[str]:
+        """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
+        return self._store.sessions_named(parse_scope(scope), prefix="", suffix="")
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
@@ -303,7 +288,7 @@ class Ledger(ReadableLedger):
         return family(self._store, parse_scope(scope), name, now_ms=self._clock())
 
     def families(
-        self, scope: str, *, first: int = PAGE_ITEMS_DEFAULT, after: str | None = None
+        self, scope: str, *, limit: int = PAGE_ITEMS_DEFAULT, after: str | None = None
     ) -> Page[Family]:
         """Return the families of a scope that have forks, the last written to first.
 
@@ -312,7 +297,7 @@ class Ledger(ReadableLedger):
         return families(
             self._store,
             parse_scope(scope),
-            limit=check_count(first, "first"),
+            limit=check_count(limit, "limit"),
             after=None if after is None else check_text(after, "after"),
             now_ms=self._clock(),
         )
@@ -372,47 +357,6 @@ class Ledger(ReadableLedger):
         """Return the memory of a scope: facts and episodes, learnt, recalled and faded."""
         return self._memory_factory.memory(parse_scope(scope))
 
-    def bookmarks(self, scope: str) -> Bookmarks:
-        """Return the notes that importers keep in a scope, of how far they have read.
-
-        Raises KeyMissing if the scope was used with another key that hides ids.
-        """
-        name = parse_scope(scope)
-        find_id_key(self._store, name)
-        return Bookmarks(self._store, name)
-
-    def id_key(self, scope: str | None = None) -> bytes:
-        """Return the key that hides ids made from words; it lies in the folder of keys.
-
-        With a scope, the scope notes which key it is. Raises KeyMissing if it noted another one.
-        """
-        if scope is None:
-            return self._store.vault.id_key()
-        return id_key(self._store, parse_scope(scope))
-
-    def fits_id_key(self, scope: str) -> bool:
-        """Whether the key that hides ids is the one that the scope was used with, if with any."""
-        try:
-            find_id_key(self._store, parse_scope(scope))
-        except KeyMissing:
-            return False
-        return True
-
-    def accept_id_key(self, scope: str) -> None:
-        """Go on with the key that hides ids as it is here, though the scope used another one.
-
-        What was hidden under that is not recognised any more: logs without ids of their own are
-        recorded again when they are imported again, and so is what was erased.
-        """
-        accept_id_key(self._store, parse_scope(scope))
-
-    def rekeyed_ms(self) -> int | None:
-        """Return when this ledger was rid of ids that words can be guessed from.
-
-        None if it never held any: it was made by a version that makes none.
-        """
-        return self._store.rekeyed_ms()
-
     def spine(
         self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
     ) -> Spine:
@@ -422,13 +366,6 @@ class Ledger(ReadableLedger):
         """
         self._engine.add(sinks, synthetic)
         return self._spine
-
-    def rekey(self) -> int:
-        """Hide ids that earlier versions made of words that were erased; return how many.
-
-        Opening a ledger does it once.
-        """
-        return rekey(self._store, self._drafter)
 
     def recover(self, scope: str | None = None) -> int:
         """Close the runs of processes that are gone, in one scope or all; return how many.
@@ -520,13 +457,6 @@ class Ledger(ReadableLedger):
                 progress=progress,
             )
 
-    def erasure_state(self) -> Physical:
-        """Say whether bytes of what was erased are gone, ``done``, or still in files, ``pending``.
-
-        Every erasure tries to drive them out at once; others who read meanwhile keep them.
-        """
-        return self._store.erasure_state()
-
     def retention(self, scope: str) -> Retention:
         """Return the retention in force for a scope, in days by kind."""
         return erasure.effective_retention(self._store, parse_scope(scope), None)
@@ -540,209 +470,6 @@ class Ledger(ReadableLedger):
         name = parse_scope(scope)
         erasure.effective_retention(self._store, name, policy)
         self._store.set_retention(name, check_retention(policy))
-
-    # Sealing.
-
-    def encrypt(self, scope: str) -> KeyReceipt:
-        """Seal the payloads that are recorded in a scope from now on; make a key if it has none.
-
-        Summaries and refs stay legible. The key lies in the folder of keys, not in the ledger:
-        who loses it, loses the payloads.
-        """
-        return encryption.encrypt(self._store, parse_scope(scope), at_ms=self._clock())
-
-    def rotate_key(self, scope: str) -> KeyReceipt:
-        """Seal under a new key from now on; the old ones are kept for what they sealed."""
-        return encryption.rotate(self._store, parse_scope(scope), at_ms=self._clock())
-
-    def destroy_key(self, scope: str, *, generation: int | None = None) -> DestroyReceipt:
-        """Redact a whole scope, then destroy its keys: backups of it cannot be read any more.
-
-        With a ``generation``, destroy only that key; it is refused while payloads are sealed
-        under it.
-        """
-        name = parse_scope(scope)
-        if generation is not None:
-            return encryption.destroy_generation(self._store, name, generation, at_ms=self._clock())
-        return encryption.destroy_all(self._store, self._drafter, name, at_ms=self._clock())
-
-    def list_keys(self, scope: str | None = None) -> list[KeyGeneration]:
-        """Return every generation of the keys of one scope, or of all that are encrypted."""
-        name = None if scope is None else parse_scope(scope)
-        return encryption.generations(self._store, name)
-
-    # Proving and copying.
-
-    def verify(
-        self,
-        scope: str | None = None,
-        *,
-        session_id: str | None = None,
-        anchor: IO[bytes] | None = None,
-        derived: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Verification:
-        """Prove one session, one scope or, with no argument, the whole ledger.
-
-        ``derived`` also compares what is derived in the scope, or in all, with the events; what
-        differs then is made right by ``rebuild``.
-        """
-        if session_id is not None and scope is None:
-            raise InvalidInput("a session is verified within its scope", hint="name the scope")
-        name = None if scope is None else parse_scope(scope)
-        result = verify_part(self._store, name, session_id, progress)
-        if session_id is not None and not result.sessions:
-            broken = find_flaw(self._store, name)
-            if broken is not None:  # It may be the one that is missing.
-                return msgspec.structs.replace(result, intact=False, first_broken=broken)
-            raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
-        if derived and result.intact:
-            scopes = self.scopes() if name is None else [name]
-            result = self._with_derived(
-                result, *compare_derived(self._store, scopes, self._rules())
-            )
-        if anchor is None:
-            return result
-        anchored, broken = check_anchor(self._store, anchor, name)
-        first = result.first_broken or broken
-        compared = msgspec.structs.replace(
-            result, intact=first is None, first_broken=first, anchored_sessions=anchored
-        )
-        return with_coverage(compared, ["anchor"])
-
-    def sample_derived(self, scope: str | None = None) -> Verification:
-        """Compare some of what is derived in a scope, or in several, with the events.
-
-        It proves nothing of the events themselves.
-        """
-        scopes = self.scopes()[: SAMPLE.scopes] if scope is None else [parse_scope(scope)]
-        found = compare_derived(self._store, scopes, self._rules(), SAMPLE)
-        nothing = Verification(
-            intact=True, sessions=0, events=0, redacted=0, expired=0, sealed=0, broken_sessions=0,
-            first_broken=None,
-        )  # fmt: skip
-        return self._with_derived(nothing, *found)
-
-    def _rules(self) -> Rules:
-        guard = self._drafter.guard()
-        return Rules(
-            search_text=lambda event: search_text(masked(guard, event)),
-            event_texts=self._texts,
-            embedder=self._memory_factory.embedder(),
-        )
-
-    def _with_derived(
-        self, result: Verification, rows: dict[str, int], broken: Broken | None
-    ) -> Verification:
-        compared = msgspec.structs.replace(
-            result, intact=broken is None, first_broken=broken, derived_rows=rows
-        )
-        return with_coverage(compared, ["derived"])
-
-    def rebuild(self) -> RebuildReceipt:
-        """Throw away all that is derived from the events, and make it anew."""
-        searched = self._store.words.scopes()
-        shelved = self._memory_factory.shelved(self.scopes())
-        receipt = self._store.rebuild()
-        for scope in searched:
-            self.index(scope)
-        scopes = self.scopes()
-        self._memory_factory.rebuild(scopes, shelved, self._texts)
-        return msgspec.structs.replace(receipt, documents=self._documents(scopes))
-
-    def rebuild_vectors(
-        self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
-    ) -> VectorsReceipt:
-        """Turn all texts into vectors again, in one scope or all, by the embedder in use.
-
-        Until then, what another embedder made is found by its words only. ``progress`` is told of
-        events that are done.
-        """
-        scopes = self.scopes() if scope is None else [parse_scope(scope)]
-        embedder = self._memory_factory.embedder()
-        if embedder is not None:
-            # One that does not answer must not cost the vectors that are there.
-            embedder.embed(["a text"])
-        shelved = self._memory_factory.shelved(scopes)
-        embedder = self._memory_factory.embedder()
-        if embedder is not None:
-            # One that does not answer says so before anything is thrown away.
-            embedder.embed(["."])
-        for one in scopes:
-            self._store.drop_documents(one)
-        self._memory_factory.rebuild(scopes, shelved, self._texts, progress)
-        return VectorsReceipt(
-            scopes=len(scopes),
-            documents=self._documents(scopes),
-            embedder=None if embedder is None else embedder.name,
-        )
-
-    def _documents(self, scopes: Iterable[Scope]) -> int:
-        return sum(
-            self._store.index_state(one, shelf).count for one in scopes for shelf in INDEX_NAMES
-        )
-
-    def scopes(self) -> list[Scope]:
-        """Return the scopes that have sessions, in order, as far as this user may see them."""
-        return sorted({Scope(one.scope) for one in self._store.session_records()})
-
-    def session_ids(self, scope: str) -> list[str]:
-        """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
-        return self._store.sessions_named(parse_scope(scope), prefix="", suffix="")
-
-    def _texts(self, event: Event) -> list[str]:
-        return event_texts(masked(self._drafter.guard(), event))
-
-    def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
-        """Write the root over all session heads to ``stream``, for ``verify`` to check later."""
-        return write_anchor(self._store.session_records(), stream, at_ms=self._clock())
-
-    def export(
-        self,
-        scope: str,
-        stream: IO[bytes],
-        *,
-        session_id: str | None = None,
-        payloads: Payloads = "withheld",
-        progress: Callable[[int], None] | None = None,
-    ) -> ExportReceipt:
-        """Write a scope, or one session, as native JSONL.
-
-        ``payloads="included"`` makes a full copy that ``restore`` takes in; without them the
-        export is for reading.
-        """
-        if payloads not in {"included", "withheld"}:
-            raise InvalidInput(f"invalid payloads: {payloads}", hint="use included or withheld")
-        return write_export(
-            self._store,
-            parse_scope(scope),
-            stream,
-            session_id=session_id,
-            payloads=payloads,
-            at_ms=self._clock(),
-            progress=progress,
-        )
-
-    def restore(
-        self, stream: IO[bytes], *, progress: Callable[[int], None] | None = None
-    ) -> RestoreReceipt:
-        """Take in native JSONL, chain included; what is here already is not doubled."""
-        return read_export(self._store, stream, progress)
-
-    def copy_to(
-        self,
-        target: Ledger,
-        *,
-        scope: str | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> CopyReceipt:
-        """Bring to ``target`` what it lacks of one scope, or of all; the chain is proved there.
-
-        What was stopped goes on where it ended. Sessions that cannot be copied are refused by
-        name, and cost no other. ``progress`` is told how many events are done, and of how many.
-        """
-        name = None if scope is None else parse_scope(scope)
-        return copy(self._store, target._store, name, progress)
 
 
 def _check_channel(channel: str) -> None:

@@ -8,9 +8,19 @@ from treering.errors import NotFound
 from treering.ledger import tool_calls as tools
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page, read_session_page
-from treering.ledger.search import catch_up, search
-from treering.model.fields import check_id, check_list, check_name
-from treering.model.scopes import Scope, parse_scope
+from treering.ledger.runs import (
+    VIEW_ITEMS_DEFAULT,
+    find_run,
+    list_run_ids,
+    list_runs,
+    outline_run,
+    view_run,
+)
+from treering.ledger.scopes import list_scopes
+from treering.ledger.search import search
+from treering.model.fields import check_count, check_id, check_list, check_name, check_text
+from treering.model.queries import PAGE_ITEMS_DEFAULT
+from treering.model.scopes import parse_scope
 from treering.model.searches import HITS_DEFAULT
 from treering.model.tool_records import ToolQuery, parse_statuses
 from treering.model.tools import check_reason
@@ -23,6 +33,8 @@ if TYPE_CHECKING:
     from treering.ledger.memory_factory import MemoryFactory
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.records import EventLocation
+    from treering.ledger.runs import RunOutline, RunView
+    from treering.ledger.scopes import ScopeOutline
     from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
@@ -40,26 +52,38 @@ class ReadableLedger:
         self._drafter = drafter
         self._clock = clock
 
-    def query(
+    def scopes(
+        self, *, limit: int = PAGE_ITEMS_DEFAULT, after: str | None = None
+    ) -> Page[ScopeOutline]:
+        """Return a page of the scopes that have sessions, by name; only those you may see.
+
+        ``after`` is the ``next_cursor`` of the page before.
+        """
+        cursor = None if after is None else check_text(after, "after")
+        return list_scopes(self._store, limit=check_count(limit, "limit"), after=cursor)
+
+    def headers(
         self,
         scope: str,
         *,
         session_id: str | None = None,
         kinds: Sequence[str] = (),
         turn_id: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
         first: int | None = None,
         last: int | None = None,
         after: str | None = None,
     ) -> Page[Header]:
-        """Return headers of a scope by time: the first so many, or the last.
+        """Return a page of the headers of a scope by time: the ``first`` ones, or the ``last``.
 
         ``turn_id`` keeps to one turn; with ``session_id``, no other session is looked through for
-        it. ``since`` and ``until`` are milliseconds since 1970, both inclusive. ``after`` is the
-        ``next_cursor`` of the page before; with ``last`` it goes on towards the past.
+        it. ``since_ms`` and ``until_ms`` are milliseconds since 1970, both inclusive. ``after`` is
+        the ``next_cursor`` of the page before; with ``last`` it continues towards the past.
         """
-        query = make_query(scope, session_id, kinds, since, until, first, last, turn_id=turn_id)
+        query = make_query(
+            scope, session_id, kinds, since_ms, until_ms, first, last, turn_id=turn_id
+        )
         return read_page(self._store, query, after, self._store.headers)
 
     def events(
@@ -69,14 +93,16 @@ class ReadableLedger:
         session_id: str | None = None,
         kinds: Sequence[str] = (),
         turn_id: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
         first: int | None = None,
         last: int | None = None,
         after: str | None = None,
     ) -> Page[Event]:
-        """Return the same as ``query``, with payloads; a page of large ones is shorter."""
-        query = make_query(scope, session_id, kinds, since, until, first, last, turn_id=turn_id)
+        """Return the same as ``headers``, with payloads; a page of large ones is shorter."""
+        query = make_query(
+            scope, session_id, kinds, since_ms, until_ms, first, last, turn_id=turn_id
+        )
         return read_page(self._store, query, after, self._store.events)
 
     def replay(
@@ -84,8 +110,8 @@ class ReadableLedger:
     ) -> Page[Header]:
         """Return headers of a session in the order in which they were recorded, by seq.
 
-        ``query`` goes by ``ts_ms``, when they happened: what arrived late stands there before what
-        was recorded earlier.
+        ``headers`` goes by ``ts_ms``, the time they happened: it lists an event that arrived late
+        before events that were recorded earlier.
         """
         query = make_query(scope, session_id, (), None, None, first, None)
         return read_session_page(self._store, query, after, self._store.session_headers)
@@ -104,7 +130,7 @@ class ReadableLedger:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return found
 
-    def known(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as the scope has ever had such.
 
         Ids of redacted and expired events are known, too: they do not come back.
@@ -122,8 +148,8 @@ class ReadableLedger:
         status: str | Sequence[str] | None = None,
         reason: str | None = None,
         run_id: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
         order: Order = "time",
         first: int | None = None,
         last: int | None = None,
@@ -143,8 +169,8 @@ class ReadableLedger:
             statuses=parse_statuses(status),
             reason=None if reason is None else check_reason(reason),
             run_id=run_id,
-            since_ms=since,
-            until_ms=until,
+            since_ms=since_ms,
+            until_ms=until_ms,
             order=order,
             limit=tools.limit_of(first, last),
             backwards=last is not None,
@@ -157,8 +183,8 @@ class ReadableLedger:
         *,
         session_id: str | None = None,
         tool: str | None = None,
-        since: int | None = None,
-        until: int | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[ToolStatistics]:
         """Return for each tool of a scope how its calls ended and how long they took."""
@@ -166,8 +192,8 @@ class ReadableLedger:
             scope=parse_scope(scope),
             session_id=session_id,
             tool=tool,
-            since_ms=since,
-            until_ms=until,
+            since_ms=since_ms,
+            until_ms=until_ms,
         )
         return tools.read_statistics(self._store, query, progress=progress)
 
@@ -205,26 +231,72 @@ class ReadableLedger:
             scope_memory=lambda: self._memory_factory.scope_memories.of(parse_scope(scope)),
         )
 
-    def index(
-        self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
-    ) -> int:
-        """Have the search index catch up with a scope, or with all of them.
+    def runs(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        failing: bool = False,
+        limit: int = PAGE_ITEMS_DEFAULT,
+        after: str | None = None,
+    ) -> Page[RunOutline]:
+        """Return a page of the runs of a scope at a glance, the newest first.
 
-        Return how many events that took. A search does so by itself, in its scope.
+        ``failing`` leaves out runs that are open or ended well. ``since_ms`` and ``until_ms`` limit
+        the time of their start. ``after`` is the ``next_cursor`` of the page before. A page may be
+        short, or empty, and still have more: it searches about 100,000 runs.
         """
-        if scope is None:
-            scopes = sorted({Scope(one.scope) for one in self._store.session_records()})
-        else:
-            scopes = [parse_scope(scope)]
-        guard = self._drafter.guard()
-        return sum(catch_up(self._store, guard, one, progress) for one in scopes)
+        query = make_query(scope, session_id, (), since_ms, until_ms, limit, None)
+        return list_runs(self._store, query, failing=failing, after=after)
 
-    def search_lag(self, scope: str) -> int:
-        """Return how many events of a scope the search index does not know yet."""
-        return self._store.words.lag(parse_scope(scope))
+    def run_ids(
+        self,
+        scope: str,
+        *,
+        session_id: str | None = None,
+        limit: int = PAGE_ITEMS_DEFAULT,
+        after: str | None = None,
+    ) -> Page[str]:
+        """Return a page of the ids of the runs of a scope, the newest first."""
+        query = make_query(scope, session_id, (), None, None, limit, None)
+        return list_run_ids(self._store, query, after=after)
+
+    def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
+        """Return one run at a glance. Raise NotFound if it is not among the latest 100,000.
+
+        A run whose id is a UUID of version 7 is found however old it is.
+        """
+        return outline_run(self._store, *self._find_run(scope, run_id, session_id))
+
+    def run_view(
+        self,
+        scope: str,
+        run_id: str,
+        *,
+        session_id: str | None = None,
+        events_max: int = VIEW_ITEMS_DEFAULT,
+        progress: Callable[[int], None] | None = None,
+    ) -> RunView:
+        """Return one run from start to end, without private content. Raise NotFound as ``run``.
+
+        A run of more than ``events_max`` events is shown by its first and last ones; the same limit
+        holds for its tool calls. ``progress`` is called with the number of events caught up with.
+        """
+        started, _ = self._find_run(scope, run_id, session_id)
+        events_max = check_count(events_max, "events_max")
+        return view_run(self._store, started, limit=events_max, progress=progress)
+
+    def _find_run(
+        self, scope: str, run_id: str, session_id: str | None
+    ) -> tuple[Header, Header | None]:
+        session = None if session_id is None else check_name(session_id, "session_id")
+        name = check_name(run_id, "run_id")
+        return find_run(self._store, parse_scope(scope), name, session_id=session)
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
-        """Return the headers of one run, in order."""
+        """Return an iterator over the headers of one run, in order."""
         return self._store.run_headers(
             parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
         )
@@ -241,13 +313,13 @@ class ReadableLedger:
         *,
         after: str | None = None,
         committed: bool = False,
-        idle_seconds: float | None = None,
+        idle_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order.
 
         ``committed`` delivers a run's events when it has ended well, and no others of runs.
-        It ends after ``idle_seconds`` without news, or when ``stop`` is set; else never.
+        It ends after ``idle_s`` seconds without news, or when ``stop`` is set; else never.
         """
         return Follower(
             self._store,
@@ -256,11 +328,11 @@ class ReadableLedger:
             of_run=self._store.run_headers,
             after=after,
             committed=committed,
-            idle_seconds=idle_seconds,
+            idle_seconds=idle_s,
             stop=stop,
         )
 
-    def end(self, scope: str) -> str:
+    def end_cursor(self, scope: str) -> str:
         """Return a cursor behind all events of a scope, to follow only what comes from now on."""
         name = parse_scope(scope)
         return cursor_at(name, self._store.end(name))
@@ -271,7 +343,7 @@ class ReadableLedger:
         *,
         after: str | None = None,
         committed: bool = False,
-        idle_seconds: float | None = None,
+        idle_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> Follower[Event]:
         """Return the same as ``follow``, with payloads."""
@@ -282,6 +354,6 @@ class ReadableLedger:
             of_run=self._store.run_events,
             after=after,
             committed=committed,
-            idle_seconds=idle_seconds,
+            idle_seconds=idle_s,
             stop=stop,
         )

@@ -76,7 +76,7 @@ class Ingest:
             guard=guard,
             caps=caps,
             scope=scope,
-            id_key=ledger.id_key,
+            id_key=ledger.importing.id_key,
             allows_markers=allows_markers,
         )
 
@@ -135,7 +135,9 @@ class Ingest:
 
     def _take_in(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
         source = receipt.source
-        source.offset_recovery = state.settle(stream, ledger=self._place, key=self._ledger.id_key)
+        source.offset_recovery = state.settle(
+            stream, ledger=self._place, key=self._ledger.importing.id_key
+        )
         if self._quarantine is not None and source.offset_recovery == OTHER_LEDGER:
             self._quarantine.clear()  # The same lines are read again.
         source.start_offset = state.offset
@@ -169,7 +171,7 @@ class Ingest:
         # Before the state: a line that was rejected is told of, whenever the process dies.
         if self._quarantine is not None:
             self._quarantine.flush()
-        state.reached(stream, offset, key=self._ledger.id_key())
+        state.reached(stream, offset, key=self._ledger.importing.id_key())
         save_state(self._state, state)
 
     def _taken(
@@ -244,7 +246,9 @@ class Ingest:
         by_scope: dict[str, dict[str, EventOfLine]] = defaultdict(dict)
         for _, taken in batch:
             by_scope[taken.event.scope].setdefault(_id(taken.event), taken)
-        known = {scope: self._ledger.known(scope, list(some)) for scope, some in by_scope.items()}
+        known = {
+            scope: self._ledger.find_ids(scope, list(some)) for scope, some in by_scope.items()
+        }
         return [
             taken
             for _, taken in batch

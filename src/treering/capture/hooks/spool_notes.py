@@ -25,7 +25,7 @@ def note_decision(
     chosen = None if scope is None else parse_scope(scope)
     form = opening.agent
     # The notes know the scope of the session: a hook may run in another folder than its session.
-    notes = NoteBuffer(ledger.bookmarks(chosen or BOOKMARK_SCOPE))
+    notes = NoteBuffer(ledger.importing.bookmarks(chosen or BOOKMARK_SCOPE))
     sessions = Sessions(LedgerBuffer(ledger, notes, dry_run=False), scope=chosen, format_name=form)
     where = sessions.scopes.find(told.session, opening)
     for _ in range(ATTEMPTS_MAX):
@@ -39,7 +39,7 @@ def note_decision(
         )
         notes.write()
         try:
-            ledger.append_missing([waiting.event for waiting in events])
+            ledger.importing.append_missing([waiting.event for waiting in events])
             break
         except (Conflict, DuplicateEvent):  # An import has opened it meanwhile.
             sessions.close(where, told.session)

@@ -132,8 +132,8 @@ class Importer:
         self._parallel = parallel
         self._rows = rows
         self._progress = progress
-        self._notes = NoteBuffer(ledger.bookmarks(self._scope or BOOKMARK_SCOPE))
-        self._buffer = LedgerBuffer(ledger.masking(), self._notes, dry_run=dry_run)
+        self._notes = NoteBuffer(ledger.importing.bookmarks(self._scope or BOOKMARK_SCOPE))
+        self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
         self._files: list[FileImport] = []
         """Files with events that wait for the next commit."""
         self._receipts: list[SourceReceipt] = []

@@ -226,7 +226,9 @@ class LedgerBuffer:
         """Record events; return the ids of those that the ledger did not have."""
         listed = list(events)
         return (
-            {header.event_id for header in self.ledger.append_missing(listed)} if listed else set()
+            {header.event_id for header in self.ledger.importing.append_missing(listed)}
+            if listed
+            else set()
         )
 
     # Questions about events.
@@ -235,7 +237,7 @@ class LedgerBuffer:
         """Return where the events with these ids are, for those that the ledger has."""
         if self._ids and not self._ids.isdisjoint((scope, event_id) for event_id in event_ids):
             self.commit()
-        found = self.ledger.known(scope, event_ids)
+        found = self.ledger.find_ids(scope, event_ids)
         if self._places:
             places = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
             found |= {event_id: place for event_id, place in places if place is not None}
@@ -288,7 +290,7 @@ class LedgerBuffer:
     @cached_property
     def has_legacy_ids(self) -> bool:
         """Whether the ledger may hold ids that an earlier version made of words."""
-        return self.ledger.rekeyed_ms() is not None
+        return self.ledger.importing.rekeyed_ms() is not None
 
     # Questions about sessions.
 

@@ -71,7 +71,7 @@ def restore(
             checked = "an export of Treering: its lines are checked when it is restored"
             counter.skipped[checked] = counter.lines
             return
-        receipt = ledger.restore(cast("IO[bytes]", tapped), progress=advance)
+        receipt = ledger.admin.restore(cast("IO[bytes]", tapped), progress=advance)
     if receipt.imported and own_scope is not None:
         sessions.events[own_scope] += receipt.imported
     counter.lines, counter.bytes = receipt.lines, path.stat().st_size

@@ -56,7 +56,7 @@ class Sessions:
     def __init__(self, buffer: LedgerBuffer, *, scope: Scope | None, format_name: str) -> None:
         self._buffer = buffer
         self._format = format_name
-        self.ids = EventIds(format_name, buffer.ledger.id_key)
+        self.ids = EventIds(format_name, buffer.ledger.importing.id_key)
         self.scopes = ScopeResolver(buffer.notes, scope=scope, format_name=format_name)
         self._states: dict[_Key, _SessionState] = {}
         self._names: dict[str, str] = {}

@@ -33,8 +33,8 @@ class CallFilters(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "session_id": self.session_id,
             "tool": self.tool,
-            "since": self.span.since_ms,
-            "until": self.span.until_ms,
+            "since_ms": self.span.since_ms,
+            "until_ms": self.span.until_ms,
         }
 
     def arguments(self) -> dict[str, Any]:

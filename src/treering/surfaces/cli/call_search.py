@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import NotFound
-from treering.surfaces.cli.run_search import find_run
+from treering.surfaces.cli.run_search import find_run_id
 from treering.surfaces.cli.short_ids import TYPED_CHARACTERS_MIN, ShortIds, for_people, some_of
 
 if TYPE_CHECKING:
@@ -77,12 +77,10 @@ def run_named(
     session_id: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> str:
-    """Return the id of the run that ``text`` is, or is short for. Raise as ``find_run`` does."""
+    """Return the id of the run that ``text`` is, or is short for. Raise as ``find_run_id`` does."""
     # Runs of other programs may have calls and no start.
-    known = ledger.tool_calls(scope, session_id=session_id, run_id=text, first=1, progress=progress)
-    return (
-        text if known.items else find_run(ledger, scope, text, session_id=session_id).run_id or ""
-    )
+    page = ledger.tool_calls(scope, session_id=session_id, run_id=text, first=1, progress=progress)
+    return text if page.items else find_run_id(ledger, scope, text, session_id=session_id)
 
 
 def _exact(ledger: Ledger, scope: Scope, place: _Place, progress: Any) -> list[ToolRecord]:

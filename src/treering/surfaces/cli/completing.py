@@ -68,8 +68,10 @@ def _offer(context: click.Context, incomplete: str, names: Names) -> list[Comple
 
 
 def _scopes(ledger: Ledger, _: click.Context) -> Iterator[tuple[str, str, str]]:
-    for one in ledger.scopes():
-        yield one, one, ""
+    from treering.surfaces.cli.ledgers import scope_names  # noqa: PLC0415  (only for a shell's Tab)
+
+    for name in scope_names(ledger):
+        yield name, name, ""
 
 
 def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
@@ -78,20 +80,18 @@ def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str
 
     scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
     short = short_sessions(ledger, scope)
-    for one in ledger.sessions(scope, subagents=True, first=ITEMS_MAX).items:
+    for one in ledger.sessions(scope, subagents=True, limit=ITEMS_MAX).items:
         yield short.shown(one.session_id), one.session_id, one.title or ""
 
 
 def _runs(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:
-    from treering.surfaces.cli.opening import Span  # noqa: PLC0415
     from treering.surfaces.cli.projects import find_scope  # noqa: PLC0415
-    from treering.surfaces.cli.run_outlines import recent_runs  # noqa: PLC0415
     from treering.surfaces.cli.run_search import short_runs  # noqa: PLC0415
 
     scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
     short = short_runs(ledger, scope)
-    for one in recent_runs(ledger, scope, span=Span(), limit=ITEMS_MAX).runs:
-        yield short.shown(one.run_id), one.run_id, f"{one.state}, {one.agent_id}"
+    for run in ledger.runs(scope, limit=ITEMS_MAX).items:
+        yield short.shown(run.run_id), run.run_id, f"{run.state}, {run.agent_id}"
 
 
 def _is_global(context: click.Context) -> bool:

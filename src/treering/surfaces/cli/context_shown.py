@@ -8,7 +8,7 @@ import msgspec
 
 from treering.errors import NotFound
 from treering.spine.showing import ContextRecord
-from treering.surfaces.cli.run_search import find_run
+from treering.surfaces.cli.run_search import find_run_id
 
 if TYPE_CHECKING:
     from treering.ledger.contexts import Shown
@@ -31,7 +31,7 @@ def find_shown(
         found = session.shown(run_id=run_id)
         if not found:
             # A fork has runs of other sessions in its past.
-            whole = find_run(ledger, session.scope, run_id).run_id or run_id
+            whole = find_run_id(ledger, session.scope, run_id)
             found = session.shown(run_id=whole)
         where = f"run {run_id}"
     if not found:

@@ -58,7 +58,7 @@ def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> Non
         open_pair(source, target) as (ledger, other),
         filling("copying", then="proving") as advance,
     ):
-        receipt = ledger.copy_to(other, scope=name, progress=advance)
+        receipt = ledger.admin.copy_to(other, scope=name, progress=advance)
     if not (receipt.complete and receipt.intact):
         _fail_incomplete(receipt)
     if not receipt.sessions:

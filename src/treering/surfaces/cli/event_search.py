@@ -23,7 +23,7 @@ def find_event(ledger: Ledger, scope: Scope, text: str) -> str:
     of the scope: no index knows the ends of ids.
     """
     name = require(text, "event_id")
-    if name in ledger.known(scope, [name]):
+    if name in ledger.find_ids(scope, [name]):
         return name
     ids = _every_id(ledger, scope) if len(name) >= TYPED_CHARACTERS_MIN else ()
     matching = (one for one in ids if one.startswith(name) or one.endswith(name))
@@ -39,7 +39,7 @@ def find_event(ledger: Ledger, scope: Scope, text: str) -> str:
 def _every_id(ledger: Ledger, scope: Scope) -> Iterator[str]:
     cursor = None
     while True:
-        page = ledger.query(scope, first=PAGE_ITEMS_MAX, after=cursor)
+        page = ledger.headers(scope, first=PAGE_ITEMS_MAX, after=cursor)
         yield from (one.event_id for one in page.items)
         cursor = page.next_cursor
         if cursor is None:

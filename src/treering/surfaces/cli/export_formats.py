@@ -59,7 +59,7 @@ def _write_copy(
     watched: Any = _Watched(stream)
     payloads: Literal["included", "withheld"] = "included" if with_payloads else "withheld"
     with counting("exported", "events") as advance:
-        receipt = ledger.export(
+        receipt = ledger.admin.export(
             session.scope,
             watched,
             session_id=session.session_id,

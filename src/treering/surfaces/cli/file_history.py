@@ -241,11 +241,11 @@ def _why(ledger: Ledger, scope: Scope, event: Event) -> tuple[str | None, str | 
 
 def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
     """Give what was said and decided in the session before an event, the latest first."""
-    page = ledger.query(
+    page = ledger.headers(
         scope,
         session_id=event.session_id,
         kinds=_SAID,
-        until=event.ts_ms,
+        until_ms=event.ts_ms,
         last=PROMPTS_AT_ONCE,
     )
     yield from (one for one in reversed(page.items) if one.seq < event.seq)

@@ -9,7 +9,13 @@ import click
 from treering.config import keys_folder
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
-from treering.surfaces.cli.ledgers import check_keys, open_existing, open_to_write, physically
+from treering.surfaces.cli.ledgers import (
+    check_keys,
+    open_existing,
+    open_to_write,
+    physically,
+    scope_names,
+)
 from treering.surfaces.cli.options import (
     any_scope_options,
     db_option,
@@ -83,7 +89,7 @@ def create(*, scope: str | None, is_global: bool) -> None:
     name = resolve_scope(scope, is_global=is_global)
     check_keys("change")
     with open_to_write() as ledger:
-        receipt = ledger.encrypt(name)
+        receipt = ledger.keys.create(name)
     under = f"under generation {receipt.generation} of its key"
     show(
         receipt,
@@ -116,7 +122,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
     name = resolve_any_scope(scope, is_global=is_global)
     with open_existing() as ledger:
         check_keys()
-        found = ledger.list_keys(name)
+        found = ledger.keys.list(name)
     show({"keys": found}, *_lines(found))
 
 
@@ -141,7 +147,7 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
     name = resolve_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         check_keys("change")
-        receipt = ledger.rotate_key(name)
+        receipt = ledger.keys.rotate(name)
     show(
         receipt,
         f"payloads of scope {name} are encrypted under generation {receipt.generation} from now on",
@@ -187,7 +193,7 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
         raise InvalidInput(f"this {what}, for good", hint="add --yes to do it")
     with open_existing("change") as ledger:
         check_keys("change")
-        receipt = ledger.destroy_key(name, generation=generation)
+        receipt = ledger.keys.destroy(name, generation=generation)
     show(receipt, *_destroyed(receipt), done="the keys were destroyed")
 
 
@@ -218,10 +224,10 @@ def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
     name = resolve_any_scope(scope, is_global=is_global)
     with open_existing("change" if accept else "read") as ledger:
         check_keys("change" if accept else "read")
-        scopes = sorted({*ledger.scopes(), BOOKMARK_SCOPE}) if name is None else [name]
-        strange = [one for one in scopes if not ledger.fits_id_key(one)]
+        scopes = sorted({*scope_names(ledger), BOOKMARK_SCOPE}) if name is None else [name]
+        strange = [scope for scope in scopes if not ledger.keys.fits_id_key(scope)]
         for one in strange if accept else ():
-            ledger.accept_id_key(one)
+            ledger.keys.accept_id_key(one)
     path = keys_folder(invocation().keys) / "ids.secret"
     lines = [f"scope {one} was used with another key than {path}" for one in strange]
     if accept:

@@ -21,6 +21,7 @@ from treering.errors import (
     StorageError,
     TreeringError,
 )
+from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import note
 
@@ -223,3 +224,15 @@ def _place_of(location: str) -> tuple[object, ...]:
         return (path,)
     status = path.stat()
     return (status.st_dev, status.st_ino)
+
+
+def scope_names(ledger: Ledger) -> list[str]:
+    """Return the scopes of a ledger, all pages of them, by name."""
+    names: list[str] = []
+    cursor = None
+    while True:
+        page = ledger.scopes(limit=PAGE_ITEMS_MAX, after=cursor)
+        names += [outline.scope for outline in page.items]
+        cursor = page.next_cursor
+        if cursor is None:
+            return names

@@ -41,7 +41,7 @@ def rebuild(*, vectors: bool) -> None:
         _rebuild_vectors()
         return
     with open_existing("change") as ledger, of_all_scopes():
-        receipt = ledger.rebuild()
+        receipt = ledger.admin.rebuild()
     # A server keeps the orders of time itself.
     orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')}, "
     show(
@@ -61,7 +61,7 @@ def _rebuild_vectors() -> None:
         of_all_scopes(),
         counting("embedding", "documents") as progress,
     ):
-        receipt = ledger.rebuild_vectors(progress=progress)
+        receipt = ledger.admin.rebuild_vectors(progress=progress)
     documents = f"{counted(receipt.documents, 'document')} of {counted(receipt.scopes, 'scope')}"
     show(
         receipt,

@@ -12,8 +12,7 @@ from treering.surfaces.cli.times import clock, moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.surfaces.cli.run_details import Rundown
-    from treering.surfaces.cli.run_outlines import RunOutline
+    from treering.ledger.runs import RunOutline, RunView
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
 _COLUMNS: Final = (
@@ -49,7 +48,7 @@ def print_runs(runs: Sequence[RunOutline], *, with_session: bool) -> None:
     print_table([one for one in _COLUMNS if with_session or one.heading != "session"], rows)
 
 
-def print_run(shown: Rundown) -> None:
+def print_run(shown: RunView) -> None:
     """Print one run: what it was, what happened when, how its tools did."""
     run = shown.run
     state = painted(run.state, _COLOURS.get(run.state))
@@ -73,7 +72,7 @@ def print_run(shown: Rundown) -> None:
         say(f"  … {more}: raise --limit, or run {listing}")
 
 
-def _print_moments(shown: Rundown) -> None:
+def _print_moments(shown: RunView) -> None:
     rows = [
         [f"{moment.offset_ms / 1_000:+11.3f} s", printable(moment.kind), one_line(moment.summary)]
         for moment in shown.events

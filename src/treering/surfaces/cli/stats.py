@@ -132,15 +132,15 @@ def _activity(
 
     which: dict[str, Any] = {
         "session_id": session_id,
-        "since": period.since_ms,
-        "until": period.until_ms,
+        "since_ms": period.since_ms,
+        "until_ms": period.until_ms,
     }
     tally = ActivityCounter()
     reports = _pages(lambda after: ledger.events(
         scope, kinds=[_USAGE], first=_PAGE, after=after, **which))  # fmt: skip
     coming: Event | None = next(reports, None)
     headers: Iterator[Header] = _pages(
-        lambda after: ledger.query(scope, first=_PAGE, after=after, **which)
+        lambda after: ledger.headers(scope, first=_PAGE, after=after, **which)
     )
     for header in headers:
         if header.kind != _USAGE:

@@ -131,7 +131,7 @@ def tail(
     with open_existing() as ledger:
         session = narrow_to_session(ledger, name, session_id)
         wanted = Wanted(scope=name, session_id=session, kinds=chosen)
-        start = ledger.end(name) if follow else None
+        start = ledger.end_cursor(name) if follow else None
         found = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
@@ -148,7 +148,7 @@ def tail(
 def _last(ledger: Ledger, wanted: Wanted, count: int) -> list[Header]:
     if not count:
         return []
-    return ledger.query(
+    return ledger.headers(
         wanted.scope, session_id=wanted.session_id, kinds=wanted.kinds, last=count
     ).items
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -36,10 +36,10 @@ from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Header
+    from treering.ledger.runs import RunOutline
+    from treering.model.queries import Page
     from treering.model.scopes import Scope
     from treering.surfaces.cli.opening import Span
-    from treering.surfaces.cli.run_outlines import RunList
 
 LIST_ITEMS: Final = 20
 SHOW_ITEMS: Final = 200
@@ -104,7 +104,7 @@ def list_(
     cursor: str | None,
 ) -> None:
     """List the runs of a scope, the newest first; --cursor continues with earlier ones."""
-    from treering.surfaces.cli.run_outlines import RunList, recent_runs  # noqa: PLC0415
+    from treering.model.queries import Page  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.run_search import short_runs  # noqa: PLC0415
     from treering.surfaces.cli.sessions.search import (  # noqa: PLC0415
         narrow_to_session,
@@ -115,25 +115,33 @@ def list_(
     span = read_span(since, until)
     session = session_id
     with asking(open_existing) as ledger:
-        found = RunList(runs=[], has_more=False, next_cursor=None)
+        page: Page[RunOutline] = Page(items=[], has_more=False, next_cursor=None)
         if ledger is not None:
             session = narrow_to_session(ledger, name, session_id)
-            which: dict[str, Any] = {"session_id": session, "span": span, "only_failing": failing}
-            found = recent_runs(ledger, name, **which, limit=clamp(limit), cursor=cursor)
+            page = ledger.runs(
+                name,
+                session_id=session,
+                since_ms=span.since_ms,
+                until_ms=span.until_ms,
+                failing=failing,
+                limit=clamp(limit),
+                after=cursor,
+            )
             runs, sessions = short_runs(ledger, name), short_sessions(ledger, name)
             outlines = [
-                sessions.within(runs.within(one, "run_id"), "session_id") for one in found.runs
+                sessions.within(runs.within(run, "run_id"), "session_id") for run in page.items
             ]
-            found = msgspec.structs.replace(found, runs=outlines)
+            page = msgspec.structs.replace(page, items=outlines)
         place = place_of(ledger)
     filters = {"session_id": session, **msgspec.structs.asdict(span), "failing": failing}
     if invocation().as_json:
         show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
-              "count": len(found.runs), **msgspec.structs.asdict(found)})  # fmt: skip
+              "count": len(page.items), "runs": page.items, "has_more": page.has_more,
+              "next_cursor": page.next_cursor})  # fmt: skip
         return
     with writing_output():
-        if found.runs or found.has_more:
-            _print_list(name, span, found, with_session=session is None)
+        if page.items or page.has_more:
+            _print_list(name, span, page, with_session=session is None)
         else:
             is_filtered = any(filters.values()) or bool(cursor)
             say(_nothing(name, is_filtered=is_filtered, is_there=bool(place)))
@@ -144,13 +152,13 @@ def _nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> str:
     return nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there, remark=remark)
 
 
-def _print_list(scope: Scope, span: Span, found: RunList, *, with_session: bool) -> None:
+def _print_list(scope: Scope, span: Span, page: Page[RunOutline], *, with_session: bool) -> None:
     from treering.surfaces.cli.runs import print_runs  # noqa: PLC0415  (for people)
 
-    if found.runs:
-        print_runs(found.runs, with_session=with_session)
-    more = f", and more: {going_on(span, found.next_cursor)}" if found.has_more else ""
-    say(f"{counted(len(found.runs), 'run')} of scope {scope}{more}")
+    if page.items:
+        print_runs(page.items, with_session=with_session)
+    more = f", and more: {going_on(span, page.next_cursor)}" if page.has_more else ""
+    say(f"{counted(len(page.items), 'run')} of scope {scope}{more}")
 
 
 @click.command(
@@ -178,12 +186,13 @@ def show_run(
     left out.
     """
     from treering.surfaces.cli.call_search import short_calls  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.run_details import rundown  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger, catching_up() as progress:
-        started = find_named_run(ledger, name, run, session_id)
-        shown = rundown(ledger, started, limit=clamp(limit), progress=progress)
+        run_id, session = find_named_run(ledger, name, run, session_id)
+        shown = ledger.run_view(
+            name, run_id, session_id=session, events_max=clamp(limit), progress=progress
+        )
         short = short_calls(ledger, name, progress=progress)
         calls = [short.within(one, "call_id") for one in shown.calls]
         shown = msgspec.structs.replace(shown, calls=calls)
@@ -196,11 +205,13 @@ def show_run(
         print_run(shown)
 
 
-def find_named_run(ledger: Ledger, scope: Scope, run: str, session_id: str | None) -> Header:
-    """Return the start of the run that a command line names."""
-    from treering.surfaces.cli.run_search import find_run  # noqa: PLC0415  (not for --help)
+def find_named_run(
+    ledger: Ledger, scope: Scope, run: str, session_id: str | None
+) -> tuple[str, str | None]:
+    """Return the id of the run that a command line names, and that of its session if it does."""
+    from treering.surfaces.cli.run_search import find_run_id  # noqa: PLC0415  (not for --help)
     from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
 
     text = require(run, "run", hint="name the run before the options").strip()
     session = narrow_to_session(ledger, scope, session_id)
-    return find_run(ledger, scope, text, session_id=session)
+    return find_run_id(ledger, scope, text, session_id=session), session

@@ -21,9 +21,9 @@ from treering.surfaces.cli.trace import find_named_run
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Header
+    from treering.model.scopes import Scope
     from treering.sinks.bundle_files import MemoryFiles
-    from treering.surfaces.cli.run_trace import RunTrace
+    from treering.sinks.run_trace import RunTrace
 
 _EXAMPLE: Final = "trace.zip"
 
@@ -92,20 +92,16 @@ def export(
     name = find_scope(scope, is_global=is_global)
     _check_target(out, force=force)
     with open_existing() as ledger:
-        started = find_named_run(ledger, name, run, session_id)
-        trace, files = _made(ledger, started, private=private)
+        run_id, session = find_named_run(ledger, name, run, session_id)
+        session = ledger.run(name, run_id, session_id=session).session_id
+        trace, files = _write_trace(ledger, name, session, run_id, private=private)
     with output_stream(out, database=database_path(), example=_EXAMPLE) as stream:
         files.write_zip(stream)
-    receipt = _receipt(started, trace, files, out)
-    show(receipt, *_told(receipt), done=f"the trace was written to {out}")
-
-
-def _receipt(started: Header, trace: RunTrace, files: MemoryFiles, out: str) -> TraceReceipt:
     bundle = trace.bundle
-    return TraceReceipt(
-        scope=started.scope,
-        run_id=started.run_id or "",
-        session_id=started.session_id,
+    receipt = TraceReceipt(
+        scope=name,
+        run_id=run_id,
+        session_id=session,
         out=out,
         visibility=bundle.visibility,
         complete=bundle.is_over,
@@ -115,6 +111,7 @@ def _receipt(started: Header, trace: RunTrace, files: MemoryFiles, out: str) -> 
         tool_calls=bundle.counts["toolCalls"],
         files=files.sizes(),
     )
+    show(receipt, *_report(receipt), done=f"the trace was written to {out}")
 
 
 def _check_target(out: str, *, force: bool) -> None:
@@ -127,13 +124,13 @@ def _check_target(out: str, *, force: bool) -> None:
         )
 
 
-def _told(receipt: TraceReceipt) -> list[str]:
+def _report(receipt: TraceReceipt) -> list[str]:
     """Return the lines for people about an export."""
-    untold = receipt.kept - receipt.events
-    of_all = f"{receipt.events:,} of " if untold else ""
+    left_out = receipt.kept - receipt.events
+    of_all = f"{receipt.events:,} of " if left_out else ""
     counts = f"{counted(receipt.kept, 'event')}, {counted(receipt.tool_calls, 'tool call')}"
     lines = [f"exported run {receipt.run_id} to {receipt.out}: {of_all}{counts}"]
-    if untold:
+    if left_out:
         lines.append(
             "a trace has no place for some kinds, such as user messages; the ledger keeps them"
         )
@@ -148,16 +145,18 @@ def _told(receipt: TraceReceipt) -> list[str]:
     return lines
 
 
-def _made(ledger: Ledger, started: Header, *, private: bool) -> tuple[RunTrace, MemoryFiles]:
+def _write_trace(
+    ledger: Ledger, scope: Scope, session_id: str, run_id: str, *, private: bool
+) -> tuple[RunTrace, MemoryFiles]:
     from treering.sinks.bundle_files import MemoryFiles  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.run_trace import (  # noqa: PLC0415
+    from treering.sinks.run_trace import (  # noqa: PLC0415
         write_private_trace,
         write_safe_trace,
     )
 
     files = MemoryFiles()
     if not private:
-        return write_safe_trace(ledger, started, files), files
+        return write_safe_trace(ledger, scope, session_id, run_id, files), files
     from treering.app import new_guard  # noqa: PLC0415  (only for private content)
 
-    return write_private_trace(ledger, started, files, new_guard()), files
+    return write_private_trace(ledger, scope, session_id, run_id, files, new_guard()), files

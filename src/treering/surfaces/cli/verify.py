@@ -97,7 +97,7 @@ def anchor(*, out: str) -> None:
         output_stream(out, database=database_path()) as stream,
         of_all_scopes(),
     ):
-        receipt = ledger.anchor(stream)
+        receipt = ledger.admin.anchor(stream)
     if out == STANDARD:
         show_aside(receipt)
         return
@@ -120,7 +120,7 @@ def prove(
             session_id = session_or_text(ledger, scope, session_id)
         kept = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
         advance = stack.enter_context(counting("proved", "events"))
-        found = ledger.verify(
+        found = ledger.admin.verify(
             scope, session_id=session_id, anchor=kept, derived=derived, progress=advance
         )
     if found.first_broken is not None and found.first_broken.fault == "derived":

@@ -188,7 +188,7 @@ class _Following:
     def _note(self, decision: PermissionDecision) -> None:
         from treering.capture.hooks.spool_notes import note_decision  # noqa: PLC0415
 
-        note_decision(self._ledger.masking(), decision, scope=self._scope)
+        note_decision(self._ledger.with_masking(), decision, scope=self._scope)
 
     def _report(self, done: Round) -> None:
         if done.error is not None:

@@ -185,10 +185,10 @@ def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str 
     first_ms = counts.first_ms or 0
     since = first_ms if MILLISECONDS_MIN <= first_ms <= TIME_MS_MAX else None
     for _ in range(SPAWN_PAGES_MAX):
-        page = ledger.query(
+        page = ledger.headers(
             session.scope,
             kinds=["session.opened"],
-            since=since,
+            since_ms=since,
             first=1_000,
             after=cursor,
         )

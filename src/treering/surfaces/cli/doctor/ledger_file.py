@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import NotPermitted
 from treering.model.times import instant
 from treering.surfaces.cli.doctor.findings import DoctorFinding
-from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
+from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, scope_names, shown
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.status import sized
 
@@ -71,7 +71,7 @@ def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
     fix = "stop the other programs that have it open: the next one to open it removes them"
     if is_on_server():
         fix = "treering db scrub"
-    if ledger.erasure_state() == "pending":
+    if ledger.admin.erasure_state() == "pending":
         yield DoctorFinding(
             level="warning",
             code="erasure_pending",
@@ -82,7 +82,7 @@ def look_at_erasure(ledger: Ledger) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             level="ok", code="erasure", message="no erased bytes are left in its files"
         )
-    rekeyed_ms = ledger.rekeyed_ms()
+    rekeyed_ms = ledger.importing.rekeyed_ms()
     if rekeyed_ms is not None:
         yield DoctorFinding(
             level="ok",
@@ -97,9 +97,8 @@ def look_at_id_key(ledger: Ledger) -> Iterator[DoctorFinding]:
     """Say whether the key that hides ids is the one that the ledger was used with."""
     from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
 
-    strange = [
-        one for one in sorted({*ledger.scopes(), BOOKMARK_SCOPE}) if not ledger.fits_id_key(one)
-    ]
+    scopes = sorted({*scope_names(ledger), BOOKMARK_SCOPE})
+    strange = [scope for scope in scopes if not ledger.keys.fits_id_key(scope)]
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         yield DoctorFinding(
@@ -117,11 +116,11 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
 
     with counting("proved", "events") as progress:
         try:
-            found = ledger.verify(scope, progress=progress)
+            found = ledger.admin.verify(scope, progress=progress)
         except NotPermitted:
             if otherwise is None:
                 raise
-            found = ledger.verify(otherwise, progress=progress)
+            found = ledger.admin.verify(otherwise, progress=progress)
     if found.intact:
         number = counted(found.events, "event")
         yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
@@ -136,7 +135,7 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
 
 
 def _sampled(ledger: Ledger, scope: Scope | None) -> DoctorFinding:
-    found = ledger.sample_derived(scope)
+    found = ledger.admin.sample_derived(scope)
     if found.intact:
         rows = sum((found.derived_rows or {}).values())
         message = f"derived data matches the events: {counted(rows, 'row')} sampled"

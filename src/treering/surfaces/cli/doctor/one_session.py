@@ -92,7 +92,7 @@ def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding
 
 
 def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
-    found = ledger.verify(scope, session_id=session.session_id)
+    found = ledger.admin.verify(scope, session_id=session.session_id)
     if found.intact:
         number = counted(found.events, "event")
         yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")

@@ -37,7 +37,7 @@ CONTEXT_TOKENS: Final = 200_000
 
 def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say whether anything is recorded in the scope."""
-    latest = ledger.sessions(scope, first=1).items
+    latest = ledger.sessions(scope, limit=1).items
     if latest:
         when = ago(latest[0].updated_ms, now_ms=at_ms)
         message = f"scope {scope} was last written to {when}"
@@ -57,7 +57,11 @@ def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
 
     with catching_up() as progress:
         page = ledger.tool_calls(
-            scope, status="open", until=max(at_ms - OPEN_MS, 1), last=CALLS_MAX, progress=progress
+            scope,
+            status="open",
+            until_ms=max(at_ms - OPEN_MS, 1),
+            last=CALLS_MAX,
+            progress=progress,
         )
     if not page.items:
         yield DoctorFinding(
@@ -87,7 +91,7 @@ def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
 def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say which runs do not end, and which were closed because their process is gone."""
     # To open a ledger closes the runs of processes that are gone: that was a moment ago.
-    closed = ledger.query(scope, kinds=["run.interrupted"], since=at_ms, last=RUNS_MAX).items
+    closed = ledger.headers(scope, kinds=["run.interrupted"], since_ms=at_ms, last=RUNS_MAX).items
     if closed:
         yield DoctorFinding(
             level="ok",
@@ -122,7 +126,7 @@ def _running(ledger: Ledger, scope: Scope) -> list[str]:
     ended: set[tuple[str, str | None]] = set()
     cursor = None
     for _ in range(RUN_PAGES_MAX):
-        page = ledger.query(scope, kinds=["run.started", *RUN_ENDS], last=RUNS_PAGE, after=cursor)
+        page = ledger.headers(scope, kinds=["run.started", *RUN_ENDS], last=RUNS_PAGE, after=cursor)
         for header in page.items:
             run = header.session_id, header.run_id
             if header.kind == "run.started":
@@ -143,7 +147,7 @@ def _last_seen(ledger: Ledger, scope: Scope, session_id: str) -> int:
 def search_index(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say how many events cannot be searched yet."""
     del at_ms
-    lag = ledger.search_lag(scope)
+    lag = ledger.admin.search_lag(scope)
     if not lag:
         yield DoctorFinding(level="ok", code="index", message="the search index is up to date")
         return
@@ -182,7 +186,7 @@ def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
     """Say which users may be several people, or two users one person."""
     del at_ms
     flag = scope_flag(scope)
-    joined = ledger.joined_users(scope)
+    joined = ledger.admin.joined_users(scope)
     if joined:
         user, handles = next(iter(joined.items()))
         channel, handle = map(shlex.quote, handles[-1])
@@ -195,7 +199,7 @@ def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
             f" two: the same with another name, as {shlex.quote(f'{handles[-1][0]}-{user}')}",
             items=some((_handles(one, at) for one, at in joined.items()), of=len(joined)),
         )
-    relinked = ledger.relinked_handles(scope)
+    relinked = ledger.admin.relinked_handles(scope)
     if relinked:
         _, _, opened, linked = relinked[0]
         yield DoctorFinding(

@@ -76,7 +76,7 @@ def export(
         counting("exported", "events") as advance,
     ):
         session = None if session is None else session_or_text(ledger, name, session)
-        receipt = ledger.export(
+        receipt = ledger.admin.export(
             name,
             stream,
             session_id=session,
@@ -134,7 +134,7 @@ def import_(*, file: str, scope: str | None, is_global: bool) -> None:
     with input_stream(file) as stream:
         export = of_scope(stream, name)
         with open_to_write() as ledger, _progress(file) as advance:
-            receipt = ledger.restore(export, progress=advance)
+            receipt = ledger.admin.restore(export, progress=advance)
     if receipt.errors or not receipt.complete:
         _fail_incomplete(receipt)
     duplicates = f" ({receipt.duplicates:,} were here already)" if receipt.duplicates else ""

@@ -18,6 +18,7 @@ from treering.surfaces.cli.ledgers import (
     open_existing,
     open_if_there,
     physically,
+    scope_names,
 )
 from treering.surfaces.cli.options import (
     db_option,
@@ -155,7 +156,7 @@ def gc(
     ):
         receipts = [
             ledger.expire(one, policy=chosen or None, now_ms=now_ms, dry_run=dry_run)
-            for one in ([name] if name is not None else ledger.scopes())
+            for one in ([name] if name is not None else scope_names(ledger))
         ]
     done = "" if dry_run else "the removal was carried out"
     lines = [line for receipt in receipts for line in _expired(receipt)]

@@ -205,15 +205,15 @@ def _read(
 ) -> tuple[str | None, Page[Header] | Page[Event]]:
     """Return the whole id of the session that was named, and a page of events."""
     with open_if_there() as ledger:
-        ask = ledger.events if include_payload else ledger.query
+        ask = ledger.events if include_payload else ledger.headers
         whole = None if session_id is None else session_or_text(ledger, scope, session_id)
         return whole, ask(
             scope,
             session_id=whole,
             turn_id=turn,
             kinds=kinds,
-            since=since,
-            until=until,
+            since_ms=since,
+            until_ms=until,
             first=limit,
             after=cursor,
         )

@@ -170,8 +170,10 @@ def _session(
 
 
 def _event(ledger: Ledger, scope: Scope, hit: SearchHit, *, include_payload: bool) -> Header | None:
-    ask = ledger.events if include_payload else ledger.query
-    page = ask(scope, session_id=hit.session_id, kinds=[hit.kind], since=hit.ts_ms, until=hit.ts_ms)
+    ask = ledger.events if include_payload else ledger.headers
+    page = ask(
+        scope, session_id=hit.session_id, kinds=[hit.kind], since_ms=hit.ts_ms, until_ms=hit.ts_ms
+    )
     while True:
         event = next((one for one in page.items if one.event_id == hit.event_id), None)
         if event is not None or page.next_cursor is None:
@@ -180,8 +182,8 @@ def _event(ledger: Ledger, scope: Scope, hit: SearchHit, *, include_payload: boo
             scope,
             session_id=hit.session_id,
             kinds=[hit.kind],
-            since=hit.ts_ms,
-            until=hit.ts_ms,
+            since_ms=hit.ts_ms,
+            until_ms=hit.ts_ms,
             after=page.next_cursor,
         )
 

@@ -93,7 +93,7 @@ def import_(
         if not (dry_run or no_index):
             with counting("indexing", "events") as progress:
                 for one in receipt.by_scope:
-                    ledger.index(one, progress=progress)
+                    ledger.admin.index(one, progress=progress)
     keep_faults(receipt)
     warn(receipt)
     show(receipt, *report(receipt), done="the logs were imported")

@@ -90,8 +90,8 @@ def list_(
     with asking(open_existing) as ledger:
         if ledger is not None:
             page = ledger.sessions(
-                name, agent=agent, since=span.since_ms, until=span.until_ms, state=states,
-                text=text, subagents=subagents, first=clamp(limit), after=cursor,
+                name, agent=agent, since_ms=span.since_ms, until_ms=span.until_ms, state=states,
+                text=text, subagents=subagents, limit=clamp(limit), after=cursor,
             )  # fmt: skip
             short = short_sessions(ledger, name)
             items = [short.within(one, "session_id", "parent") for one in page.items]

@@ -60,13 +60,13 @@ def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
 
 
 def _whole(ledger: Ledger, scope: Scope, name: str) -> str | None:
-    if ledger.query(scope, session_id=name, last=1).items:
+    if ledger.headers(scope, session_id=name, last=1).items:
         return name
     return ShortIds(ledger.session_ids(scope)).find(name, "session")
 
 
 def _unknown(ledger: Ledger, scope: Scope, text: str) -> NotFound:
-    latest = [one.session_id for one in ledger.sessions(scope, state=_ALL, first=NEAR_AMONG).items]
+    latest = [one.session_id for one in ledger.sessions(scope, state=_ALL, limit=NEAR_AMONG).items]
     begun = [name for name in latest if name.startswith(text)]
     near = begun[:2] or difflib.get_close_matches(text, latest, n=2)
     listing = f"treering sessions list --scope {scope} shows them"

@@ -106,7 +106,7 @@ def members_of(family: Family) -> Iterator[Member]:
 def _asked(ledger: Ledger, scope: Scope, session: str | None) -> tuple[list[Member], bool]:
     """Return the families to show, and whether there are more."""
     if session is None:
-        page = ledger.families(scope, first=FAMILIES_MAX)
+        page = ledger.families(scope, limit=FAMILIES_MAX)
         return [member for one in page.items for member in members_of(one)], page.has_more
     from treering.surfaces.cli.sessions.search import find_session  # noqa: PLC0415
 

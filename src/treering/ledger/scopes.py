@@ -1,0 +1,73 @@
+"""The scopes of a ledger, with how much each holds and when it was last written to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treering.errors import InvalidCursor
+from treering.ledger.outlines import check_limit
+from treering.ledger.records import shared_seq
+from treering.memory.records import MEMORY_SESSION
+from treering.model.cursors import pack, unpack
+from treering.model.queries import Page
+from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from treering.ledger.ports import EventStore
+
+
+class ScopeOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """A scope at a glance."""
+
+    scope: str
+    session_count: int
+    """Sessions of subagents and pruned ones included."""
+    event_count: int
+    """Events recorded so far, redacted and expired ones included."""
+    updated_ms: int
+    """When its last event was recorded."""
+
+
+def scope_names(store: EventStore) -> list[Scope]:
+    """Return the scopes that have sessions, by name; only those that this user may see."""
+    return sorted({Scope(session.scope) for session in store.session_records()})
+
+
+def list_scopes(store: EventStore, *, limit: int, after: str | None) -> Page[ScopeOutline]:
+    """Return one page of the scopes that have sessions, by name."""
+    check_limit(limit)
+    last_name = "" if after is None else _read_cursor(after)
+    counts: dict[str, tuple[int, int]] = {}
+    for session in store.session_records():
+        if session.scope > last_name:
+            sessions, events = counts.get(session.scope, (0, 0))
+            is_talk = not session.session_id.startswith(MEMORY_SESSION)
+            counts[session.scope] = (
+                sessions + is_talk,
+                events + session.head_seq - shared_seq(session),
+            )
+    names = sorted(counts)
+    items = [_outline(store, Scope(name), *counts[name]) for name in names[:limit]]
+    has_more = len(names) > limit
+    return Page(
+        items=items, has_more=has_more, next_cursor=pack((items[-1].scope,)) if has_more else None
+    )
+
+
+def _outline(store: EventStore, scope: Scope, sessions: int, events: int) -> ScopeOutline:
+    latest = store.session_heads(scope, before_position=None, limit=1)
+    return ScopeOutline(
+        scope=scope,
+        session_count=sessions,
+        event_count=events,
+        updated_ms=latest[0].updated_ms if latest else 0,
+    )
+
+
+def _read_cursor(cursor: str) -> str:
+    (name,) = unpack(cursor, tuple[str])
+    if not name:
+        raise InvalidCursor("the cursor names no scope", hint="use the next_cursor of a page")
+    return name
