@@ -367,7 +367,7 @@ def test_a_state_that_says_nothing_is_told_of(work: Ingest, spool: Path) -> None
     spool.write_bytes(line())
     spool.with_name("state.json").write_text("{")
 
-    with pytest.raises(treering.InvalidInput, match="where to go on"):
+    with pytest.raises(treering.InvalidInput, match="not a valid state"):
         work.once()
 
 
@@ -410,15 +410,15 @@ def test_what_is_written_while_a_spool_is_put_aside_is_not_lost(
     work: Ingest, here: Ledger, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.write_bytes(line())
-    keep_up = ingest_upkeep.keep_up
+    maintain = ingest_upkeep.maintain
 
     def racing(*arguments: Any, **settings: Any) -> Any:
         with spool.open("ab") as writer:
-            aside = keep_up(*arguments, **settings)
+            aside = maintain(*arguments, **settings)
             writer.write(line(event_id="late"))
         return aside
 
-    monkeypatch.setattr(ingest, "keep_up", racing)
+    monkeypatch.setattr(ingest, "maintain", racing)
     receipt = work.once("rotate")
 
     assert (receipt.inserted, receipt.maintenance.applied) == (2, "rotated")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import PATIENCE_S
-from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
+from treering.capture.hooks.installing import AGENTS, apply, diff, plan_install, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
 from treering.capture.hooks.settings_text import insert, parse, remove
 from treering.capture.hooks.spool import drain
@@ -68,11 +68,11 @@ class Home:
             environment=self.environment,
             **more,
         )
-        return [done.backup for done in carry_out(plan, stamp="20260305T100000Z")]
+        return [done.backup for done in apply(plan, stamp="20260305T100000Z")]
 
     def uninstall(self, agent: str) -> list[str | None]:
         plan = plan_uninstall(agent, home=self.path, environment=self.environment)
-        return [done.backup for done in carry_out(plan, stamp="20260306T100000Z")]
+        return [done.backup for done in apply(plan, stamp="20260306T100000Z")]
 
     def settings(self, agent: str) -> Path:
         return self.path / SETTINGS[agent]
@@ -205,7 +205,7 @@ def test_an_agent_that_tells_of_no_decisions_is_said_so(home: Home, agent: str) 
         decisions=True,
     )
 
-    assert "no hook that tells of permissions" in plan.remarks[0]
+    assert "no hook for permissions" in plan.remarks[0]
 
 
 def test_another_place_of_the_program_replaces_the_old_one(home: Home) -> None:
@@ -291,7 +291,7 @@ def test_a_link_is_followed_and_stays_one(home: Home, tmp_path: Path) -> None:
         ("{a: 1}", "not JSON (line 1)"),
         ('{"a": NaN}', "not JSON (line 1)"),
         ("[]", "no object"),
-        ('{"a": 1, "a": 2}', "stands twice"),
+        ('{"a": 1, "a": 2}', "occurs twice"),
         ("[" * 100_000, "nested deeper"),
         ("nul", "not JSON"),
     ],
@@ -374,7 +374,7 @@ def test_what_has_changed_since_it_was_planned_is_not_overwritten(home: Home) ->
     home.settings("codex").write_text('{"mine": 1}')
 
     with pytest.raises(StorageError, match="changed meanwhile"):
-        carry_out(plan, stamp="x")
+        apply(plan, stamp="x")
 
     assert home.settings("codex").read_text() == '{"mine": 1}'
 
@@ -544,7 +544,7 @@ def test_a_text_that_json_refuses_is_refused(text: str) -> None:
 
 
 def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object. Raises ValueError if a name stands twice in it."""
+    """Return an object. Raises ValueError if a name occurs twice in it."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError
     return dict(pairs)

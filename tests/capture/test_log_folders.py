@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from treering.capture.log_folders import known_places
+from treering.capture.log_folders import log_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def place(home: Path, root: str) -> LogFolder:
     (home / root).mkdir(parents=True, exist_ok=True)
-    return next(one for one in known_places() if one.root == home / root)
+    return next(one for one in log_folders() if one.root == home / root)
 
 
 def settle(home: Path, name: str, settings: Any) -> None:
@@ -41,11 +41,11 @@ def settle(home: Path, name: str, settings: Any) -> None:
 
 
 def test_only_places_that_are_there_are_known(home: Path) -> None:
-    assert known_places() == []
+    assert log_folders() == []
     for root in ROOTS:
         (home / root).mkdir(parents=True)
 
-    assert [str(one.root.relative_to(home)) for one in known_places()] == ROOTS
+    assert [str(one.root.relative_to(home)) for one in log_folders()] == ROOTS
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_an_agent_that_was_told_to_live_elsewhere_is_found_there(
     (home / "elsewhere" / root).mkdir(parents=True)
     monkeypatch.setenv(variable, "~/elsewhere")
 
-    assert [one.root for one in known_places()] == [home / "elsewhere" / root]
+    assert [one.root for one in log_folders()] == [home / "elsewhere" / root]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_how_long_logs_are_kept_is_as_the_settings_say(
     keeping = place(home, root).keeping
 
     assert keeping.days == days
-    assert keeping.told_by
+    assert keeping.source
     if days is not None:
         assert keeping.remedy is not None
         assert str(home) in keeping.remedy
@@ -121,4 +121,4 @@ def test_settings_that_cannot_be_read_are_no_reason_to_stop(home: Path, content:
     keeping = place(home, ".claude/projects").keeping
 
     assert keeping.days in {None, 30}
-    assert keeping.told_by
+    assert keeping.source

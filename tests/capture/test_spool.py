@@ -147,7 +147,7 @@ def test_a_permission_becomes_a_decision_with_its_secrets_masked(
     receipt = taken.drain(spool)
 
     (decision,) = taken.decisions
-    event = decision.told
+    event = decision.event
     assert receipt.decisions == 1
     assert (event.kind, event.summary, event.ts_ms) == (
         "ops.decision",
@@ -168,7 +168,7 @@ def test_a_decision_has_the_same_key_whenever_it_is_read(
         write(spool, one)
         taken.drain(spool)
 
-    keys = [decision.told.key for decision in taken.decisions]
+    keys = [decision.event.key for decision in taken.decisions]
     assert keys[0] == keys[1] != keys[2]
 
 
@@ -180,7 +180,7 @@ def test_what_was_too_long_for_a_line_is_read_and_removed(spool: Path, taken: Ta
 
     taken.drain(spool)
 
-    assert [one.told.summary for one in taken.decisions] == [
+    assert [one.event.summary for one in taken.decisions] == [
         "permission asked: Write",
         "permission asked: a tool",
     ]
@@ -198,7 +198,7 @@ def test_nothing_outside_of_the_spool_is_read_or_removed(
     taken.drain(spool)
 
     assert outside.exists()
-    assert taken.decisions[0].told.summary == "permission asked: a tool"
+    assert taken.decisions[0].event.summary == "permission asked: a tool"
 
 
 @pytest.mark.parametrize(

@@ -508,7 +508,7 @@ def test_an_output_that_is_no_json_is_left_to_whoever_records_it(
 
     with caplog.at_level(logging.WARNING):
         assert change(hooks, output, content="in") is output
-    assert "no JSON" in caplog.text
+    assert "not a JSON" in caplog.text
 
 
 def test_gates_work_inside_an_event_loop(hooks: Hooks) -> None:

@@ -1,4 +1,4 @@
-"""How logs are doing on disk: whether they are taken in, whether they are whole."""
+"""The state of logs on disk: whether they are imported, whether they are damaged."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
 
 FILES_MAX: Final = 2_000
-"""So many logs are looked into, the newest first."""
+"""The number of logs to check, newest first."""
 TAIL_BYTES_MAX: Final = 64 * 1024
 WRITTEN_S: Final = 120
-"""A log that was written to so lately may be in the middle of a line."""
+"""A log written this recently may be in the middle of a line."""
 
 LogState = Literal["current", "new", "grown", "unknown"]
-"""current: all of it is taken in; new: nothing is; grown: not its end; unknown: no log of ours."""
+"""current: imported completely; new: not imported; grown: not its end; unknown: not a log."""
 
 CUT_OFF: Final = "it is cut off, so that nothing of it can be read"
 _WHOLE: Final = ".json"
@@ -37,31 +37,31 @@ _LINED: Final = (".jsonl", ".ndjson")
 
 
 class LogHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How one log is doing."""
+    """The state of one log."""
 
     path: Path
     size: int
     mtime_ms: int
     state: LogState
     damage: str | None = None
-    """What is wrong with its end, in a few words."""
+    """A short description of damage at its end."""
 
 
 def unreadable_folders(root: Path) -> list[str]:
-    """Return the folders below ``root`` that may not be looked into."""
+    """Return the folders below ``root`` that may not be read."""
     return look_through([root]).unreadable
 
 
 def log_files(root: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return the files in a folder that may be logs, the newest first."""
-    found = []
-    for one in find_files([root]):
-        if one.left_out is None:
+    """Return the files in a folder that may be logs, newest first."""
+    files = []
+    for file in find_files([root]):
+        if file.left_out is None:
             try:
-                found.append((one.path, one.path.stat()))
+                files.append((file.path, file.path.stat()))
             except OSError:
-                continue  # It is gone since.
-    return sorted(found, key=lambda pair: (-pair[1].st_mtime_ns, str(pair[0])))
+                continue  # It was deleted meanwhile.
+    return sorted(files, key=lambda pair: (-pair[1].st_mtime_ns, str(pair[0])))
 
 
 def look_at(
@@ -71,10 +71,10 @@ def look_at(
     scopes: Sequence[str] = (),
     now_ms: int,
 ) -> Iterator[LogHealth]:
-    """Give how each of ``files`` is doing, the first so many.
+    """Yield the state of each of ``files``, up to ``FILES_MAX``.
 
-    It is looked up in ``ledger`` how far they were read, by imports on their own account and by
-    those into one of ``scopes``.
+    ``ledger`` shows how far they were imported, by imports without a scope or into one of
+    ``scopes``.
     """
     for path, status in files[:FILES_MAX]:
         mtime_ms = status.st_mtime_ns // 1_000_000
@@ -89,7 +89,7 @@ def look_at(
 
 
 def damage_in(path: Path) -> str | None:
-    """Return what is wrong with the end of a log of lines; None if nothing is, or nobody can tell.
+    """Return what is wrong with the end of a log of lines; None if nothing is found.
 
     Only the last bytes are read.
     """
@@ -109,7 +109,7 @@ def damage_in(path: Path) -> str | None:
         return "it ends in NUL bytes"
     at = body.rfind(b"\n")
     if not body or (at < 0 and start > 0):
-        return None  # There is nothing, or the last line begins further up.
+        return None  # It is empty, or the last line begins further up.
     try:
         decode(body[at + 1 :].removeprefix(b"\xef\xbb\xbf"))
     except (ValueError, RecursionError, TreeringError):
@@ -118,47 +118,47 @@ def damage_in(path: Path) -> str | None:
 
 
 def _damage_in_whole(path: Path) -> str | None:
-    """Return what is wrong with a file that is one JSON value: whether it is cut off."""
+    """Return whether a file with one JSON value is cut off, and how."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(size - TAIL_BYTES_MAX, 0))
             end = stream.read(TAIL_BYTES_MAX).rstrip()
-        # One that ends well is not read as a whole: there may be thousands of them.
+        # A file with a proper end is not parsed: there may be thousands of them.
         return CUT_OFF if end and not end.endswith((b"}", b"]")) and is_torn(path) else None
     except (OSError, TreeringError) as error:
         return f"it cannot be read: {error}"
 
 
 def folder_in(path: Path) -> str | None:
-    """Return the folder that a log says it was written in. Raises InvalidInput if it is none."""
-    found = probe(_source(path, path.stat()), None, is_named=False)
-    return None if found is None else found.folder
+    """Return the working folder in a log. Raises InvalidInput if the file is not a log."""
+    probed = probe(_source(path, path.stat()), None, is_named=False)
+    return None if probed is None else probed.folder
 
 
 def _state(
     path: Path, status: os.stat_result, ledger: Ledger | None, scopes: Sequence[str]
 ) -> LogState:
     source = _source(path, status)
-    known = False
+    has_bookmark = False
     if ledger is not None:
         for scope in dict.fromkeys((BOOKMARK_SCOPE, *scopes)):
             bookmark = read_bookmark(ledger.importing.bookmarks(scope).find(str(path.resolve())))
-            if bookmark is not None and _is_taken_in(bookmark, source):
+            if bookmark is not None and _is_imported(bookmark, source):
                 return "current"
-            known = known or bookmark is not None
+            has_bookmark = has_bookmark or bookmark is not None
     try:
-        found = probe(source, None, is_named=False)
+        probed = probe(source, None, is_named=False)
     except (TreeringError, OSError):
         return "unknown"
-    if known:
+    if has_bookmark:
         return "grown"
-    # Of databases and exports nothing is noted: whether they are taken in cannot be told.
-    return "new" if found is not None and found.kind == "log" else "unknown"
+    # Imports of databases and exports leave no bookmark, so their state is unknown.
+    return "new" if probed is not None and probed.kind == "log" else "unknown"
 
 
-def _is_taken_in(bookmark: Bookmark, source: Source) -> bool:
-    """Whether a log is as it was when it was read; one that was only touched is, too."""
+def _is_imported(bookmark: Bookmark, source: Source) -> bool:
+    """Return whether a log is unchanged since it was read, apart from its modification time."""
     if not bookmark.is_up_to_date or bookmark.size != source.size:
         return False
     if bookmark.is_current(source):

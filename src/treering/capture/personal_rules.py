@@ -1,8 +1,8 @@
-"""The rules that find e-mail addresses and phone numbers.
+"""Rules for e-mail addresses and phone numbers.
 
 Digits alone prove nothing: dates, timestamps, versions, UUIDs, sizes and positions are full of
-them. A number is a phone number only with a country code, with the grouping of one, or beside a
-word that says so.
+them. A number is a phone number only with a country code, with the grouping of one, or after a word
+for it.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ _NATIONAL: Final = lazy_pattern(
     r"[2-9][0-9]{2}(?(1)\1|[-. ])[0-9]{4}" + _END
 )
 _NATIONAL_NEAR: Final = lazy_pattern(rb"[2-9][0-9]{2}[-. ][0-9]{4}")
-_SAID: Final = lazy_pattern(
+_AFTER_WORD: Final = lazy_pattern(
     r"(?:ephone|efon|efono|phone)?(?:[ _-]?(?:number|Number|no\.?|nr\.?))?\\{0,7}[\"']?"
     r"(?:[ ]{0,2}[:=.#]{1,2}[ ]{0,2}|[ ](?:is|at|on)?:?[ ]{0,2})\\{0,7}[\"']?"
     r"(\+?[0-9(][0-9 ().\-/]{5,18}[0-9])" + _END
@@ -63,17 +63,17 @@ _PHONE_VALUE: Final = lazy_pattern(r"\+?[0-9(][0-9 ().\-/]{5,20}[0-9]")
 
 
 def find_phones(text: str) -> list[Span]:
-    """Find numbers grouped as in North America, which no keyword announces."""
-    return [("phone", *found.span()) for found in _NATIONAL.finditer(text)]
+    """Return the spans of numbers grouped as in North America, which no keyword announces."""
+    return [("phone", *match.span()) for match in _NATIONAL.finditer(text)]
 
 
 def may_hold_phone(encoded: bytes) -> bool:
-    """Say whether ``find_phones`` could find something in this text, given as UTF-8."""
+    """Return whether ``find_phones`` may find something in this UTF-8 text."""
     return _NATIONAL_NEAR.search(encoded) is not None
 
 
 def is_phone_field(name: str, value: str) -> bool:
-    """Say whether ``value`` is a phone number because its field is called so."""
+    """Return whether ``value`` is a phone number because of its field's name."""
     return (
         _PHONE_NAME.fullmatch(name) is not None
         and _PHONE_VALUE.fullmatch(value) is not None
@@ -105,21 +105,21 @@ def _is_mail_domain(domain: str, top_level: str) -> bool:
 
 
 def _international(text: str, start: int, _end: int) -> Span | None:
-    found = _INTERNATIONAL.match(text, start)
-    return ("phone", *found.span()) if found and _is_phone(found[0]) else None
+    match = _INTERNATIONAL.match(text, start)
+    return ("phone", *match.span()) if match and _is_phone(match[0]) else None
 
 
-def _said(text: str, _start: int, end: int) -> Span | None:
-    found = _SAID.match(text, end)
-    return ("phone", *found.span(1)) if found and _is_phone(found[1]) else None
+def _after_word(text: str, _start: int, end: int) -> Span | None:
+    match = _AFTER_WORD.match(text, end)
+    return ("phone", *match.span(1)) if match and _is_phone(match[1]) else None
 
 
 def _is_phone(number: str) -> bool:
     digits = "".join(character for character in number if character.isdigit())
     if not 7 <= len(digits) <= PHONE_DIGITS_MAX or _DATE_OR_ADDRESS.fullmatch(number):
         return False
-    # A country code of 1 is North America, where every number has eleven digits; this also
-    # tells a number from a timestamp added to a diff (+1700000000000).
+    # Numbers with the country code 1, North America, have eleven digits; this also excludes a
+    # timestamp added to a diff (+1700000000000).
     if number.startswith("+1"):
         return len(digits) == 11
     return not number.startswith("+") or len(digits) >= PHONE_DIGITS_MIN
@@ -135,6 +135,6 @@ PERSONAL_RULES: Final = (
             *("fax", "Fax", "FAX", "tel", "Tel", "TEL", "whatsapp", "WhatsApp", "Handy"),
             *("call me", "call us", "Call me", "Call us", "text me", "reach me"),
         ),
-        _said,
+        _after_word,
     ),
 )

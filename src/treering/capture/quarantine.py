@@ -1,7 +1,7 @@
-"""Lines that cannot be recorded: set aside with a reason, so that the lines behind them are.
+"""Lines that cannot be recorded are set aside with a reason, so that later lines are recorded.
 
-One line never stops a reader. Whatever it does to a parser, it is kept here as a masked excerpt,
-and ``treering doctor`` shows it. Errors of the disk or the database are not about a line: they are
+One line never stops a reader. Whatever it does to a parser, a masked excerpt is kept here, and
+``treering doctor`` shows it. Errors of the disk or the database do not concern a line: they are
 raised, and the line is read again.
 """
 
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 
 EXCERPT_CHARACTERS: Final = 2_048
 EXCERPTS_MAX: Final = 100
-"""Lines of one pass that are kept with an excerpt; the rest are counted."""
+"""Lines of one pass that are kept with an excerpt; others are counted."""
 FILE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A larger file takes counts only."""
+"""A larger file only gets counts."""
 REASON_CHARACTERS: Final = 200
 _MARGIN: Final = 2_048
-"""Looked at behind an excerpt, so that a secret is never cut in half before it is masked."""
+"""Masked together with an excerpt, so that a secret at its end is not cut in half first."""
 _SUFFIX: Final = ".log"
 _ESCAPE: Final = re.compile(r'\\(?:u00([0-7][0-9a-fA-F])|(["\\/]))')
 
 
 class QuarantineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line that was set aside, or several for the same reason."""
+    """One line that was set aside, or several with the same reason."""
 
     reason: str
     at: str | None = None
     source: str | None = None
-    """The file that it stands in."""
+    """The file that contains it."""
     place: int | None = None
-    """Where in that file it begins."""
+    """Its offset in that file."""
     lines: int = 1
     line: str | None = None
-    """What it says, masked and cut."""
+    """Its text, masked and cut."""
 
 
 class Quarantine:
-    """Keeps the lines of one source that could not be recorded, in a file for the owner alone."""
+    """Keeps the lines of one source that could not be recorded, in a file for its owner only."""
 
     def __init__(self, path: Path, *, guard: SecretGuard, source: str | None = None) -> None:
         self.path = path
@@ -75,15 +75,15 @@ class Quarantine:
         place: int | None = None,
         source: str | None = None,
     ) -> None:
-        """Set a line aside; it is written by ``flush``."""
-        told = _masked(self._guard, reason)[:REASON_CHARACTERS]
+        """Set a line aside; ``flush`` writes it."""
+        masked = _masked(self._guard, reason)[:REASON_CHARACTERS]
         if len(self._entries) >= EXCERPTS_MAX:
-            is_counted = told in self._more or len(self._more) < EXCERPTS_MAX
-            self._more[told if is_counted else "other reasons"] += 1
+            is_counted = masked in self._more or len(self._more) < EXCERPTS_MAX
+            self._more[masked if is_counted else "other reasons"] += 1
             return
         self._entries.append(
             QuarantineEntry(
-                reason=told,
+                reason=masked,
                 at=_now(),
                 source=source or self._source,
                 place=place,
@@ -92,11 +92,11 @@ class Quarantine:
         )
 
     def count(self, reason: str, lines: int) -> None:
-        """Count lines of which nothing is kept."""
+        """Count lines without keeping them."""
         self._more[reason] += lines
 
     def flush(self) -> None:
-        """Write down what was set aside. Raises OSError."""
+        """Write the lines that were set aside. Raises OSError."""
         entries, more = self._entries, self._more
         self._entries, self._more = [], Counter()
         at = _now()
@@ -119,13 +119,13 @@ class Quarantine:
             stream.writelines(msgspec.json.encode(entry) + b"\n" for entry in entries)
 
     def clear(self) -> None:
-        """Forget what was set aside: its source is read from the beginning again."""
+        """Forget all lines: their source is read again from the beginning."""
         self._entries, self._more = [], Counter()
         self.path.unlink(missing_ok=True)
 
 
 def quarantine_of(source: Path, guard: SecretGuard) -> Quarantine:
-    """Return the quarantine of a file that stays where it is, in the user's state folder."""
+    """Return the quarantine of a file in the user's state folder."""
     real = os.path.realpath(source)
     name = sha256(os.fsencode(real)).hexdigest()[:16]
     return Quarantine(
@@ -134,28 +134,28 @@ def quarantine_of(source: Path, guard: SecretGuard) -> Quarantine:
 
 
 def note_faults(sources: Iterable[SourceReceipt], guard: SecretGuard) -> None:
-    """Set aside which lines of imported logs could not be recorded; the logs keep the lines."""
+    """Set aside the positions of lines in imported logs that could not be recorded."""
     for source in sources:
         if source.state not in {"read", "grown"}:
             continue
-        aside = quarantine_of(Path(source.file), guard)
+        quarantine = quarantine_of(Path(source.file), guard)
         if source.state == "read":
-            aside.clear()  # It was read from its beginning: what still fails is told again.
-        # A torn end may be whole the next time, and doctor looks at the end of logs by itself.
+            quarantine.clear()  # It was read from the start, so remaining faults are added again.
+        # A torn end may be complete the next time, and doctor checks the ends of logs itself.
         for fault in source.faults:
             if fault.reason != TORN:
-                aside.add(fault.reason, place=fault.offset)
-        aside.count("other reasons", source.errors - len(source.faults))
-        aside.flush()
+                quarantine.add(fault.reason, place=fault.offset)
+        quarantine.count("other reasons", source.errors - len(source.faults))
+        quarantine.flush()
 
 
 def quarantine_folder() -> Path:
-    """Return where the lines of files are kept that could not be recorded."""
+    """Return the folder for lines that could not be recorded."""
     return Path(state_folder()) / "quarantine"
 
 
 def quarantined(folder: Path) -> Iterator[tuple[Path, list[QuarantineEntry]]]:
-    """Give each quarantine in ``folder`` and what is in it."""
+    """Yield each quarantine file in ``folder`` with its entries."""
     try:
         paths = sorted(folder.glob(f"*{_SUFFIX}"))
     except OSError:
@@ -167,7 +167,7 @@ def quarantined(folder: Path) -> Iterator[tuple[Path, list[QuarantineEntry]]]:
 
 
 def read_quarantine(path: Path) -> list[QuarantineEntry]:
-    """Return what was set aside in ``path``; a line of another program counts as one."""
+    """Return the entries in ``path``; an invalid line counts as one entry."""
     try:
         with path.open("rb") as stream:
             lines = stream.read(2 * FILE_BYTES_MAX).splitlines()
@@ -185,8 +185,8 @@ def read_quarantine(path: Path) -> list[QuarantineEntry]:
 
 @cache
 def line_faults() -> tuple[type[Exception], ...]:
-    """Return what recording a line may raise because of what it says: no errors of a database."""
-    # Who finds nothing to record has no need of the guard, whose rules take long to load.
+    """Return the errors that a line's content may cause: no database errors."""
+    # Imported late: the guard's rules take long to load and are not needed without new lines.
     from treering.capture.secrets import GuardFailed  # noqa: PLC0415
 
     return (
@@ -202,25 +202,25 @@ def line_faults() -> tuple[type[Exception], ...]:
 
 
 def is_line_fault(error: Exception) -> bool:
-    """Whether recording a line failed because of what it says, and would fail again."""
+    """Return whether recording failed because of the line's content, and would fail again."""
     is_ours = isinstance(error, TreeringError | OSError | MemoryError)
     return isinstance(error, line_faults()) or not is_ours
 
 
 def reason_of(error: BaseException) -> str:
     """Return why a line could not be recorded."""
-    # The text of an unforeseen error may quote what was being read.
-    foreseen = isinstance(error, TreeringError | Unreadable)
-    return str(error)[:REASON_CHARACTERS] if foreseen else f"unexpected {type(error).__name__}"
+    # The text of an unexpected error may quote the line.
+    is_expected = isinstance(error, TreeringError | Unreadable)
+    return str(error)[:REASON_CHARACTERS] if is_expected else f"unexpected {type(error).__name__}"
 
 
 def excerpt(guard: SecretGuard, line: bytes) -> str:
     """Return the beginning of a line with its secrets masked."""
     if len(line) <= EXCERPT_CHARACTERS:
-        # It is quarantined because something chokes on it, and this may, too.
+        # A line that breaks a parser may break this one, too.
         with contextlib.suppress(Exception):
             value, _ = read_value(line)
-            # By their names, secrets are found that no text gives away.
+            # Field names reveal secrets that their text alone does not.
             return msgspec.json.encode(guard.mask_value(value)).decode()
     text = _unescaped(line[: EXCERPT_CHARACTERS + _MARGIN].decode(errors="replace"))
     return _masked(guard, text)[:EXCERPT_CHARACTERS]
@@ -234,8 +234,8 @@ def _masked(guard: SecretGuard, text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    r"""Return ``text`` with the escapes of JSON undone: ``\u0041KIA`` hides a key from rules."""
-    return _ESCAPE.sub(lambda found: found[2] or chr(int(found[1], 16)), text)
+    r"""Return ``text`` with JSON escapes decoded: ``\u0041KIA`` hides a key from the rules."""
+    return _ESCAPE.sub(lambda match: match[2] or chr(int(match[1], 16)), text)
 
 
 def _counted(entries: list[QuarantineEntry]) -> int:

@@ -1,4 +1,4 @@
-"""Sinks: they hear of what a run does.
+"""Sinks, which receive the events of runs.
 
 Names are imported when first used.
 """
@@ -64,5 +64,5 @@ _HOMES: Final = {
     "hookimpl": "treering.sinks.hooks",
 }
 
-if not TYPE_CHECKING:  # A type checker would take any name for one that is here.
+if not TYPE_CHECKING:  # A type checker would accept any name.
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)

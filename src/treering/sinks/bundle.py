@@ -1,7 +1,7 @@
-"""The trace of one run: what it is about, its events, its tools, what people got, what is missing.
+"""The trace of one run: its metadata, events, tool calls, deliveries and omissions.
 
-A safe one is made of safe events, which have no private content to leak; a private one of private
-events, with secrets masked. Both are told of events in order and write as they are told.
+A safe trace is made of safe events, which have no private content to leak; a private one of private
+events, with secrets masked. Both take events in order and write them at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 BUNDLE_VERSION: Final = 1
 ERASED_IDS_MAX: Final = 1_000
-"""How many erased events are named; all of them are counted."""
+"""The number of erased events listed by id; all are counted."""
 
 _KNOWN: Final = (
     *("runId", "turnId", "scope", "sessionId", "sessionKey", "agentId"),
@@ -52,15 +52,15 @@ Erasure = Literal["redacted", "expired"]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace says of the place it was made in."""
+    """Information about the environment of a trace."""
 
     workspace: str | None = None
     config_hash: str | None = None
-    """A digest of the settings that the agent ran with."""
+    """A digest of the agent's settings."""
 
 
 class DeliveredLine(msgspec.Struct, frozen=True):
-    """What has to be known of a line of ``payloads.jsonl`` to go on with it."""
+    """The fields of a line of ``payloads.jsonl`` that are needed to resume."""
 
     seq: int
     end: int
@@ -90,16 +90,16 @@ class Bundle:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether something was cut or left out for want of room."""
+        """Return whether anything was cut or left out for lack of space."""
         return self._lines.is_truncated
 
-    def take_up(
+    def resume(
         self,
         about: dict[str, Any],
         envelopes: Iterable[SafeEnvelope],
         delivered: Iterable[DeliveredLine],
     ) -> None:
-        """Go on with a trace that was begun elsewhere, from the lines that it has so far."""
+        """Resume a trace that was begun elsewhere, from its existing lines."""
         self._resumed = True
         self._about |= about
         for envelope in envelopes:
@@ -107,7 +107,7 @@ class Bundle:
             self._count(envelope)
             match envelope:
                 case WarningGiven() if envelope.payload.code == TRUNCATED:
-                    self._lines.take_up(EVENTS)
+                    self._lines.mark_full(EVENTS)
                 case ToolCallStarted():
                     self._calls.start(envelope)
                 case ToolCallFinished() | ToolCallFailed():
@@ -118,7 +118,7 @@ class Bundle:
             self.counts["deliveries"] += 1
 
     def finish(self) -> int:
-        """Write what is known only now, let go of the files, and return their bytes in all."""
+        """Write the remaining parts, close the files, and return their total size."""
         for line in self._calls.still_open():
             self._lines.add(TOOLS, line)
             self.counts["toolsOpen"] += 1
@@ -136,7 +136,7 @@ class Bundle:
         erased: Erasure | None,
     ) -> None:
         if event.run_seq is not None and event.run_seq <= self._run_seq:
-            return  # It came again.
+            return  # It was delivered again.
         if "runId" not in self._about:
             self._begin(event)
         if envelope is not None:
@@ -174,10 +174,14 @@ class Bundle:
     def _end(self, event: Carried) -> None:
         part = event.part if isinstance(event.part, RunEnded) else RunEnded()
         self.is_over = True
-        started, ended, told = self._about.get("startedAt"), instant(event.ts_ms), part.duration_ms
+        started, ended, reported = (
+            self._about.get("startedAt"),
+            instant(event.ts_ms),
+            part.duration_ms,
+        )
         self._about |= {
             "endedAt": ended,
-            "durationMs": elapsed_ms(started, ended) if started and told is None else told,
+            "durationMs": elapsed_ms(started, ended) if started and reported is None else reported,
             "outcome": RUN_ENDS[event.kind],
             "reason": part.reason,
             "errorClass": part.error_class,
@@ -226,7 +230,7 @@ class Bundle:
             self.counts["toolsFailed"] += 1
 
     def _known(self) -> dict[str, Any]:
-        """Return what the trace is about, as far as it is known."""
+        """Return the metadata known so far."""
         return {
             "version": BUNDLE_VERSION,
             "treering": __version__,
@@ -239,7 +243,7 @@ class Bundle:
         }
 
     def _missing(self) -> dict[str, Any]:
-        """Return what the trace does not hold, and why."""
+        """Return what the trace omits, and why."""
         return {
             "version": BUNDLE_VERSION,
             "visibility": self.visibility,
@@ -257,7 +261,7 @@ class SafeBundle(Bundle):
     visibility = "safe"
 
     def take(self, event: SafeEvent, erased: Erasure | None = None) -> None:
-        """Write what ``event`` says; ``erased`` if its content is gone from the ledger."""
+        """Write ``event``; ``erased`` tells whether its content was erased in the ledger."""
         self._take(event, event.envelope(), {}, erased)
 
 
@@ -273,7 +277,7 @@ class PrivateBundle(Bundle):
         self._guard = guard
 
     def take(self, event: PrivateEvent, erased: Erasure | None = None) -> None:
-        """Write what ``event`` says; ``erased`` if its content is gone from the ledger."""
+        """Write ``event``; ``erased`` tells whether its content was erased in the ledger."""
         envelope = event.envelope()
         if envelope is not None:
             envelope = self._cleaned(envelope)
@@ -296,6 +300,6 @@ class PrivateBundle(Bundle):
 
 
 def _facts(event: Carried) -> dict[str, Any]:
-    """Return the envelope of ``event`` with no more in it than anybody may know."""
-    found = event.safe_envelope()
-    return {} if found is None else found.to_dict()
+    """Return the safe envelope of ``event``."""
+    envelope = event.safe_envelope()
+    return {} if envelope is None else envelope.to_dict()

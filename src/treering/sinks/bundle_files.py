@@ -1,4 +1,4 @@
-"""Where the files of a trace lie: in a folder as a run goes on, or in memory on their way out."""
+"""The files of a trace: in a folder while the run continues, or in memory for an export."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REDACTIONS: Final = "redactions.json"
 FILES: Final = (ABOUT, EVENTS, TOOLS, PAYLOADS, REDACTIONS)
 """The files of every trace, in the order in which people open them."""
 DRAFT: Final = ".partial"
-"""What a file is called until it is whole."""
+"""The name of a file until it is complete."""
 
 _FRESH: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
@@ -35,17 +35,17 @@ class BundleFiles(Protocol):
         """Append a line to a file."""
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file as a whole, over what was there."""
+        """Replace a file."""
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; it is made if it is not there."""
+        """Return the size of a file in bytes, creating the file if necessary."""
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
 
 
 class FolderFiles:
-    """Files in a folder; those that grow are kept open among those of other traces."""
+    """Files in a folder; growing files share a pool of open files with other traces."""
 
     def __init__(self, folder: Path, growing: OpenFiles[LineFile]) -> None:
         self._growing = growing
@@ -58,7 +58,7 @@ class FolderFiles:
         self._growing.at(self._paths[name]).append(line)
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file as a whole; until it is, what was there stays."""
+        """Replace a file atomically."""
         draft = self._paths[DRAFT]
         with open(os.open(draft, _FRESH, OWNER_FILE), "wb") as stream:  # noqa: PTH123  (a descriptor)
             stream.write(body)
@@ -66,22 +66,22 @@ class FolderFiles:
         self._whole[name] = len(body)
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; it is made if it is not there."""
+        """Return the size of a file in bytes, creating the file if necessary."""
         whole = self._whole.get(name)
         return self._growing.at(self._paths[name]).size if whole is None else whole
 
     def lines(self, name: str) -> Iterator[bytes]:
-        """Give the lines of a file, the last one first; not a torn end."""
+        """Yield the complete lines of a file, last one first."""
         return self._growing.at(self._paths[name]).lines_backwards()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for name in (EVENTS, TOOLS, PAYLOADS):
             self._growing.drop(self._paths[name])
 
 
 class MemoryFiles:
-    """Files that were never on a disk; the caps of a trace bound them."""
+    """Files in memory only, bounded by the limits of a trace."""
 
     def __init__(self) -> None:
         self._bodies: dict[str, bytearray] = {}
@@ -91,22 +91,22 @@ class MemoryFiles:
         self._body(name).extend(line)
 
     def put(self, name: str, body: bytes) -> None:
-        """Write a file as a whole."""
+        """Replace a file."""
         self._bodies[name] = bytearray(body)
 
     def size(self, name: str) -> int:
-        """Return how many bytes a file has; it is made if it is not there."""
+        """Return the size of a file in bytes, creating the file if necessary."""
         return len(self._body(name))
 
     def close(self) -> None:
-        """Keep them: they are yet to be written out."""
+        """Do nothing: the files are still to be written out."""
 
     def sizes(self) -> dict[str, int]:
-        """Return how many bytes each file has."""
+        """Return the size of each file in bytes."""
         return {name: self.size(name) for name in FILES}
 
     def write_zip(self, stream: IO[bytes]) -> None:
-        """Write all of them to ``stream`` as a zip; the same files make the same bytes."""
+        """Write all files to ``stream`` as a zip; equal files give equal bytes."""
         with zipfile.ZipFile(stream, "w") as archive:
             for name in FILES:
                 entry = zipfile.ZipInfo(name, _ZIP_TIME)

@@ -1,4 +1,4 @@
-"""The lines of a trace, within its caps: what is cut or left out is marked and counted."""
+"""The lines of a trace, within its limits: whatever is cut or left out is marked and counted."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 LINE_BYTES_MIN: Final = 8 * 1024
 FILE_BYTES_MIN: Final = 64 * 1024
 TRUNCATED: Final = "trace_truncated"
-"""The code of the warning that stands where events were left out for want of room."""
+"""The code of the warning in place of events that were left out for lack of space."""
 
 _RESERVE_BYTES: Final = 16 * 1024
-"""Room that is left for the mark of a cut and for the event that ends the run."""
+"""Space reserved for the mark of a cut and for the event that ends the run."""
 _MASK: Final = re.compile(rb"\[redacted:([a-z0-9-]+):[0-9a-f]{8}\]")
 
 
 class TraceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a trace may get."""
+    """The size limits of a trace."""
 
     line_bytes_max: int = 256 * 1024
-    """A longer line loses its private content, and says so."""
+    """A longer line loses its private content, and is marked."""
     file_bytes_max: int = 10 * 1024 * 1024
-    """What comes when a file is full is left out, and counted."""
+    """Lines after a file is full are left out, and counted."""
 
     def __post_init__(self) -> None:
         if self.line_bytes_max < LINE_BYTES_MIN or self.file_bytes_max < FILE_BYTES_MIN:
             raise InvalidInput(
-                "the caps of a trace are too small",
+                "the limits of a trace are too small",
                 hint=f"allow {LINE_BYTES_MIN} bytes a line and {FILE_BYTES_MIN} a file, or more",
             )
 
 
 class CappedLines:
-    """Adds lines to the files of a trace as long as there is room."""
+    """Adds lines to the files of a trace while there is space."""
 
     def __init__(self, files: BundleFiles, caps: TraceLimits) -> None:
         self._files = files
@@ -56,7 +56,7 @@ class CappedLines:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether something was cut or left out for want of room."""
+        """Return whether anything was cut or left out for lack of space."""
         return bool(self._shortened or self._full)
 
     def add(
@@ -67,7 +67,7 @@ class CappedLines:
         *,
         is_last: bool = False,
     ) -> None:
-        """Add a line, or only its ``safe`` part, or nothing; the last one always finds room."""
+        """Add a line, or only its ``safe`` part, or nothing; the last line is always added."""
         line = json_line(full)
         room = self._caps.file_bytes_max - _RESERVE_BYTES - self._files.size(name)
         if len(line) > min(self._caps.line_bytes_max, room) and safe and (left := safe()) != full:
@@ -83,22 +83,22 @@ class CappedLines:
         if b"[redacted:" in line:
             self._masked.update(rule.decode() for rule in _MASK.findall(line))
 
-    def take_up(self, name: str) -> None:
-        """Remember that a file was full before."""
+    def mark_full(self, name: str) -> None:
+        """Note that a file was full before."""
         self._full.add(name)
 
     def masked(self) -> dict[str, int]:
-        """Return how many masks were written, by the rule that they stand for."""
+        """Return the number of masks written, by rule."""
         return dict(sorted(self._masked.items()))
 
     def truncated(self) -> dict[str, Any]:
-        """Return how many lines were shortened, and how many left out of each file."""
+        """Return the number of shortened lines, and of lines left out of each file."""
         left_out = {name: self._left_out[name] for name in (EVENTS, TOOLS, PAYLOADS)}
         return {"lines": self._shortened, "leftOut": left_out}
 
 
 def _shortened(safe: dict[str, Any], size: int) -> dict[str, Any]:
-    """Return what is left of a line that was too long, with a mark that says so."""
+    """Return the safe part of a line that was too long, with a mark."""
     mark = {"truncated": {"bytes": size}}
     if isinstance(safe.get("payload"), dict):
         return {**safe, "payload": {**safe["payload"], **mark}}
@@ -106,7 +106,7 @@ def _shortened(safe: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def _end_mark(name: str, line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line that says that no more follow; among events it is one itself."""
+    """Return the line that marks the cut; among events it is an event itself."""
     if name != EVENTS:
         return {"truncated": True}
     return {

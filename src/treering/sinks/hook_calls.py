@@ -1,8 +1,8 @@
-"""Calling hooks: each in a thread, within its time, its errors kept to itself.
+"""Calls hooks, each in a thread, with a timeout, and without passing on their errors.
 
-A hook may block, raise or never return. So no hook runs in the thread that asks for it: that
-thread waits as long as the hook may take and then goes on without it. Asynchronous hooks get an
-event loop of their own, so that they can be asked for from inside another one.
+A hook may block, raise or never return. So no hook runs in the calling thread, which waits for the
+hook's timeout and then continues without it. Asynchronous hooks get an event loop of their own, so
+that they can be called from inside another one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from treering.sinks.hook_registry import Registered
 
 STUCK_CALLS_MAX: Final = 8
-"""A hook with so many calls that never came back is not called until one of them does."""
+"""A hook with this many calls that never returned is not called until one of them returns."""
 
 log: Final = logging.getLogger("treering.hooks")
 
 
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """How one call of a hook ended."""
+    """The outcome of one call of a hook."""
 
     value: Any = None
     error: BaseException | None = None
@@ -42,12 +42,12 @@ class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_good(self) -> bool:
-        """Whether the hook returned."""
+        """Return whether the hook returned."""
         return self.error is None and not self.timed_out
 
 
 class Caller:
-    """Calls hooks, counts their calls and logs their failures; it raises none of them."""
+    """Calls hooks, counts their calls and logs their failures; it never raises those."""
 
     def __init__(self, counts: HookCounts) -> None:
         self._counts = counts
@@ -55,24 +55,24 @@ class Caller:
         self._lock = threading.Lock()
 
     def call(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, also for what it promises to return."""
+        """Call one hook and wait for it, including an awaitable it returns."""
         return self._settle(self._begin(hook, partial(_finished, hook, given)))
 
     def call_now(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, but not for what it promises to return."""
+        """Call one hook and wait for it, but not for an awaitable it returns."""
         return self._settle(self._begin(hook, partial(_called, hook, given)))
 
     def call_together(
         self, hooks: Sequence[Registered], given: Callable[[], tuple[Any, ...]]
     ) -> None:
         """Call ``hooks`` in parallel, each with its own ``given()``, and wait for them all."""
-        begun = [
+        calls = [
             self._begin(hook, partial(_finished, hook, given()))
             for hook in hooks
             if not hook.is_async
         ]
-        begun += self._begin_on_one_loop([hook for hook in hooks if hook.is_async], given)
-        for call in begun:
+        calls += self._begin_on_one_loop([hook for hook in hooks if hook.is_async], given)
+        for call in calls:
             self._settle(call)
 
     def _begin(self, hook: Registered, work: Callable[[], Any]) -> _Call:
@@ -84,15 +84,15 @@ class Caller:
     def _begin_on_one_loop(
         self, hooks: Sequence[Registered], given: Callable[[], tuple[Any, ...]]
     ) -> list[_Call]:
-        begun = [_Call(hook) for hook in hooks]
-        going = [call for call in begun if not self._refuse(call)]
+        calls = [_Call(hook) for hook in hooks]
+        started = [call for call in calls if not self._refuse(call)]
 
         async def gathered() -> None:
-            await asyncio.gather(*(_answered(call, given()) for call in going))
+            await asyncio.gather(*(_answered(call, given()) for call in started))
 
-        if going:
-            _in_thread("on a loop", lambda: asyncio.run(gathered()), going)
-        return begun
+        if started:
+            _in_thread("on a loop", lambda: asyncio.run(gathered()), started)
+        return calls
 
     def _refuse(self, call: _Call) -> bool:
         with self._lock:
@@ -104,7 +104,7 @@ class Caller:
     def _settle(self, call: _Call) -> HookOutcome:
         hook, outcome = call.hook, call.wait()
         if outcome is None:
-            self._leave_behind(call)
+            self._abandon(call)
             outcome = HookOutcome(timed_out=True, seconds=hook.timeout_s)
         self._counts.add(
             hook.hook,
@@ -119,22 +119,22 @@ class Caller:
             log.error("hook %s: %s failed", hook.hook, hook.label, exc_info=outcome.error)
         return outcome
 
-    def _leave_behind(self, call: _Call) -> None:
-        which = id(call.hook)
+    def _abandon(self, call: _Call) -> None:
+        hook_id = id(call.hook)
 
-        def came_back() -> None:
+        def returned() -> None:
             with self._lock:
-                self._stuck[which] -= 1
-                if not self._stuck[which]:
-                    del self._stuck[which]
+                self._stuck[hook_id] -= 1
+                if not self._stuck[hook_id]:
+                    del self._stuck[hook_id]
 
         with self._lock:
-            self._stuck[which] += 1
-        call.when_done(came_back)
+            self._stuck[hook_id] += 1
+        call.when_done(returned)
 
 
 class _Call:
-    """A call of a hook that is under way."""
+    """A running call of a hook."""
 
     def __init__(self, hook: Registered) -> None:
         self.hook = hook
@@ -151,12 +151,12 @@ class _Call:
         except TimeoutError:
             return None
 
-    def when_done(self, told: Callable[[], None]) -> None:
-        self._outcome.add_done_callback(lambda _: told())
+    def when_done(self, callback: Callable[[], None]) -> None:
+        self._outcome.add_done_callback(lambda _: callback())
 
 
-class _TimeIsUp(Exception):
-    """The hook was cut off, since nobody waits for it any more."""
+class _HookTimeout(Exception):
+    """The hook was cancelled because its time is over."""
 
 
 def _called(hook: Registered, given: tuple[Any, ...]) -> Any:
@@ -174,7 +174,7 @@ async def _in_time(hook: Registered, value: Awaitable[Any]) -> Any:
             return await value
     except TimeoutError:
         if limit.expired():
-            raise _TimeIsUp from None
+            raise _HookTimeout from None
         raise
 
 
@@ -182,7 +182,7 @@ async def _answered(call: _Call, given: tuple[Any, ...]) -> None:
     begun = time.monotonic()
     try:
         value = await _in_time(call.hook, _called(call.hook, given))
-    except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+    except BaseException as error:  # noqa: BLE001  (reported to the waiting caller)
         call.conclude(_failed(error, begun))
     else:
         call.conclude(HookOutcome(value=value, seconds=time.monotonic() - begun))
@@ -192,31 +192,31 @@ def _attempted(work: Callable[[], Any]) -> HookOutcome:
     begun = time.monotonic()
     try:
         value = work()
-    except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+    except BaseException as error:  # noqa: BLE001  (reported to the waiting caller)
         return _failed(error, begun)
     return HookOutcome(value=value, seconds=time.monotonic() - begun)
 
 
 def _failed(error: BaseException, begun: float) -> HookOutcome:
     seconds = time.monotonic() - begun
-    if isinstance(error, _TimeIsUp):
+    if isinstance(error, _HookTimeout):
         return HookOutcome(timed_out=True, seconds=seconds)
     return HookOutcome(error=error, seconds=seconds)
 
 
 def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[_Call]) -> None:
-    """Do ``work`` in a thread that ends with the process, whatever it waits for."""
+    """Run ``work`` in a daemon thread."""
     context = copy_context()
 
     def body() -> None:
         try:
             context.run(work)
-        except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the calls)
+        except BaseException as error:  # noqa: BLE001  (reported to the waiting callers)
             for call in calls:
                 call.conclude(HookOutcome(error=error))
 
     try:
         threading.Thread(target=body, name=f"treering hook {label}", daemon=True).start()
-    except RuntimeError as error:  # No more threads: the hook fails, and not the run.
+    except RuntimeError as error:  # Out of threads: the hook fails, but not the run.
         for call in calls:
             call.conclude(HookOutcome(error=error))

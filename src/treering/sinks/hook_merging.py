@@ -1,4 +1,4 @@
-"""What several functions say of one thing, as one answer."""
+"""Merge the results of several hook functions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ BLANK_LINE: Final = "\n\n"
 
 
 class Merged:
-    """What the functions of a modifying hook said so far: for each field, who spoke last.
+    """The merged results of a modifying hook: the last function wins for each field.
 
-    Only ``prependContext`` gathers what all of them said, and a ``block`` ends the asking.
+    ``prependContext`` is joined from all of them, and ``block`` ends the calls.
     """
 
     def __init__(self, hook: str) -> None:
@@ -27,18 +27,18 @@ class Merged:
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody else is to be asked."""
+        """Return whether no other function needs to be called."""
         return self.fields.get("block") is True
 
-    def add(self, said: Any, label: str) -> None:
-        """Take in what the function ``label`` said; what it must not say is ignored and logged."""
-        if said is None:
+    def add(self, result: Any, label: str) -> None:
+        """Merge the result of the function ``label``; invalid fields are ignored and logged."""
+        if result is None:
             return
-        if not isinstance(said, Mapping):
-            self._ignore("what it returned", label)
+        if not isinstance(result, Mapping):
+            self._ignore("the result", label)
             return
         for name, expected in MODIFYING_HOOKS[self._hook].items():
-            value = said.get(name)
+            value = result.get(name)
             if value is None:
                 continue
             if isinstance(value, expected) and is_json(value):
@@ -52,46 +52,46 @@ class Merged:
         return BLANK_LINE.join(text for text in (self.fields.get(name), value) if text)
 
     def _ignore(self, what: str, label: str) -> None:
-        log.warning("hook %s: %s of %s is ignored: it is of a wrong type", self._hook, what, label)
+        log.warning("hook %s: %s of %s is ignored: it has a wrong type", self._hook, what, label)
 
 
 def next_message(
-    said: Any, given: dict[str, Any], message: dict[str, Any]
+    result: Any, given: dict[str, Any], message: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the message that ``said`` holds, or ``given`` as it was changed, or ``message``.
+    """Return the message in ``result``, else ``given`` as it was modified, else ``message``.
 
-    None if that is no message that could be kept.
+    Return None if that is not a message that can be stored.
     """
-    found: Any = None
-    if isinstance(said, Mapping):
-        # A message that is returned bare is meant as one, too.
-        bare = "message" not in said and "content" in said
-        found = said if bare else said.get("message")
-    if found is None:
-        found = given
-    if found == message:
+    returned: Any = None
+    if isinstance(result, Mapping):
+        # A message that is returned directly counts, too.
+        bare = "message" not in result and "content" in result
+        returned = result if bare else result.get("message")
+    if returned is None:
+        returned = given
+    if returned == message:
         return message
-    return dict(found) if isinstance(found, Mapping) and is_json(dict(found)) else None
+    return dict(returned) if isinstance(returned, Mapping) and is_json(dict(returned)) else None
 
 
-def dismiss(promised: Any) -> None:
-    """Let go of something that should have been awaited, so that nothing waits for it."""
-    if inspect.iscoroutine(promised):
-        promised.close()
-    elif callable(getattr(promised, "cancel", None)):
-        promised.cancel()
+def dismiss(awaitable: Any) -> None:
+    """Close or cancel an awaitable that nobody will await."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+    elif callable(getattr(awaitable, "cancel", None)):
+        awaitable.cancel()
 
 
-def own(value: Any) -> Any:
-    """Return a copy of ``value`` that its taker may change; what cannot be copied is shared."""
+def own_copy(value: Any) -> Any:
+    """Return a copy of ``value`` that the receiver may change; uncopyable values are shared."""
     try:
         return copy.deepcopy(value)
-    except Exception:  # noqa: BLE001  (whatever somebody's object does when it is copied)
+    except Exception:  # noqa: BLE001  (any object may fail in any way when it is copied)
         return value
 
 
 def is_json(value: Any) -> bool:
-    """Whether ``value`` could be recorded."""
+    """Return whether ``value`` can be recorded."""
     try:
         canonical(value, "value")
     except InvalidInput:
@@ -99,6 +99,6 @@ def is_json(value: Any) -> bool:
     return True
 
 
-def sound(context: Mapping[Any, Any]) -> dict[str, Any] | None:
-    """Return what of ``context`` could be recorded; None if that is nothing."""
+def recordable(context: Mapping[Any, Any]) -> dict[str, Any] | None:
+    """Return the part of ``context`` that can be recorded, or None if it is empty."""
     return {name: value for name, value in context.items() if is_json({name: value})} or None

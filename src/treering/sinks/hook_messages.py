@@ -1,4 +1,4 @@
-"""Messages as hooks know them; a tool's output as such a message, and back again."""
+"""Conversions between the ledger's messages and outputs and those of hooks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def as_message(
     tool: str, call_id: str, output: Any, *, is_error: bool, is_synthetic: bool
 ) -> dict[str, Any]:
-    """Return ``output`` as a message: a text as it is, other values as JSON beside ``details``.
+    """Return ``output`` as a message: text unchanged, other values as JSON and in ``details``.
 
-    Raises InvalidInput if it is no JSON value.
+    Raises InvalidInput if it is not a JSON value.
     """
     message: dict[str, Any] = {
         "role": "toolResult",
@@ -34,10 +34,10 @@ def as_message(
 
 
 def as_output(message: dict[str, Any], before: dict[str, Any], output: Any) -> Any:
-    """Return what is to be kept now that ``message`` is what became of ``before``.
+    """Return the output to store after hooks changed the message ``before`` to ``message``.
 
-    ``output`` itself if its content and details are the same; changed details if only they are
-    another value; else the text of the one text block, or the content as it is.
+    Return ``output`` itself if content and details are unchanged, and changed details if only they
+    differ; otherwise the text of a single text block, or the content itself.
     """
     content, details = message.get("content"), message.get("details")
     if content == before["content"]:
@@ -53,29 +53,29 @@ def as_output(message: dict[str, Any], before: dict[str, Any], output: Any) -> A
 
 
 def as_messages(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
-    """Return messages as hooks know them: user, assistant, and a toolResult for each call."""
-    found: list[dict[str, Any]] = []
+    """Return messages for hooks: user, assistant, and a toolResult for each call."""
+    converted: list[dict[str, Any]] = []
     for message in messages:
         content = _content(message.text or None)
         if not isinstance(message, AssistantMessage):
-            found.append({"role": "user", "content": content})
+            converted.append({"role": "user", "content": content})
             continue
         content += [
-            {"type": "toolCall", "id": one.call_id, "name": one.tool, "arguments": one.arguments}
-            for one in message.calls
+            {"type": "toolCall", "id": call.call_id, "name": call.tool, "arguments": call.arguments}
+            for call in message.calls
         ]
-        found.append({"role": "assistant", "content": content})
-        found += [
+        converted.append({"role": "assistant", "content": content})
+        converted += [
             as_message(
-                one.tool,
-                one.call_id,
-                one.output,
-                is_error=one.is_error,
-                is_synthetic=one.reason is not None,
+                result.tool,
+                result.call_id,
+                result.output,
+                is_error=result.is_error,
+                is_synthetic=result.reason is not None,
             )
-            for one in message.results
+            for result in message.results
         ]
-    return found
+    return converted
 
 
 def _content(output: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How often each hook was called, how long it took and how it failed."""
+"""Metrics of hook functions: calls, times and failures."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 
 FUNCTIONS_MAX: Final = 1_000
-"""So many functions are counted by name; those that come later are counted as one."""
+"""The number of functions counted by name; later ones are counted together."""
 THE_REST: Final = "(others)"
 
 
 class HookMetrics(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one function's calls for one hook."""
+    """The metrics of one function for one hook."""
 
     hook: str
     function: str
@@ -27,7 +27,7 @@ class HookMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookCounts:
-    """The metrics of all hooks of a registry; any thread may add to them."""
+    """The metrics of all hooks of a registry; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,7 @@ class HookCounts:
         error: str | None = None,
         timed_out: bool = False,
     ) -> None:
-        """Count one call; ``error`` is the class of what it raised."""
+        """Count one call; ``error`` is the class of its error."""
         with self._lock:
             if (hook, function) not in self._rows and len(self._rows) >= FUNCTIONS_MAX:
                 hook, function = THE_REST, THE_REST
@@ -58,6 +58,6 @@ class HookCounts:
             )
 
     def rows(self) -> list[HookMetrics]:
-        """Return what was counted so far, by hook and function."""
+        """Return the metrics so far, by hook and function."""
         with self._lock:
             return [self._rows[key] for key in sorted(self._rows)]

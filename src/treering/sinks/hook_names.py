@@ -1,4 +1,4 @@
-"""The names of hooks: what can be registered for, and how each is run."""
+"""The names of hooks, and how each is run."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ VOID_HOOKS: Final = (
     "gateway_start",
     "gateway_stop",
 )
-"""Run in parallel; what they return is of no account."""
+"""Run in parallel; their results are ignored."""
 
 MODIFYING_HOOKS: Final[dict[str, dict[str, type]]] = {
     "before_agent_start": {"systemPrompt": str, "prependContext": str},
     "message_sending": {"content": str, "cancel": bool},
     "before_tool_call": {"params": dict, "block": bool, "blockReason": str},
 }
-"""Run one after the other; with the fields that they may return, and the type of each."""
+"""Run one after the other; with the fields they may return, and their types."""
 
 PERSIST_HOOK: Final = "tool_result_persist"
-"""Run one after the other, without waiting for anything: each gets what the one before made."""
+"""Run one after the other, without awaiting anything; each gets the result of the one before."""
 
 PLUGIN_HOOKS: Final = (*VOID_HOOKS, *MODIFYING_HOOKS, PERSIST_HOOK)
-"""Every name that ``Hooks.on`` knows."""
+"""Every name that ``Hooks.on`` accepts."""
 
 REQUIRED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "llm_input": (
@@ -53,10 +53,10 @@ REQUIRED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "session_end": ("sessionId", "messageCount"),
     "gateway_start": ("port",),
 }
-"""Fields that plugins rely on: they are always there, and None if not known or withheld."""
+"""Fields that plugins rely on: always present, and None if unknown or withheld."""
 
 ORIGIN: Final = "hook-adapter"
-"""The origin of what is recorded because an internal hook was triggered."""
+"""The origin of events that are recorded because an internal hook was triggered."""
 
 
 def check_plugin_hook(name: str) -> str:
@@ -74,7 +74,7 @@ def check_plugin_hook(name: str) -> str:
 
 
 def check_internal_key(key: str) -> str:
-    """Return ``key`` if it reads ``type`` or ``type:action``. Raises InvalidInput otherwise."""
+    """Return ``key`` if it is a ``type`` or ``type:action``. Raises InvalidInput otherwise."""
     parts = key.split(":", 1)
     if not all(part and part == part.strip() for part in parts):
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What hooks are told of events, in the names that hooks know: safe parts, and private ones."""
+"""The payloads that hooks receive for events, under the hooks' own names: safe and private."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INPUTS_MAX: Final = 1_000
 INPUTS_BYTES_MAX: Final = 16 * 1_024 * 1_024
-"""So many tool inputs, and so many bytes of them, are remembered for the results to come."""
+"""Limits of the tool inputs that are remembered until their results come."""
 
 PLUGIN: Final[dict[str, tuple[str, ...]]] = {
     "session.opened": ("session_start",),
@@ -36,7 +36,7 @@ PLUGIN: Final[dict[str, tuple[str, ...]]] = {
     "compaction.started": ("before_compaction",),
     "compaction.ended": ("after_compaction",),
 }
-"""The plugin hooks that are fired for each kind of event, in order."""
+"""The plugin hooks for each kind of event, in order."""
 
 INTERNAL: Final[dict[str, tuple[str, str]]] = {
     "session.opened": ("session", "start"),
@@ -49,18 +49,18 @@ INTERNAL: Final[dict[str, tuple[str, str]]] = {
     "compaction.started": ("session", "compact:before"),
     "compaction.ended": ("session", "compact:after"),
 }
-"""The internal hook that is triggered for each kind of event."""
+"""The internal hook for each kind of event."""
 
 RESET: Final = "reset"
 NOT_DELIVERED: Final = "not_delivered"
-"""The code of the warning that a message could not be sent."""
+"""The code of the warning for a message that could not be sent."""
 
 
 def plugin_hooks(event: Carried) -> tuple[str, ...]:
     """Return the plugin hooks that ``event`` fires.
 
-    A late result fires none: its call had its outcome, and hooks were told of that. Nor does the
-    end of a run that only compacted the session: no agent was at work in it.
+    A late result fires none: hooks were called for the earlier outcome of its call. Neither does
+    the end of a run that only compacted the session: no agent worked in it.
     """
     if _is_silent(event):
         return ()
@@ -71,22 +71,22 @@ def plugin_hooks(event: Carried) -> tuple[str, ...]:
 
 
 def internal_hook(event: Carried, origin: str) -> tuple[str, str] | None:
-    """Return the internal hook that ``event`` triggers; none if ``origin`` triggered it already."""
+    """Return the internal hook that ``event`` triggers; None if ``origin`` triggered it already."""
     if event.origin == origin or _is_silent(event):
         return None
     return INTERNAL.get(event.kind)
 
 
 def _is_silent(event: Carried) -> bool:
-    """Whether ``event`` is one that hooks are not told of, although others of its kind are."""
+    """Return whether hooks ignore ``event``, although they are called for its kind."""
     if event.kind == "ops.warning":
         return bool(_fact(event, "code") != NOT_DELIVERED)
     return event.kind in RUN_ENDS and bool(_fact(event, "reason") == COMPACTION)
 
 
 def context_of(event: Carried | Occasion, **more: Any) -> dict[str, Any]:
-    """Return where something happens, as hooks are told."""
-    told = {
+    """Return the context of an event for hooks."""
+    context = {
         "agentId": event.agent_id,
         "sessionId": event.session_id,
         "sessionKey": event.session_key,
@@ -95,24 +95,24 @@ def context_of(event: Carried | Occasion, **more: Any) -> dict[str, Any]:
         "scope": event.scope,
         **more,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in context.items() if value is not None}
 
 
 def safe_payload(event: Carried) -> dict[str, Any]:
-    """Return what may be told of ``event``: facts and sizes, never a text."""
-    told = {"sessionId": event.session_id, "sessionKey": event.session_key, "runId": event.run_id}
+    """Return the public payload of ``event``: facts and sizes, never text."""
+    ids = {"sessionId": event.session_id, "sessionKey": event.session_key, "runId": event.run_id}
     shaped = _SHAPES.get(event.kind, dict)(event.part.as_payload())
     if event.kind in RUN_ENDS:
         shaped = _ended(event.kind, shaped)
     elif event.kind == "conversation.user":
         shaped["timestamp"] = event.ts_ms
-    return {name: value for name, value in {**told, **shaped}.items() if value is not None}
+    return {name: value for name, value in {**ids, **shaped}.items() if value is not None}
 
 
 def private_payload(event: PrivateEvent, inputs: Inputs) -> dict[str, Any]:
-    """Return all that can be told of ``event``, private content included."""
+    """Return the payload of ``event`` with private content."""
     content = event.payload if isinstance(event.payload, dict) else {}
-    told = safe_payload(event)
+    safe = safe_payload(event)
     match event.kind:
         case "conversation.user":
             more = {"content": content.get("text"), "from": content.get("from")}
@@ -134,17 +134,17 @@ def private_payload(event: PrivateEvent, inputs: Inputs) -> dict[str, Any]:
             more = {"error": _message(content) or content.get("reason")}
         case _:
             more = {}
-    return told | {name: value for name, value in more.items() if value is not None}
+    return safe | {name: value for name, value in more.items() if value is not None}
 
 
 def facts_before(hook: str, event: Carried, past: SafePast) -> dict[str, Any]:
-    """Return what ``hook`` is told that ``event`` does not say itself: facts and counts."""
+    """Return facts and counts for ``hook`` that are not in ``event`` itself."""
     match hook:
         case "llm_input" | "llm_output" if event.run_id is not None:
             started = past.run_started(event.scope, event.session_id, event.run_id)
-            found: dict[str, Any] = {"provider": started.provider, "model": started.model}
-            # What Treering assembles holds texts alone.
-            return {**found, "imagesCount": 0} if hook == "llm_input" else found
+            names: dict[str, Any] = {"provider": started.provider, "model": started.model}
+            # Treering's contexts hold only text.
+            return {**names, "imagesCount": 0} if hook == "llm_input" else names
         case "session_end":
             opened_ms = past.opened_ms(event.scope, event.session_id)
             lasted_ms = None if opened_ms is None else max(event.ts_ms - opened_ms, 0)
@@ -155,26 +155,29 @@ def facts_before(hook: str, event: Carried, past: SafePast) -> dict[str, Any]:
 
 
 def contents_before(hook: str, event: Carried, past: PrivatePast) -> dict[str, Any]:
-    """Return the messages that ``hook`` is told of besides what ``event`` says itself."""
+    """Return messages for ``hook`` that are not in ``event`` itself."""
     if hook not in {"agent_end", "before_reset", "before_compaction", "llm_input"}:
         return {}
-    asking = None if hook == "before_compaction" else event.run_id
-    found = past.messages(event.scope, event.session_id, asking, event.seq)
+    run_id = None if hook == "before_compaction" else event.run_id
+    messages = past.messages(event.scope, event.session_id, run_id, event.seq)
     if hook != "llm_input":
-        return {"messages": as_messages(found)}
-    asked = [at for at, one in enumerate(found) if isinstance(one, UserMessage)]
+        return {"messages": as_messages(messages)}
+    asked = [at for at, message in enumerate(messages) if isinstance(message, UserMessage)]
     if not asked:
-        return {"prompt": "", "historyMessages": as_messages(found)}
-    return {"prompt": found[asked[-1]].text, "historyMessages": as_messages(found[: asked[-1]])}
+        return {"prompt": "", "historyMessages": as_messages(messages)}
+    return {
+        "prompt": messages[asked[-1]].text,
+        "historyMessages": as_messages(messages[: asked[-1]]),
+    }
 
 
 def with_required(hook: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return ``payload`` with every field that plugins rely on: None if nothing is told of it."""
+    """Return ``payload`` with every field that plugins rely on; None where it is unknown."""
     return {**dict.fromkeys(REQUIRED_FIELDS.get(hook, ())), **payload}
 
 
 class Inputs:
-    """The inputs of recent tool calls, which their results do not repeat; the oldest go first."""
+    """The inputs of recent tool calls, which their results do not repeat. Bounded."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -186,20 +189,20 @@ class Inputs:
         if not isinstance(event.payload, dict):
             return
         with self._lock:
-            _, size = self._kept.pop(_place(event), (None, 0))
-            self._kept[_place(event)] = event.payload.get("input"), event.payload_bytes
+            _, size = self._kept.pop(_call_key(event), (None, 0))
+            self._kept[_call_key(event)] = event.payload.get("input"), event.payload_bytes
             self._bytes += event.payload_bytes - size
             while len(self._kept) > INPUTS_MAX or self._bytes > INPUTS_BYTES_MAX:
                 _, (_, size) = self._kept.popitem(last=False)
                 self._bytes -= size
 
     def of(self, event: PrivateEvent) -> Any:
-        """Return the input of the call that a ``tool.result`` ends; None if it is not known."""
+        """Return the input of the call of a ``tool.result``, or None if unknown."""
         with self._lock:
-            return self._kept.get(_place(event), (None, 0))[0]
+            return self._kept.get(_call_key(event), (None, 0))[0]
 
 
-def _place(event: Carried) -> tuple[str, str, str]:
+def _call_key(event: Carried) -> tuple[str, str, str]:
     return event.scope, event.session_id, str(_fact(event, "call_id"))
 
 
@@ -216,30 +219,30 @@ def _not_sent(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forked(part: dict[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in part.items() if name in {"channel", "mode"}}
-    return {**told, "resumedFrom": part.get("parent")}
+    fields = {name: value for name, value in part.items() if name in {"channel", "mode"}}
+    return {**fields, "resumedFrom": part.get("parent")}
 
 
 def _tool_returned(part: dict[str, Any]) -> dict[str, Any]:
     failed = part.get("status") not in {"ok", None}
     error = part.get("errorClass") or part.get("reason") or part.get("status")
-    told = {"isSynthetic": part.get("status") == "synthetic", **part}
-    return {**told, "error": error} if failed else told
+    fields = {"isSynthetic": part.get("status") == "synthetic", **part}
+    return {**fields, "error": error} if failed else fields
 
 
 def _compacting(part: dict[str, Any]) -> dict[str, Any]:
     count = part.get("messagesBefore", part.get("messages"))
-    told = {"messageCount": count, "compactingCount": part.get("messages")}
-    return {**told, "tokenCount": part.get("tokensBefore"), **_uncounted(part)}
+    counts = {"messageCount": count, "compactingCount": part.get("messages")}
+    return {**counts, "tokenCount": part.get("tokensBefore"), **_uncounted(part)}
 
 
 def _compacted(part: dict[str, Any]) -> dict[str, Any]:
-    told = {"messageCount": part.get("messagesAfter"), "compactedCount": part.get("messages")}
-    return {**told, "tokenCount": part.get("tokensAfter"), **_uncounted(part)}
+    counts = {"messageCount": part.get("messagesAfter"), "compactedCount": part.get("messages")}
+    return {**counts, "tokenCount": part.get("tokensAfter"), **_uncounted(part)}
 
 
 def _uncounted(part: dict[str, Any]) -> dict[str, Any]:
-    # Hooks know ``messages`` as a list of them, so that the counts go by their other names.
+    # In hooks, ``messages`` is a list of messages, so the counts have other names.
     return {name: value for name, value in part.items() if not name.startswith("messages")}
 
 

@@ -1,7 +1,7 @@
-"""Plugins that register hooks: packages that are installed beside Treering.
+"""Plugins that register hooks: packages installed beside Treering.
 
-A package says ``my-hooks = "my_package.hooks"`` in its entry points of the group ``treering``;
-what that names has a ``treering_register_hooks(hooks)``, marked with ``hookimpl``.
+A package declares ``my-hooks = "my_package.hooks"`` in its entry points of the group ``treering``;
+that object has a ``treering_register_hooks(hooks)``, marked with ``hookimpl``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SPECIFICATION: Final = "treering_register_hooks"
 
 hookspec: Final = pluggy.HookspecMarker(GROUP)
 hookimpl: Final = pluggy.HookimplMarker(GROUP)
-"""Marks what a plugin implements."""
+"""Marks a plugin's implementation."""
 
 
 @hookspec
@@ -33,18 +33,18 @@ def treering_register_hooks(hooks: Hooks) -> None:
 
 
 class Plugins:
-    """The plugins of a registry: each is asked to register once."""
+    """The plugins of a registry; each registers once."""
 
     def __init__(self) -> None:
         self._known = pluggy.PluginManager(GROUP)
         self._known.add_hookspecs(_Specifications)
 
     def knows(self, name: str) -> bool:
-        """Whether a plugin of this name has registered."""
+        """Return whether a plugin of this name has registered."""
         return self._known.has_plugin(name)
 
     def register(self, plugin: Any, name: str, hooks: Hooks) -> None:
-        """Have ``plugin`` register with ``hooks``. Raises whatever it raises, and forgets it."""
+        """Let ``plugin`` register with ``hooks``. Raises whatever it raises, and then drops it."""
         self._known.register(plugin, name)
         try:
             self._ask(plugin, name, hooks)
@@ -57,17 +57,18 @@ class Plugins:
         if not any(caller.name == SPECIFICATION for caller in callers):
             raise InvalidInput(
                 f"the plugin {name} registers nothing",
-                hint=f"give it a function {SPECIFICATION}(hooks), marked with hookimpl",
+                hint=f"add a function {SPECIFICATION}(hooks), marked with hookimpl",
             )
         others = [other for other in self._known.get_plugins() if other is not plugin]
         self._known.subset_hook_caller(SPECIFICATION, others)(hooks=hooks)
 
 
 def installed(group: str = GROUP) -> Iterator[tuple[str, EntryPoint]]:
-    """Yield the entry points of ``group``, each with a name that tells its package too."""
-    for found in sorted(entry_points(group=group), key=lambda found: (found.name, found.value)):
-        package = f"{found.dist.name}:" if found.dist else ""
-        yield f"{package}{found.name}", found
+    """Yield the entry points of ``group``, each with a name that includes its package."""
+    entries = sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value))
+    for entry in entries:
+        package = f"{entry.dist.name}:" if entry.dist else ""
+        yield f"{package}{entry.name}", entry
 
 
 class _Specifications:

@@ -1,4 +1,4 @@
-"""Which functions are registered for which hooks, in the order in which they are called."""
+"""The functions registered for hooks, in the order in which they are called."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ HOOKS_PER_NAME_MAX: Final = 100
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A function that is registered for a hook."""
+    """A function registered for a hook."""
 
     hook: str
     function: Any
     arguments: int
-    """How many arguments it takes: the event, or the event and its context."""
+    """The number of arguments it takes: the event, or the event and its context."""
     priority: int
     order: int
-    """Counts registrations: among equals, who came first is called first."""
+    """The registration number: equal priorities are called in this order."""
     timeout_s: float
 
     @property
@@ -40,13 +40,13 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_async(self) -> bool:
-        """Whether calling it gives a coroutine."""
-        own = getattr(type(self.function), "__call__", None)  # noqa: B004  (the method is asked for)
+        """Return whether calling it returns a coroutine."""
+        own = getattr(type(self.function), "__call__", None)  # noqa: B004  (the method itself is needed)
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(own)
 
 
 class Registry:
-    """Functions by the name of their hook. Reading needs no lock: each change is one assignment."""
+    """Functions by hook name. Reading needs no lock: each change is one assignment."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -54,7 +54,7 @@ class Registry:
         self._by_name: dict[str, tuple[Registered, ...]] = {}
 
     def of(self, name: str) -> tuple[Registered, ...]:
-        """Return the functions of a hook, the first to be called first."""
+        """Return the functions of a hook in the order of their calls."""
         return self._by_name.get(name, ())
 
     def add(
@@ -66,10 +66,10 @@ class Registry:
         priority: int,
         timeout_s: float,
     ) -> None:
-        """Register ``function``, which is to take ``arguments`` or fewer of them."""
+        """Register ``function``, which takes ``arguments`` or fewer of them."""
         taken = _arguments_taken(function, arguments)
         if not timeout_s > 0:
-            raise InvalidInput(f"invalid timeout_s: {timeout_s}", hint="give seconds above 0")
+            raise InvalidInput(f"invalid timeout_s: {timeout_s}", hint="use more than 0 seconds")
         with self.lock:
             present = self.of(name)
             if len(present) >= HOOKS_PER_NAME_MAX:
@@ -87,43 +87,43 @@ class Registry:
                 timeout_s=timeout_s,
             )
             self._by_name[name] = tuple(
-                sorted((*present, new), key=lambda one: (-one.priority, one.order))
+                sorted((*present, new), key=lambda entry: (-entry.priority, entry.order))
             )
 
     def remove(self, function: Callable[..., Any], name: str | None) -> int:
-        """Forget ``function``, for one hook or for all; return how often it was registered."""
+        """Remove ``function`` from one hook or all; return the number of removed registrations."""
         return self._drop(
-            lambda one: one.function == function and (name is None or one.hook == name)
+            lambda entry: entry.function == function and (name is None or entry.hook == name)
         )
 
-    def mark(self) -> int:
-        """Return a mark to go back to."""
+    def savepoint(self) -> int:
+        """Return a savepoint for ``roll_back``."""
         return self._order
 
-    def go_back(self, mark: int) -> None:
-        """Forget what was registered since ``mark``."""
-        self._drop(lambda one: one.order > mark)
+    def roll_back(self, savepoint: int) -> None:
+        """Remove everything registered since ``savepoint``."""
+        self._drop(lambda entry: entry.order > savepoint)
 
-    def _drop(self, goes: Callable[[Registered], bool]) -> int:
+    def _drop(self, is_dropped: Callable[[Registered], bool]) -> int:
         dropped = 0
         with self.lock:
             for name, present in list(self._by_name.items()):
-                left = tuple(one for one in present if not goes(one))
-                dropped += len(present) - len(left)
-                if left:
-                    self._by_name[name] = left
+                remaining = tuple(entry for entry in present if not is_dropped(entry))
+                dropped += len(present) - len(remaining)
+                if remaining:
+                    self._by_name[name] = remaining
                 else:
                     del self._by_name[name]
         return dropped
 
 
 def _arguments_taken(function: Callable[..., Any], most: int) -> int:
-    """Return how many of ``most`` arguments ``function`` takes; none is too few."""
+    """Return how many of ``most`` arguments ``function`` takes. Raises InvalidInput for none."""
     if not callable(function):
-        raise InvalidInput(f"{function!r} is no function", hint="register a function")
+        raise InvalidInput(f"{function!r} is not a function", hint="register a function")
     try:
         signature = inspect.signature(function)
-    except ValueError:  # Some that are written in C do not say.
+    except ValueError:  # Some C functions have no signature.
         return most
     for count in range(most, 0, -1):
         try:

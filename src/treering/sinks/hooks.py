@@ -1,7 +1,7 @@
-"""Hooks: functions that are told of what a run does, and some that have a say in it.
+"""Hooks: functions that are called for events of a run, some of which can change it.
 
-They are registered under the names that agents' plugins use already, and are run as those are:
-by priority, watchers side by side, those that change something one after the other.
+They are registered under the names that agents' plugins already use, and run in the same way: by
+priority, observing hooks in parallel, modifying hooks one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidInput
 from treering.sinks.hook_calls import Caller, log
-from treering.sinks.hook_merging import Merged, dismiss, next_message, own, sound
+from treering.sinks.hook_merging import Merged, dismiss, next_message, own_copy, recordable
 from treering.sinks.hook_metrics import HookCounts, HookMetrics
 from treering.sinks.hook_names import (
     MODIFYING_HOOKS,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["HookMetrics", "HookSink", "Hooks", "PrivateHookSink", "hookimpl"]
 
 TIMEOUT_S: Final = 30.0
-"""How long a hook may take when nobody says otherwise."""
+"""The default timeout of a hook."""
 _KIND: Final = "ops.observation"
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 class Hooks:
-    """The functions that are registered for hooks, called as the kind of each hook asks for."""
+    """The functions registered for hooks, called as each kind of hook requires."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -56,7 +56,7 @@ class Hooks:
     ) -> Callable[[Function], Function]:
         """Register the decorated function ``(event, context)`` for a plugin hook.
 
-        Raises InvalidInput, with the nearest names, if there is no such hook.
+        Raises InvalidInput, with the nearest names, if the hook does not exist.
         """
         check_plugin_hook(name)
         return self._registering(self._registry, name, 2, priority, timeout_s)
@@ -64,51 +64,53 @@ class Hooks:
     def on_internal(
         self, key: str, *, timeout_s: float | None = None
     ) -> Callable[[Function], Function]:
-        """Register the decorated function ``(event)`` for ``type`` or for ``type:action``."""
+        """Register the decorated function ``(event)`` for ``type`` or ``type:action``."""
         check_internal_key(key)
         return self._registering(self._internal, key, 1, 0, timeout_s)
 
     def remove(self, function: Callable[..., Any], name: str | None = None) -> int:
-        """Forget ``function``, for one hook or for all; return how often it was registered."""
+        """Remove ``function`` from one hook or all; return the number of removed registrations."""
         return self._registry.remove(function, name) + self._internal.remove(function, name)
 
     def has(self, name: str) -> bool:
-        """Whether anything is registered for a plugin hook."""
+        """Return whether any function is registered for a plugin hook."""
         return bool(self._registry.of(name))
 
     def has_internal(self, type_: str, action: str) -> bool:
-        """Whether anything is registered for an internal hook, by its type or in full."""
+        """Return whether any function is registered for an internal hook, by type or in full."""
         return bool(self._internal.of(type_) or self._internal.of(f"{type_}:{action}"))
 
     def metrics(self) -> list[HookMetrics]:
-        """Return how often each function was called, how long it took and how it failed."""
+        """Return the calls, times and failures of each function."""
         return self._counts.rows()
 
     def load_plugins(self) -> list[str]:
-        """Have every installed plugin register its hooks, once; return the names of the new ones.
+        """Let every installed plugin register its hooks, once; return the names of the new ones.
 
-        A plugin that fails is logged and counted, and registers nothing; the others go on.
+        A plugin that fails is logged and counted, and registers nothing; the others continue.
         """
         return [
             name
-            for name, found in installed()
-            if not self._plugins.knows(name) and self._attempt_plugin(name, found.load)
+            for name, entry in installed()
+            if not self._plugins.knows(name) and self._attempt_plugin(name, entry.load)
         ]
 
     def add_plugin(self, plugin: Any, name: str) -> bool:
-        """Have ``plugin`` register its hooks as an installed one does; return whether it did."""
+        """Let ``plugin`` register its hooks as an installed one does; return whether it did."""
         return self._attempt_plugin(name, lambda: plugin)
 
     def fire(self, name: str, event: dict[str, Any], context: dict[str, Any]) -> None:
-        """Tell all functions of a hook of ``event``, in parallel; return when they are done."""
+        """Call all functions of a hook with ``event``, in parallel; return when they are done."""
         if name not in VOID_HOOKS:
             raise InvalidInput(f"{name} is not fired", hint=f"use one of {', '.join(VOID_HOOKS)}")
-        self._caller.call_together(self._registry.of(name), lambda: (own(event), own(context)))
+        self._caller.call_together(
+            self._registry.of(name), lambda: (own_copy(event), own_copy(context))
+        )
 
     def modify(self, name: str, event: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
-        """Ask the functions of a hook one after the other; return what they say, merged.
+        """Call the functions of a hook one after the other; return their merged results.
 
-        What one of them changes in ``event``, the next one sees, and so does the caller.
+        Changes that one makes to ``event`` are visible to the next, and to the caller.
         """
         if name not in MODIFYING_HOOKS:
             raise InvalidInput(
@@ -116,8 +118,8 @@ class Hooks:
             )
         merged = Merged(name)
         for hook in self._registry.of(name):
-            given = own(event)
-            outcome = self._caller.call(hook, given, own(context))
+            given = own_copy(event)
+            outcome = self._caller.call(hook, given, own_copy(context))
             if outcome.is_good:
                 event.update(given)
                 merged.add(outcome.value, hook.label)
@@ -126,14 +128,14 @@ class Hooks:
         return merged.fields
 
     def persist(self, event: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
-        """Return ``event["message"]`` as the functions of ``tool_result_persist`` leave it.
+        """Return ``event["message"]`` as modified by the functions of ``tool_result_persist``.
 
-        Each gets what the one before made of it. None of them is waited for beyond its return.
+        Each gets the result of the one before. Awaitables that they return are ignored.
         """
         message: dict[str, Any] = event["message"]
         for hook in self._registry.of(PERSIST_HOOK):
-            given = own(message)
-            outcome = self._caller.call_now(hook, {**event, "message": given}, own(context))
+            given = own_copy(message)
+            outcome = self._caller.call_now(hook, {**event, "message": given}, own_copy(context))
             if inspect.isawaitable(outcome.value):
                 dismiss(outcome.value)
                 log.warning(
@@ -141,10 +143,10 @@ class Hooks:
                     " would have to be awaited", hook.hook, hook.label,
                 )  # fmt: skip
             elif outcome.is_good:
-                made = next_message(outcome.value, given, message)
-                if made is None:
-                    log.warning("hook %s: %s made no message of it", hook.hook, hook.label)
-                message = made or message
+                changed = next_message(outcome.value, given, message)
+                if changed is None:
+                    log.warning("hook %s: %s returned an invalid message", hook.hook, hook.label)
+                message = changed or message
         return message
 
     def trigger(
@@ -160,20 +162,22 @@ class Hooks:
     ) -> list[str]:
         """Trigger an internal hook; return the messages that its functions have for the user.
 
-        With a run or a session it is recorded there, as an ``ops.observation`` whose origin is
-        ``hook-adapter``. The functions are called once in any case, also if recording raises.
+        With a run or a session, it is recorded there as an ``ops.observation`` with the origin
+        ``hook-adapter``. The functions are called once in any case, even if recording raises.
         """
         key = check_internal_key(f"{type_}:{action}")
-        told = {} if context is None else context
+        details = {} if context is None else context
         summary, refs = f"hook {key}", {"hook": key}
         try:
             if run is not None:
-                run.emit(_KIND, sound(told), summary=summary, refs=refs, origin=ORIGIN)
+                run.emit(_KIND, recordable(details), summary=summary, refs=refs, origin=ORIGIN)
             elif session is not None:
-                session.record(_KIND, summary, payload=sound(told), refs=refs, origin=ORIGIN)
+                session.record(
+                    _KIND, summary, payload=recordable(details), refs=refs, origin=ORIGIN
+                )
         finally:
             messages = self.call_internal(
-                type_, action, session_key=session_key, context=told, at=datetime.now(UTC)
+                type_, action, session_key=session_key, context=details, at=datetime.now(UTC)
             )
         return messages
 
@@ -187,7 +191,7 @@ class Hooks:
         context: dict[str, Any],
         at: datetime,
     ) -> list[str]:
-        """Call the functions of ``type``, then those of ``type:action``; record nothing."""
+        """Call the functions of ``type``, then those of ``type:action``, without recording."""
         messages: list[Any] = []
         event = {
             "type": type_,
@@ -222,14 +226,15 @@ class Hooks:
         return register
 
     def _attempt_plugin(self, name: str, load: Callable[[], Any]) -> bool:
-        # Held throughout, so that what a failing plugin registered is all that is taken back.
+        # Hold both locks throughout, so that only the failing plugin's registrations are rolled
+        # back.
         with self._registry.lock, self._internal.lock:
-            marks = [(one, one.mark()) for one in (self._registry, self._internal)]
+            savepoints = [(one, one.savepoint()) for one in (self._registry, self._internal)]
             try:
                 self._plugins.register(load(), name, self)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (its mistake, not the program's)
-                for registry, mark in marks:
-                    registry.go_back(mark)
+                for registry, savepoint in savepoints:
+                    registry.roll_back(savepoint)
                 self._counts.add(SPECIFICATION, name, error=type(error).__name__)
                 log.warning("the plugin %s is left out: it failed", name, exc_info=error)
                 return False

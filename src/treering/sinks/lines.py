@@ -1,4 +1,4 @@
-"""Files that grow by whole lines of JSON, for their owner's eyes."""
+"""Files of JSON lines that are appended to, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILES_OPEN_MAX: Final = 32
 WINDOW_BYTES: Final = 64 * 1024
-"""How much of a file's end is looked at first."""
+"""The size of the first window at a file's end."""
 OWNER_FILE: Final = 0o600
 OWNER_FOLDER: Final = 0o700
 
@@ -24,22 +24,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_line(value: Any) -> bytes:
-    """Return ``value`` as one line of JSON, keys in their order, newline included."""
+    """Return ``value`` as one line of JSON with a newline; keys keep their order."""
     try:
         return _encode(value) + b"\n"
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
-        # Deltas are not kept, so nobody has checked that they are JSON.
+        # Deltas are not stored, so they may not be valid JSON.
         text = json.dumps(value, default=repr, skipkeys=True, ensure_ascii=False)
         return text.encode(errors="replace") + b"\n"
 
 
 def json_page(value: Any) -> bytes:
-    """Return ``value`` as JSON that is laid out for people."""
+    """Return ``value`` as indented JSON."""
     return msgspec.json.format(json_line(value), indent=2) + b"\n"
 
 
 def ascii_line(value: Any) -> str:
-    """Return ``value`` as JSON in plain ASCII: nothing in it breaks a line or steers a terminal."""
+    """Return ``value`` as ASCII JSON, without line breaks or terminal control characters."""
     line = json_line(value)[:-1]
     if line.isascii():
         return line.decode()
@@ -47,29 +47,29 @@ def ascii_line(value: Any) -> str:
 
 
 def renew_after_fork(renew: Callable[[], None]) -> None:
-    """Have a method called in every child process, as long as its object is there.
+    """Call a method in every child process, as long as its object exists.
 
-    What a thread of the parent held at that moment nobody in the child gives back.
+    Locks that a thread of the parent held at that moment are never released in the child.
     """
     method = weakref.WeakMethod(renew)
 
     def call() -> None:
-        found = method()
-        if found is not None:
-            found()
+        bound = method()
+        if bound is not None:
+            bound()
 
     os.register_at_fork(after_in_child=call)
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it that are not there, for their owner alone."""
+    """Create a folder and its parents with permissions for the owner only."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(mode=OWNER_FOLDER, exist_ok=True)
 
 
 class LineFile:
-    """A file that is appended to, a line at a write; a torn last line is closed off first."""
+    """A file that is appended to, one line per write; a torn last line is terminated first."""
 
     def __init__(self, path: Path) -> None:
         make_folder(path.parent)
@@ -78,7 +78,7 @@ class LineFile:
         self._torn = self.size > 0 and os.pread(self._descriptor, 1, self.size - 1) != b"\n"
 
     def append(self, line: bytes) -> None:
-        """Add one line, which ends in a newline."""
+        """Append one line, which ends in a newline."""
         body = b"\n" + line if self._torn else line
         written = 0
         try:
@@ -89,12 +89,12 @@ class LineFile:
             self._torn = body[written - 1 : written] != b"\n" if written else self._torn
 
     def lines_backwards(self) -> Iterator[bytes]:
-        """Give the whole lines that are there, the last one first; not the torn end."""
+        """Yield the complete lines, last one first, without a torn end."""
         end, window = self.size, WINDOW_BYTES
         while end > 0:
             start = max(0, end - window)
             body = os.pread(self._descriptor, end - start, start)
-            # What stands before the first newline may have begun outside the window.
+            # The text before the first newline may have begun outside the window.
             first = 0 if start == 0 else body.find(b"\n") + 1
             whole = body[first : body.rfind(b"\n") + 1]
             if start and not whole:
@@ -104,7 +104,7 @@ class LineFile:
             end, window = start + first, WINDOW_BYTES
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 
@@ -112,7 +112,7 @@ File = TypeVar("File", bound=LineFile)
 
 
 class OpenFiles(Generic[File]):
-    """Files that are kept open for the next line, the least used closed first."""
+    """A pool of open files; the least recently used is closed first."""
 
     def __init__(self, make: Callable[[Path], File], open_max: int = FILES_OPEN_MAX) -> None:
         self._make = make
@@ -120,23 +120,23 @@ class OpenFiles(Generic[File]):
         self._files: OrderedDict[Path, File] = OrderedDict()
 
     def at(self, path: Path) -> File:
-        """Return the file at ``path``, opened or made if need be."""
-        found = self._files.get(path)
-        if found is None:
-            found = self._files[path] = self._make(path)
+        """Return the file at ``path``, opened or created if necessary."""
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self._make(path)
             if len(self._files) > self._open_max:
                 self._files.popitem(last=False)[1].close()
         else:
             self._files.move_to_end(path)
-        return found
+        return file
 
     def drop(self, path: Path) -> None:
         """Close the file at ``path``, if it is open."""
-        found = self._files.pop(path, None)
-        if found is not None:
-            found.close()
+        file = self._files.pop(path, None)
+        if file is not None:
+            file.close()
 
     def close(self) -> None:
-        """Close all of them; they open again when asked for."""
+        """Close all files; they are opened again when needed."""
         while self._files:
             self._files.popitem()[1].close()

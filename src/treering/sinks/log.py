@@ -23,11 +23,11 @@ _LEVELS: Final = {
 
 
 class LogSink:
-    """Writes one record for each event; no handler, no format and no level is set up by it.
+    """Writes one log record for each event; it sets up no handler, format or level.
 
     The message is the event's envelope as JSON, with ``scope``, ``eventId`` and ``summary`` beside
-    its fields; a kind that the envelope lacks has the same fields under the name it is stored by.
-    The same fields are in the record's ``treering`` attribute, for formatters that want them.
+    its fields; a kind without an envelope has the same fields under its stored name. The record's
+    ``treering`` attribute has the same fields, for formatters.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class LogSink:
         self._level = level
 
     def accepts(self, event: SafeEvent, /) -> bool:
-        """Whether anybody would see ``event`` in the log."""
+        """Return whether the logger is enabled for ``event``."""
         return self._logger.isEnabledFor(self._level_of(event))
 
     def handle(self, event: SafeEvent, /) -> None:
-        """Log ``event``: failures as warnings and errors, the rest at the level that was given."""
+        """Log ``event``: failures as warnings and errors, others at the given level."""
         fields = log_fields(event)
         self._logger.log(self._level_of(event), ascii_line(fields), extra={"treering": fields})
 
@@ -59,19 +59,19 @@ class LogSink:
 
 
 def log_fields(event: SafeEvent) -> dict[str, Any]:
-    """Return what the log says of ``event``: one form for all kinds."""
+    """Return the log fields of ``event``, in one format for all kinds."""
     envelope = event.envelope()
-    found = _like_envelope(event) if envelope is None else envelope.to_dict()
-    found["scope"] = event.scope
+    fields = _envelope_fields(event) if envelope is None else envelope.to_dict()
+    fields["scope"] = event.scope
     if event.event_id is not None:
-        found["eventId"] = event.event_id
+        fields["eventId"] = event.event_id
     if event.summary is not None:
-        found["summary"] = event.summary
-    return found
+        fields["summary"] = event.summary
+    return fields
 
 
-def _like_envelope(event: SafeEvent) -> dict[str, Any]:
-    found = {
+def _envelope_fields(event: SafeEvent) -> dict[str, Any]:
+    fields = {
         "version": ENVELOPE_VERSION,
         "runId": event.run_id,
         "seq": event.run_seq,
@@ -84,4 +84,4 @@ def _like_envelope(event: SafeEvent) -> dict[str, Any]:
         "kind": event.kind,
         "payload": event.part.as_payload(),
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

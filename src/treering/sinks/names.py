@@ -1,4 +1,4 @@
-"""Names of files made from ids: inside their folder, and distinct on every disk."""
+"""File names made from ids: safe inside their folder, and distinct on every file system."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from hashlib import sha256
 from typing import Final
 
 NAME_CHARACTERS_MAX: Final = 200
-"""Longer names are cut and end in a digest; file systems take 255 bytes."""
+"""Longer names are cut and end in a digest; file systems allow 255 bytes."""
 
 _KEPT_CHARACTERS: Final = 150
 _DIGEST_DIGITS: Final = 32
 _DOT: Final = ord(".")
-# Capitals are written out as well: some disks take A for a.
+# Capitals are encoded as well: some file systems ignore case.
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 def file_name(text: str) -> str:
-    """Return ``text`` percent-encoded, so that no two texts share a name whatever the disk.
+    """Return ``text`` percent-encoded, so that different texts never share a name.
 
-    Percent-decoding gives the text back, unless ``%%`` says that the name was cut.
+    Percent-decoding restores the text, unless ``%%`` marks a name that was cut.
     """
     plain = text.encode(errors="surrogatepass")
     last = len(plain) - 1
@@ -29,6 +29,6 @@ def file_name(text: str) -> str:
     return name if len(name) <= NAME_CHARACTERS_MAX else with_digest(name, plain)
 
 
-def with_digest(name: str, told_apart_by: bytes) -> str:
-    """Return ``name`` with an ending of its own, such as no encoded text has."""
-    return f"{name[:_KEPT_CHARACTERS]}%%{sha256(told_apart_by).hexdigest()[:_DIGEST_DIGITS]}"
+def with_digest(name: str, identity: bytes) -> str:
+    """Return ``name`` with a digest of ``identity`` appended, which no encoded text has."""
+    return f"{name[:_KEPT_CHARACTERS]}%%{sha256(identity).hexdigest()[:_DIGEST_DIGITS]}"

@@ -1,4 +1,4 @@
-"""The tool calls of a run, as lines of its trace: one when the outcome is known, or at the end."""
+"""A run's tool calls as lines of its trace, written with the outcome or at the end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 from treering.model.envelopes import ToolCallFailed, ToolCallFinished, ToolCallStarted
 
 OPEN_CALLS_MAX: Final = 10_000
-"""How many calls without an outcome are remembered; of others, the start is not told."""
+"""The number of open calls that are remembered; others have no start in their line."""
 
 Started = ToolCallStarted[Any]
 Outcome = ToolCallFinished[Any] | ToolCallFailed[Any]
 
 
 class _Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of the start of a call."""
+    """The start of a call."""
 
     at: str
     seq: int
@@ -29,48 +29,48 @@ class _Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallLines:
-    """Pairs the starts of calls with their outcomes, in the spelling of the event envelope."""
+    """Pairs the starts of calls with their outcomes, under the envelope's names."""
 
     def __init__(self) -> None:
         self._open: defaultdict[str, list[_Start]] = defaultdict(list)
         self._waiting = 0
 
     def start(self, envelope: Started) -> None:
-        """Remember that a call began."""
+        """Remember the start of a call."""
         if self._waiting < OPEN_CALLS_MAX:
-            told = envelope.payload
-            self._open[told.tool_call_id or ""].append(
+            payload = envelope.payload
+            self._open[payload.tool_call_id or ""].append(
                 _Start(
                     at=envelope.at,
                     seq=envelope.seq,
-                    call_id=told.tool_call_id,
-                    tool=told.tool_name,
-                    input_shape=told.input_shape,
-                    input_bytes=told.input_bytes,
+                    call_id=payload.tool_call_id,
+                    tool=payload.tool_name,
+                    input_shape=payload.input_shape,
+                    input_bytes=payload.input_bytes,
                 )
             )
             self._waiting += 1
 
     def outcome(self, envelope: Outcome) -> dict[str, Any]:
-        """Return the line of the call that ``envelope`` is the outcome of."""
+        """Return the line of the call whose outcome is ``envelope``."""
         started = self._open.get(envelope.payload.tool_call_id or "")
         return _line(started[-1] if started else None, envelope)
 
     def close(self, envelope: Outcome) -> None:
-        """Forget the call that ``envelope`` is the outcome of: the latest of its id."""
+        """Forget the call whose outcome is ``envelope``: the latest with its id."""
         call_id = envelope.payload.tool_call_id or ""
         if self._open.get(call_id):
             self._open[call_id].pop()
             self._waiting -= 1
 
     def still_open(self) -> list[dict[str, Any]]:
-        """Return the lines of the calls that have no outcome, in the order they began."""
-        found = [start for calls in self._open.values() for start in calls]
-        return [_line(start, None) for start in sorted(found, key=lambda one: one.seq)]
+        """Return the lines of calls without an outcome, in the order of their starts."""
+        starts = [start for calls in self._open.values() for start in calls]
+        return [_line(start, None) for start in sorted(starts, key=lambda start: start.seq)]
 
 
 def elapsed_ms(start: str, end: str) -> int:
-    """Return the time between two instants, such as the envelope gives."""
+    """Return the milliseconds between two times as in envelopes."""
     between = datetime.fromisoformat(end) - datetime.fromisoformat(start)
     return max(0, round(between.total_seconds() * 1_000))
 
@@ -89,14 +89,14 @@ def _line(start: _Start | None, end: Outcome | None) -> dict[str, Any]:
         "inputBytes": start and start.input_bytes,
         "outputBytes": returned and returned.output_bytes,
         "errorClass": returned and returned.error_class,
-        # Earlier ledgers say so only by the status.
+        # Earlier ledgers only have the status.
         "isSynthetic": bool(returned and returned.is_synthetic) or status == "synthetic",
         "reason": returned and returned.reason,
     }
 
 
 def _duration(start: _Start | None, end: Outcome | None) -> int | None:
-    told = None if end is None else end.payload.duration_ms
-    if told is not None or start is None or end is None:
-        return told if isinstance(told, int) else None
+    reported = None if end is None else end.payload.duration_ms
+    if reported is not None or start is None or end is None:
+        return reported if isinstance(reported, int) else None
     return elapsed_ms(start.at, end.at)

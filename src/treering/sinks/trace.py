@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 KEEP_DAYS: Final = 30
 KEEP_BYTES: Final = 256 * 1024 * 1024
 RUNS_OPEN_MAX: Final = 2_000
-"""How many unfinished traces are held in memory; others are taken up from their files."""
+"""The number of unfinished traces held in memory; others are resumed from their files."""
 
-Kept = TypeVar("Kept", bound=Bundle)
+AnyBundle = TypeVar("AnyBundle", bound=Bundle)
 Line = TypeVar("Line")
 _DEFAULT_CAPS: Final = TraceLimits()
 _DEFAULT_ABOUT: Final = About()
@@ -39,9 +39,9 @@ _DEFAULT_ABOUT: Final = About()
 class TraceSink:
     """Writes the trace of every run to ``<folder>/<run id>/``, without private content.
 
-    A finished trace is kept for ``keep_days`` and as long as all of them have no more than
-    ``keep_bytes``; None is forever, and as many as there are. A ``durable`` sink follows the ledger
-    and misses no run, not even one that others closed; deltas are not in the ledger.
+    A finished trace is kept for ``keep_days`` and while all traces together are within
+    ``keep_bytes``; None means no limit. A ``durable`` sink follows the ledger and misses no run,
+    even if another process closed it; deltas are not in the ledger.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class TraceSink:
     ) -> None:
         self.name = name
         self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
-        shelf = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
-        self._traces = _Traces(shelf, "safe", partial(SafeBundle, caps=caps, about=about))
+        traces = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        self._traces = _Traces(traces, "safe", partial(SafeBundle, caps=caps, about=about))
 
     def accepts(self, event: SafeEvent, /) -> bool:
-        """Whether ``event`` belongs to a run."""
+        """Return whether ``event`` belongs to a run."""
         return event.run_id is not None
 
     def handle(self, event: SafeEvent, /) -> None:
@@ -73,12 +73,12 @@ class TraceSink:
                 self._traces.settle(event)
 
     def close(self) -> None:
-        """Close the files; traces of runs that go on are taken up with their next event."""
+        """Close the files; traces of open runs are resumed with their next event."""
         self._traces.close()
 
 
 class PrivateTraceSink:
-    """Writes the same with private content: prompts, answers, inputs and outputs of tools.
+    """Writes traces with private content: prompts, answers, inputs and outputs of tools.
 
     ``guard`` masks the secrets in it.
     """
@@ -99,12 +99,12 @@ class PrivateTraceSink:
     ) -> None:
         self.name = name
         self.delivery = Delivery(durable=durable, on_error="retry" if durable else "skip")
-        shelf = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
+        traces = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
         make = partial(PrivateBundle, caps=caps, about=about, guard=guard)
-        self._traces = _Traces(shelf, "private", make)
+        self._traces = _Traces(traces, "private", make)
 
     def accepts(self, event: PrivateEvent, /) -> bool:
-        """Whether ``event`` belongs to a run."""
+        """Return whether ``event`` belongs to a run."""
         return event.run_id is not None
 
     def handle(self, event: PrivateEvent, /) -> None:
@@ -116,17 +116,17 @@ class PrivateTraceSink:
                 self._traces.settle(event)
 
     def close(self) -> None:
-        """Close the files; traces of runs that go on are taken up with their next event."""
+        """Close the files; traces of open runs are resumed with their next event."""
         self._traces.close()
 
 
-class _Traces(Generic[Kept]):
+class _Traces(Generic[AnyBundle]):
     """The traces that are being written."""
 
     def __init__(
-        self, shelf: TraceFolder, visibility: str, make: Callable[[FolderFiles], Kept]
+        self, folder: TraceFolder, visibility: str, make: Callable[[FolderFiles], AnyBundle]
     ) -> None:
-        self._shelf = shelf
+        self._folder = folder
         self._visibility = visibility
         self._make = make
         self._renew()
@@ -135,22 +135,22 @@ class _Traces(Generic[Kept]):
     def _renew(self) -> None:
         self.lock = threading.Lock()
         self._growing = OpenFiles(LineFile)
-        self._open: dict[tuple[str, str, str], tuple[Path, Kept]] = {}
+        self._open: dict[tuple[str, str, str], tuple[Path, AnyBundle]] = {}
 
-    def of(self, event: Carried) -> Kept | None:
-        """Return the trace of the event's run; None if that is over."""
+    def of(self, event: Carried) -> AnyBundle | None:
+        """Return the trace of the event's run; None if it is finished."""
         key = _key(event)
         if key in self._open:
             return self._open[key][1]
         owner = (event.scope, event.session_id, self._visibility)
-        path, about = self._shelf.find(event.run_id or "", owner)
+        path, about = self._folder.find(event.run_id or "", owner)
         if about is not None and about.get("complete") is True:
             return None
         files = FolderFiles(path, self._growing)
         bundle = self._make(files)
         if about is not None:
             envelopes = _lines(files, EVENTS, _ENVELOPES)
-            bundle.take_up(about, envelopes, _lines(files, PAYLOADS, _DELIVERED))
+            bundle.resume(about, envelopes, _lines(files, PAYLOADS, _DELIVERED))
         if len(self._open) >= RUNS_OPEN_MAX:
             del self._open[next(iter(self._open))]
         self._open[key] = (path, bundle)
@@ -162,10 +162,10 @@ class _Traces(Generic[Kept]):
         if bundle.is_over:
             size = bundle.finish()
             del self._open[_key(event)]
-            self._shelf.finished(path, size)
+            self._folder.finished(path, size)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         with self.lock:
             self._open.clear()
             self._growing.close()
@@ -180,9 +180,9 @@ _DELIVERED: Final = msgspec.json.Decoder(DeliveredLine)
 
 
 def _lines(files: FolderFiles, name: str, line: msgspec.json.Decoder[Line]) -> list[Line]:
-    """Return what a file of a trace holds, in order, without what a crash left of a line."""
-    found = []
+    """Return the lines of a trace file, in order, without incomplete ones."""
+    decoded = []
     for body in files.lines(name):
         with contextlib.suppress(msgspec.MsgspecError):
-            found.append(line.decode(body))
-    return found[::-1]
+            decoded.append(line.decode(body))
+    return decoded[::-1]

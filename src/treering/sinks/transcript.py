@@ -1,4 +1,4 @@
-"""The transcript sink: what happened in each session, as a file of one line an event."""
+"""The transcript sink: one file per session, with one line per event."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class TranscriptSink:
-    """Appends safe summaries to ``<folder>/<scope>/<session>.jsonl``; deltas are left out.
+    """Appends safe summaries to ``<folder>/<scope>/<session>.jsonl``, without deltas.
 
-    A ``durable`` one follows the ledger and misses nothing; what comes again after a crash is not
-    written again.
+    A ``durable`` sink follows the ledger and misses nothing; events delivered again after a crash
+    are not repeated.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class TranscriptSink:
 
     def _renew(self) -> None:
         self._files = OpenFiles(_Transcript)
-        # Served in several scopes, a durable sink is called by as many threads.
+        # A durable sink in several scopes is called by several threads.
         self._lock = threading.Lock()
 
     def accepts(self, event: SafeEvent, /) -> bool:
-        """Whether ``event`` is kept, and so has its place in the session."""
+        """Return whether ``event`` is stored and therefore has a seq."""
         return event.seq is not None
 
     def handle(self, event: SafeEvent, /) -> None:
@@ -51,20 +51,20 @@ class TranscriptSink:
         if seq is None:
             return
         with self._lock:
-            transcript = self._files.at(_place(self._folder, event.scope, event.session_id))
+            transcript = self._files.at(_path(self._folder, event.scope, event.session_id))
             if self.delivery.durable and seq <= transcript.last_seq():
                 return
             transcript.append(json_line(transcript_line(event)))
             transcript.seq = seq
 
     def close(self) -> None:
-        """Close the files; the next event opens its own again."""
+        """Close the files; the next event opens its file again."""
         with self._lock:
             self._files.close()
 
 
 def transcript_line(event: SafeEvent) -> dict[str, Any]:
-    """Return what a transcript says of ``event``; a private one has no summary there."""
+    """Return the transcript line of ``event``; private events have no summary."""
     return {
         "at": instant(event.ts_ms),
         "seq": event.seq,
@@ -77,7 +77,7 @@ def transcript_line(event: SafeEvent) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=1_024)
-def _place(folder: Path, scope: str, session_id: str) -> Path:
+def _path(folder: Path, scope: str, session_id: str) -> Path:
     return folder / file_name(scope) / f"{file_name(session_id)}.jsonl"
 
 
@@ -85,10 +85,10 @@ class _Transcript(LineFile):
     """The file of one session."""
 
     seq: int | None = None
-    """The last seq that was written to it, once that is known."""
+    """The last seq written, once known."""
 
     def last_seq(self) -> int:
-        """Return the last seq that is in the file; 0 if there is none."""
+        """Return the last seq in the file; 0 if there is none."""
         if self.seq is None:
             self.seq = next(filter(None, map(_seq_of, self.lines_backwards())), 0)
         return self.seq
@@ -98,7 +98,7 @@ def _seq_of(line: bytes) -> int:
     try:
         return msgspec.json.decode(line, type=_TranscriptLine).seq
     except msgspec.MsgspecError:
-        return 0  # What a crash left of a line.
+        return 0  # An incomplete line after a crash.
 
 
 class _TranscriptLine(msgspec.Struct):

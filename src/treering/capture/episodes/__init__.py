@@ -1,1 +1,1 @@
-"""The lanes of the ``episodes`` commands: from transcripts to a spool, and from there in."""
+"""The ``episodes`` commands: extract transcripts to a spool, and ingest spools into a ledger."""

@@ -1,4 +1,4 @@
-"""What a captured event may carry: masked, bounded, and marked where something was left out."""
+"""Limits for captured events: masked, cut to size, and marked where something was left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PREVIEW_CHARACTERS: Final = 256
 OUTPUT_FIELDS: Final = frozenset(
     {"stdout", "stderr", "raw_stdout", "raw_stderr", "command_output", "tool_output"}
 )
-"""What programs print has no place in an event that is passed around."""
+"""Program output does not belong in an event that is passed around."""
 
 _DUMPS: Final = (
     re.compile(r"\A```(?:json|bash|sh|shell|log|output|yaml)?", re.IGNORECASE),
@@ -32,7 +32,7 @@ _RECORD_OF_TOOL: Final = re.compile(r'"(?:stdout|stderr|exitCode|command|tool)"'
 
 
 class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many bytes of canonical JSON an event may carry."""
+    """The limits of an event, in bytes of canonical JSON."""
 
     payload: int = PAYLOAD_BYTES_MAX
     conversation: int = CONVERSATION_CAP
@@ -40,7 +40,7 @@ class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def within(cls, *, payload: int, conversation: int, refs: int) -> EventLimits:
-        """Return these caps, brought within what a ledger takes and a mark needs."""
+        """Return these limits, clamped to what a ledger accepts and a mark needs."""
         return cls(
             payload=min(max(PAYLOAD_CAP_MIN, payload), PAYLOAD_BYTES_MAX),
             conversation=min(max(PAYLOAD_CAP_MIN, conversation), PAYLOAD_BYTES_MAX),
@@ -48,40 +48,40 @@ class EventLimits(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def payload_of(self, kind: str) -> int:
-        """Return the cap of a payload of ``kind``."""
-        is_said = kind.startswith("conversation.")
-        return min(self.payload, self.conversation) if is_said else self.payload
+        """Return the limit of a payload of ``kind``."""
+        is_message = kind.startswith("conversation.")
+        return min(self.payload, self.conversation) if is_message else self.payload
 
 
 class Bounded(msgspec.Struct, frozen=True):
-    """A value that fits."""
+    """A value within its limit."""
 
     value: Json
     was_cut: bool
 
 
 def bound(value: Json, *, cap: int, reason: str, guard: SecretGuard | None) -> Bounded:
-    """Return ``value`` masked and within ``cap`` bytes; what is cut away is marked.
+    """Return ``value`` masked and within ``cap`` bytes; cuts are marked.
 
-    Masked first: half a secret would not be found any more. Without a ``guard`` it is known to be
-    clean. Raises InvalidInput for what no ledger can hold.
+    Masking comes first: half a secret would not be recognized. Without a ``guard``, the value is
+    known to be clean. Raises InvalidInput if a ledger cannot store it.
     """
     if value is None:
         return Bounded(None, was_cut=False)
     masked = value if guard is None else guard.mask_value(value)
     cut = _Cut(cap)
-    kept = cut.value(masked, 0)
-    encoded = canonical(kept, reason.removesuffix("_cap"))
+    shortened = cut.value(masked, 0)
+    encoded = canonical(shortened, reason.removesuffix("_cap"))
     if len(encoded) <= cap:
-        return Bounded(kept, cut.was_made)
+        return Bounded(shortened, cut.was_made)
     mark: dict[str, Any] = {"_truncated": True, "reason": reason, "original_bytes": len(encoded)}
     preview = encoded.decode()[: min(PREVIEW_CHARACTERS, max(32, cap // 2))]
-    told = {**mark, "preview": preview}
-    return Bounded(told if len(encode(told)) <= cap else mark, was_cut=True)
+    marked = {**mark, "preview": preview}
+    return Bounded(marked if len(encode(marked)) <= cap else mark, was_cut=True)
 
 
 class _Cut:
-    """Cuts values to a few levels, items and characters, and knows whether it had to."""
+    """Cuts values to a limit of levels, items and characters, and notes whether it did."""
 
     def __init__(self, characters: int) -> None:
         self._characters = characters
@@ -125,7 +125,7 @@ class _Cut:
 
 
 def is_dump(text: str) -> bool:
-    """Whether ``text`` looks like what a tool printed, and not like what somebody said."""
+    """Return whether ``text`` looks like the output of a tool rather than a message."""
     plain = text.strip()
     return (
         "<relevant-memories>" in plain

@@ -1,7 +1,7 @@
-"""Extraction: what users and agents said in OpenClaw's transcripts, as lines of a spool.
+"""Extraction: the messages of OpenClaw's transcripts as lines of a spool.
 
-Transcripts are read on from where the last pass ended. A line goes to the spool before it is noted
-as read: a pass that dies repeats a few lines, whose ids make them known.
+Transcripts are read from where the last pass ended. A line is spooled before it is marked as read:
+a pass that dies repeats a few lines, which their ids identify.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from treering.capture.episodes.extraction_sources import (
     Owners,
     transcripts,
 )
-from treering.capture.episodes.extraction_text import DUMP, cleaned, payload_of, said_in, summary_of
+from treering.capture.episodes.extraction_text import (
+    DUMP,
+    cleaned,
+    message_in,
+    payload_of,
+    summary_of,
+)
 from treering.capture.episodes.files import (
     OWNER_FILE,
     WholeLines,
@@ -65,12 +71,12 @@ BATCH_LINES_MAX: Final = 500
 LOCK_PATIENCE_S: Final = 30.0
 ERRORS_SAMPLE_MAX: Final = 5
 SECONDS_MAX: Final = 100_000_000_000
-"""A smaller number is a time in seconds, unless its name says milliseconds."""
+"""Smaller numbers are seconds, unless the field's name says milliseconds."""
 _TIMES: Final = ("ts_ms", "timestamp_ms", "tsMs", "timestamp", "ts")
 
 
 class Extracted(msgspec.Struct, kw_only=True):
-    """What passes over transcripts did so far: counts and places, never content."""
+    """Counts of all passes over transcripts so far, never content."""
 
     files_seen: int = 0
     files_with_updates: int = 0
@@ -86,16 +92,16 @@ class Extracted(msgspec.Struct, kw_only=True):
     errors_sample: list[str] = []
     iterations: int = 0
     mended: int = 0
-    """Lines that were not sound JSON, and could be read all the same."""
+    """Lines of invalid JSON that were repaired."""
 
-    def fault(self, place: str, reason: str) -> None:
-        """Note what went amiss, unless there are enough such notes."""
+    def fault(self, position: str, reason: str) -> None:
+        """Note a fault, up to a limit."""
         if len(self.errors_sample) < ERRORS_SAMPLE_MAX:
-            self.errors_sample.append(f"{place}:{reason}")
+            self.errors_sample.append(f"{position}:{reason}")
 
 
 class SpoolExtractor:
-    """Brings what was said below ``root`` to a spool; ``key`` hides what its state remembers."""
+    """Writes the messages below ``root`` to a spool; ``key`` protects the hashes in its state."""
 
     def __init__(
         self,
@@ -123,54 +129,60 @@ class SpoolExtractor:
         self._quarantine = quarantine
 
     def once(self, done: Extracted) -> None:
-        """Bring over what is new, and count it in ``done``. Raises NotFound without a root."""
+        """Extract everything new, and count it in ``done``. Raises NotFound without a root."""
         if not self._root.is_dir():
             raise NotFound(
-                f"there are no transcripts at {self._root}", hint="name it with --sessions-root"
+                f"no transcripts at {self._root}", hint="set the folder with --sessions-root"
             )
         make_folder(self._spool.parent)
         with locked(self._spool, patience_s=LOCK_PATIENCE_S):
-            known = load_state(self._state, ExtractState) or ExtractState()
+            state = load_state(self._state, ExtractState) or ExtractState()
             paths, done.ignored_files = transcripts(self._root)
             done.files_seen = len(paths)
             done.trailing_partial_bytes = 0
             done.iterations += 1
-            by_inode = {one.inode: one for one in known.files.values() if one.inode is not None}
+            by_inode = {
+                previous.inode: previous
+                for previous in state.files.values()
+                if previous.inode is not None
+            }
             owners = Owners(self._scope)
             files: dict[str, FileState] = {}
             for path in paths:
                 name = plain(str(path))
-                found = known.files.get(name)
+                previous = state.files.get(name)
                 try:
-                    # One that was put aside goes on where it was, under whatever name it has.
-                    found = by_inode.get(path.stat().st_ino) or found
-                    place = FileState() if found is None else copy(found)
-                    self._read(path, place, owners.of(path), done)
-                    files[name] = place
+                    # A renamed transcript continues from where it was, whatever its name.
+                    previous = by_inode.get(path.stat().st_ino) or previous
+                    current = FileState() if previous is None else copy(previous)
+                    self._read(path, current, owners.of(path), done)
+                    files[name] = current
                 except (FileNotFoundError, NotFound):
                     done.ignored_files += 1
                     done.fault(name, "vanished")
                 except PermissionError:
-                    # One transcript that may not be read keeps no other back.
+                    # An unreadable transcript must not stop the others.
                     done.ignored_files += 1
                     done.fault(name, "may_not_be_read")
-                    if found is not None:
-                        files[name] = found
-            known.schema = ExtractState().schema
-            known.sessions_root, known.files = str(self._root), files
-            known.updated_at = instant(time.time_ns() // 1_000_000)
-            save_state(self._state, known)
+                    if previous is not None:
+                        files[name] = previous
+            state.schema = ExtractState().schema
+            state.sessions_root, state.files = str(self._root), files
+            state.updated_at = instant(time.time_ns() // 1_000_000)
+            save_state(self._state, state)
 
-    def _read(self, path: Path, place: FileState, owner: TranscriptOwner, done: Extracted) -> None:
+    def _read(
+        self, path: Path, position: FileState, owner: TranscriptOwner, done: Extracted
+    ) -> None:
         with open_plain(path) as stream:
-            place.settle(stream, self._key)
+            position.settle(stream, self._key)
             status = os.fstat(stream.fileno())
-            place.last_ts_ms = place.last_ts_ms or max(1, status.st_mtime_ns // 1_000_000)
-            lines = WholeLines(stream, place.offset, status.st_size)
+            position.last_ts_ms = position.last_ts_ms or max(1, status.st_mtime_ns // 1_000_000)
+            lines = WholeLines(stream, position.offset, status.st_size)
             batch: list[bytes] = []
             before = done.lines_total
             for line in lines:
-                spooled = self._spooled(path, line, place, owner, done)
+                spooled = self._spooled(path, line, position, owner, done)
                 if spooled is not None:
                     batch.append(spooled)
                 if len(batch) >= BATCH_LINES_MAX:
@@ -181,25 +193,34 @@ class SpoolExtractor:
             done.trailing_partial_bytes += lines.trailing
             if self._quarantine is not None:
                 self._quarantine.flush()
-            if lines.offset != place.offset or place.print is None or not place.print.is_keyed:
+            if (
+                lines.offset != position.offset
+                or position.print is None
+                or not position.print.is_keyed
+            ):
                 now = instant(time.time_ns() // 1_000_000)
-                place.reached(stream, lines.offset, now, key=self._key())
+                position.reached(stream, lines.offset, now, key=self._key())
 
     def _spooled(
-        self, path: Path, line: FileLine, place: FileState, owner: TranscriptOwner, done: Extracted
+        self,
+        path: Path,
+        line: FileLine,
+        position: FileState,
+        owner: TranscriptOwner,
+        done: Extracted,
     ) -> bytes | None:
-        """Return the line of the spool for one of a transcript, None if there is none."""
+        """Return the spool line for a line of a transcript, or None."""
         if not line.too_long and not line.body.strip():
             return None
         done.lines_total += 1
         try:
             row, mended = read_object(line)
-            told = self._told(path, line, row, place, owner, done)
-            # Names of files may hold what no encoding does.
-            spooled = None if told is None else encode(storable(told)) + b"\n"
+            event = self._event(path, line, row, position, owner, done)
+            # File names may contain bytes that no encoding allows.
+            spooled = None if event is None else encode(storable(event)) + b"\n"
         except (OSError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
+        except Exception as error:  # noqa: BLE001  (one line must not hold up later ones)
             done.invalid_json += 1
             reason = str(error) if isinstance(error, NotJsonObject) else reason_of(error)
             done.fault(plain(f"{path}@{line.start}"), self._guard.mask_text(reason))
@@ -209,31 +230,31 @@ class SpoolExtractor:
         done.mended += mended
         return spooled
 
-    def _told(
+    def _event(
         self,
         path: Path,
         line: FileLine,
         row: dict[str, Any],
-        place: FileState,
+        position: FileState,
         owner: TranscriptOwner,
         done: Extracted,
     ) -> dict[str, Any] | None:
-        place.last_ts_ms = _time(row) or place.last_ts_ms
-        said = said_in(row)
-        if said is None:
+        position.last_ts_ms = _time(row) or position.last_ts_ms
+        message = message_in(row)
+        if message is None:
             done.unsupported_rows += 1
             return None
-        kind = f"conversation.{said[0]}"
-        scope, text = self._scoped(row, said[1], owner)
+        kind = f"conversation.{message[0]}"
+        scope, text = self._scoped(row, message[1], owner)
         text = cleaned(text)
         if not text:
             done.sanitized_dropped += 1
             return None
         session = _named(row, "sessionKey", "session_id", "session") or owner.session
-        told: dict[str, Any] = {
+        event: dict[str, Any] = {
             "schema": SPOOL_SCHEMA,
             "event_id": _event_id(path, line, row, session, kind),
-            "ts_ms": place.last_ts_ms,
+            "ts_ms": position.last_ts_ms,
             "scope": scope,
             "session_id": session,
             "agent_id": _named(row, "agentId", "agent_id") or owner.agent or AGENT,
@@ -245,10 +266,10 @@ class SpoolExtractor:
                 **owner.links,
             },
         }
-        return told | self._content(kind, text, done)
+        return event | self._content(kind, text, done)
 
     def _scoped(self, row: dict[str, Any], text: str, owner: TranscriptOwner) -> tuple[str, str]:
-        """Return the scope of a row, and its text: only the operator lets a row name its own."""
+        """Return the scope and text of a row; a row may name its scope only if this is allowed."""
         if not self._allows_markers:
             return owner.scope, text
         marked, rest = _split(text)
@@ -270,7 +291,7 @@ class SpoolExtractor:
         }
 
     def _write(self, lines: list[bytes]) -> int:
-        """Add ``lines`` to the spool, to stay; return how many."""
+        """Append ``lines`` to the spool durably; return their number."""
         if not lines:
             return 0
         is_new = not self._spool.exists()
@@ -278,7 +299,7 @@ class SpoolExtractor:
         descriptor = os.open(self._spool, flags, OWNER_FILE)
         try:
             size = os.fstat(descriptor).st_size
-            # A line that another writer left without an end must not swallow ours.
+            # A line that another writer left unfinished must not absorb ours.
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             body = b"\n" * torn + b"".join(lines)
             while body:
@@ -292,37 +313,39 @@ class SpoolExtractor:
 
 
 def _event_id(path: Path, line: FileLine, row: dict[str, Any], session: str, kind: str) -> str:
-    # A row's own id outlasts that its file is moved, or written anew after a compaction, and is
-    # that under which an import of the same log knows it.
+    # A row's own id survives moves and compactions of its file, and is also the id under which an
+    # import of the same log records it.
     own = _named(row, "id")
     if own:
         return named_id(openclaw.NAME, session, own)
-    # Never by its text, which could be guessed from an id when it is erased.
-    place = f"{path}:{line.start}:{kind}:{_time(row)}"
-    return f"ep-{sha256(place.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
+    # Never from its text, which could be guessed from an id after it is erased.
+    position = f"{path}:{line.start}:{kind}:{_time(row)}"
+    return f"ep-{sha256(position.encode(errors='replace')).hexdigest()[:ID_DIGITS]}"
 
 
 def _named(row: dict[str, Any], *names: str) -> str | None:
-    found = (row.get(name) for name in names)
-    return next((one.strip() for one in found if isinstance(one, str) and one.strip()), None)
+    values = (row.get(name) for name in names)
+    return next(
+        (value.strip() for value in values if isinstance(value, str) and value.strip()), None
+    )
 
 
 def _split(text: str) -> tuple[Scope | None, str]:
     try:
         return split_scope(text)
     except InvalidScope:
-        # It stays in the text, for all to see.
+        # Leave it in the text, where it is visible.
         return None, text
 
 
 def _time(row: dict[str, Any]) -> int | None:
-    """Return the time that a row tells, in milliseconds since 1970."""
+    """Return the time of a row in milliseconds since 1970."""
     message = row.get("message")
-    for stated in (row, message if isinstance(message, dict) else {}):
+    for fields in (row, message if isinstance(message, dict) else {}):
         for name in _TIMES:
-            found = _instant(stated.get(name), name)
-            if found is not None:
-                return found
+            ts_ms = _instant(fields.get(name), name)
+            if ts_ms is not None:
+                return ts_ms
     return None
 
 

@@ -1,4 +1,4 @@
-"""Transcripts of OpenClaw's agents: where they lie, whose they are, how far they were read."""
+"""Transcripts of OpenClaw's agents: their files, owners and read positions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.capture.episodes.files import Print, print_of
+from treering.capture.episodes.files import Fingerprint, fingerprint_of
 from treering.capture.log_folders import openclaw_home
 from treering.errors import InvalidScope
 from treering.model.scopes import GLOBAL, Scope, parse_scope
@@ -21,24 +21,24 @@ STATE_SCHEMA: Final = "treering.episodes.extract.state.v1"
 STORE: Final = "sessions.json"
 STORE_BYTES_MAX: Final = 16 * 1024 * 1024
 AGENT: Final = "main"
-"""Who speaks where nothing says it."""
+"""The default agent."""
 _REPLAYS: Final = (".checkpoint.", ".bak", ".trajectory.")
-"""Parts of the names of files that repeat what others tell."""
+"""Parts of the names of files that repeat others."""
 _PUT_ASIDE: Final = (".jsonl.reset.", ".jsonl.deleted.")
 
 
 class FileState(msgspec.Struct, kw_only=True):
-    """How far one transcript was read."""
+    """The read position of one transcript."""
 
     offset: int = 0
     inode: int | None = None
     size: int = 0
     updated_at: str | None = None
     last_ts_ms: int | None = None
-    print: Print | None = None
+    print: Fingerprint | None = None
 
     def settle(self, stream: IO[bytes], key: Callable[[], bytes]) -> None:
-        """Go back to the beginning if the file is another than it was."""
+        """Restart at the beginning if the file was replaced or rewritten."""
         status = os.fstat(stream.fileno())
         is_same = (
             self.inode in {None, status.st_ino}
@@ -50,14 +50,14 @@ class FileState(msgspec.Struct, kw_only=True):
         self.inode = status.st_ino
 
     def reached(self, stream: IO[bytes], offset: int, at: str, *, key: bytes) -> None:
-        """Remember that all before ``offset`` is in the spool."""
+        """Note that everything before ``offset`` is in the spool."""
         self.offset, self.updated_at = offset, at
         self.size = os.fstat(stream.fileno()).st_size
-        self.print = print_of(stream, offset, key)
+        self.print = fingerprint_of(stream, offset, key)
 
 
 class ExtractState(msgspec.Struct, kw_only=True):
-    """How far all transcripts were read."""
+    """The read positions of all transcripts."""
 
     schema: str = STATE_SCHEMA
     sessions_root: str = ""
@@ -66,13 +66,13 @@ class ExtractState(msgspec.Struct, kw_only=True):
 
 
 def default_root() -> Path:
-    """Return where OpenClaw keeps its agents, each with its sessions."""
+    """Return the folder of OpenClaw's agents, each with its sessions."""
     return openclaw_home() / "agents"
 
 
 def transcripts(root: Path) -> tuple[list[Path], int]:
-    """Return the transcripts below ``root``, sorted, and how many files were passed over."""
-    found: list[Path] = []
+    """Return the transcripts below ``root``, sorted, and the number of ignored files."""
+    paths: list[Path] = []
     ignored = 0
     for path in sorted(root.rglob("*.jsonl*")):
         name = path.name
@@ -80,12 +80,12 @@ def transcripts(root: Path) -> tuple[list[Path], int]:
         if not is_log or any(part in name for part in _REPLAYS) or name.startswith(STORE):
             ignored += 1
         elif path.is_file():
-            found.append(path)
-    return found, ignored
+            paths.append(path)
+    return paths, ignored
 
 
 class TranscriptOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a transcript is, as far as its place and the store of sessions beside it tell."""
+    """The owner of a transcript, from its path and the session index beside it."""
 
     session: str
     agent: str | None
@@ -94,14 +94,14 @@ class TranscriptOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owners:
-    """Finds the owners of transcripts; each store of sessions is read once."""
+    """Looks up the owners of transcripts; each session index is read once."""
 
     def __init__(self, scope: Scope | None) -> None:
         self._scope = scope
         self._stores: dict[Path, dict[str, dict[str, Any]]] = {}
 
     def of(self, path: Path) -> TranscriptOwner:
-        """Return whose the transcript at ``path`` is."""
+        """Return the owner of the transcript at ``path``."""
         stem = path.name.partition(".jsonl")[0]
         entry = self._store(path.parent).get(stem.partition("-topic-")[0], {})
         key = entry.get("key")
@@ -115,21 +115,21 @@ class Owners:
         return TranscriptOwner(session=stem, agent=agent, scope=scope, links=links)
 
     def _store(self, folder: Path) -> dict[str, dict[str, Any]]:
-        found = self._stores.get(folder)
-        if found is None:
-            found = self._stores[folder] = _read_store(folder / STORE)
-        return found
+        store = self._stores.get(folder)
+        if store is None:
+            store = self._stores[folder] = _read_store(folder / STORE)
+        return store
 
 
 def _read_store(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of a store of sessions by session id; none if it cannot be read."""
+    """Return the entries of a session index by session id; empty if it cannot be read."""
     try:
         if path.stat().st_size > STORE_BYTES_MAX:
             return {}
-        stated = msgspec.json.decode(path.read_bytes())
+        index = msgspec.json.decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
-    entries = stated.items() if isinstance(stated, dict) else ()
+    entries = index.items() if isinstance(index, dict) else ()
     return {
         entry["sessionId"]: {**entry, "key": key}
         for key, entry in entries

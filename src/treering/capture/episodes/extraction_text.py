@@ -1,4 +1,4 @@
-"""What was said, without what a gateway put around it: envelopes, recalled memories, markers."""
+"""The text of messages, without a gateway's additions: envelopes, recalled memories, markers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SUMMARY_CHARACTERS: Final = 220
 SUMMARY_CHARACTERS_MIN: Final = 40
 SUMMARY_CHARACTERS_MAX: Final = 400
 DUMP: Final = "[REDACTED_TOOL_DUMP]"
-"""Stands where somebody is said to have said what a tool printed."""
+"""Replaces a message that is really the output of a tool."""
 
 _ENVELOPES: Final = r"Conversation info|Sender|Replied message|System \(untrusted\)"
 _LEFT_OUT: Final = (
@@ -34,14 +34,14 @@ _BLANKS: Final = re.compile(r"[ \t]+$", re.MULTILINE)
 _GAPS: Final = re.compile(r"\n{3,}")
 
 
-def said_in(row: dict[str, Any]) -> tuple[str, str] | None:
-    """Return the role and the text of a transcript's row, None if nobody said anything in it."""
+def message_in(row: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the role and the text of a transcript's row, or None if it is not a message."""
     message = row.get("message")
-    stated = message if isinstance(message, dict) else row
-    role = stated.get("role")
-    if role not in ("user", "assistant") or stated.get("model") == "delivery-mirror":
+    fields = message if isinstance(message, dict) else row
+    role = fields.get("role")
+    if role not in ("user", "assistant") or fields.get("model") == "delivery-mirror":
         return None
-    content = stated.get("content")
+    content = fields.get("content")
     if isinstance(content, str):
         return (role, content) if content.strip() else None
     if not isinstance(content, list):
@@ -57,7 +57,7 @@ def said_in(row: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def cleaned(text: str) -> str:
-    """Return what was said in ``text``; empty if nothing was."""
+    """Return ``text`` without additions; empty if nothing remains."""
     plain = text.replace("\r\n", "\n")
     for pattern in _LEFT_OUT:
         plain = pattern.sub("", plain)
@@ -65,7 +65,7 @@ def cleaned(text: str) -> str:
 
 
 def summary_of(kind: str, text: str, characters: int) -> str:
-    """Return ``text`` on one line behind its kind, cut to so many characters."""
+    """Return ``text`` on one line after its kind, cut to ``characters``."""
     line = " ".join(text.split())
     most = min(max(SUMMARY_CHARACTERS_MIN, characters), SUMMARY_CHARACTERS_MAX)
     return f"{kind}: {line if len(line) <= most else line[: most - 1].rstrip() + '…'}"
@@ -79,7 +79,7 @@ def payload_of(text: str, cap: int) -> tuple[dict[str, Any], bool]:
         return whole, False
     mark = {"_truncated": True, "original_bytes": size}
     # Escapes make JSON longer than its text; a few steps find a length that fits.
-    kept = text[:cap]
-    while len(encode({"text": f"{kept}…", **mark})) > cap:
-        kept = kept[: int(len(kept) * 0.9)]
-    return {"text": f"{kept}…", **mark}, True
+    shortened = text[:cap]
+    while len(encode({"text": f"{shortened}…", **mark})) > cap:
+        shortened = shortened[: int(len(shortened) * 0.9)]
+    return {"text": f"{shortened}…", **mark}, True

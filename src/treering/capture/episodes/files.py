@@ -1,8 +1,8 @@
-"""Files that other programs append to: read by whole lines, from where the last look ended.
+"""Files that other programs append to, read by complete lines from where the last pass ended.
 
-What was read is remembered in a small file beside: how far, of which file, and what it looked like
-there. A file that was cut and has grown again is told from one that only grew. What it looked like
-is hashed under a key that lies elsewhere: the small file outlasts the words, which may be erased.
+A small state file beside it stores how far, in which file, and a fingerprint of it. The fingerprint
+tells a file that was truncated and has grown again from one that only grew. It is a hash under a
+key stored elsewhere, because the state file outlives the text, which may be erased.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""A longer line is passed over, and never held in memory."""
-PRINT_BYTES: Final = 4_096
-"""How much of a file's beginning, and of what was read last, is remembered as a hash."""
+"""A longer line is skipped, and never held in memory."""
+FINGERPRINT_BYTES: Final = 4_096
+"""The bytes at the beginning and before the offset that a fingerprint covers."""
 POLL_S: Final = 0.05
 OWNER_FILE: Final = 0o600
 OWNER_FOLDER: Final = 0o700
@@ -42,9 +42,9 @@ State = TypeVar("State", bound=msgspec.Struct)
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a file to read it. Raises NotFound for what is no plain file, and might never end."""
+    """Open a regular file for reading. Raises NotFound for anything else, which might never end."""
     try:
-        # Without waiting: a pipe that nobody writes to would keep it for good.
+        # Without blocking: opening a pipe without a writer would hang.
         stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO, errno.ENOTDIR}:
@@ -57,7 +57,7 @@ def open_plain(path: Path) -> IO[bytes]:
 
 
 class FileLine(msgspec.Struct, frozen=True, gc=False):
-    """One whole line of a file."""
+    """One complete line of a file."""
 
     start: int
     body: bytes
@@ -66,9 +66,9 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class WholeLines:
-    """The whole lines between two places of a file, a chunk at a time.
+    """The complete lines between two offsets of a file, read in chunks.
 
-    What stands behind the last newline is left for the next look.
+    Bytes after the last newline are left for the next pass.
     """
 
     def __init__(self, stream: IO[bytes], start: int, end: int) -> None:
@@ -76,18 +76,18 @@ class WholeLines:
         self._end = end
         self._read = start
         self.offset = start
-        """Behind the last whole line."""
-        self._digest, self._sure = sha256(), sha256()
+        """The offset after the last complete line."""
+        self._digest, self._complete = sha256(), sha256()
 
     @property
     def trailing(self) -> int:
-        """Return how many bytes stand behind the last newline."""
+        """Return the number of bytes after the last newline."""
         return self._read - self.offset
 
     @property
     def sha256(self) -> str:
-        """Return the hash of all whole lines, once they were all given."""
-        return self._sure.hexdigest()
+        """Return the hash of all complete lines, once they have been read."""
+        return self._complete.hexdigest()
 
     def __iter__(self) -> Iterator[FileLine]:
         self._stream.seek(self.offset)
@@ -109,7 +109,7 @@ class WholeLines:
                 too_long = False
             if pieces:
                 self._digest.update(chunk[: len(chunk) - len(rest)])
-                self._sure = self._digest.copy()
+                self._complete = self._digest.copy()
             self._digest.update(rest)
             self._read += len(rest)
             if not too_long:
@@ -119,47 +119,47 @@ class WholeLines:
                 held.clear()
 
 
-class Print(msgspec.Struct, frozen=True):
-    """What a file looked like up to the place where it was last read."""
+class Fingerprint(msgspec.Struct, frozen=True):
+    """A fingerprint of a file up to the offset where it was last read."""
 
     offset: int
     head: str
     tail: str
     is_keyed: bool = False
-    """Whether nobody can try guesses: states of earlier versions hold plain hashes."""
+    """Whether a key protects it from guessing: states of earlier versions have plain hashes."""
 
     def fits(self, stream: IO[bytes], key: Callable[[], bytes]) -> bool:
-        """Whether a file still looks so."""
-        found = print_of(stream, self.offset, key() if self.is_keyed else None)
-        return found == self
+        """Return whether a file still has this fingerprint."""
+        current = fingerprint_of(stream, self.offset, key() if self.is_keyed else None)
+        return current == self
 
 
-def print_of(stream: IO[bytes], offset: int, key: bytes | None) -> Print:
-    """Return the print of a file up to ``offset``, under a key that lies apart from it."""
-    size = min(offset, PRINT_BYTES)
+def fingerprint_of(stream: IO[bytes], offset: int, key: bytes | None) -> Fingerprint:
+    """Return the fingerprint of a file up to ``offset``, under a key stored elsewhere."""
+    size = min(offset, FINGERPRINT_BYTES)
     head = os.pread(stream.fileno(), size, 0)
     tail = os.pread(stream.fileno(), size, offset - size)
     if key is None:
-        return Print(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
+        return Fingerprint(offset, sha256(head).hexdigest(), sha256(tail).hexdigest())
     start, end = (hmac.digest(key, part, "sha256").hex() for part in (head, tail))
-    return Print(offset, start, end, is_keyed=True)
+    return Fingerprint(offset, start, end, is_keyed=True)
 
 
 def load_state(path: Path, kind: type[State]) -> State | None:
-    """Return what was remembered in ``path``, None if nothing was. Raises InvalidInput."""
+    """Return the state in ``path``, or None if it does not exist. Raises InvalidInput."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"{path} does not say where to go on",
-            hint="remove it to begin anew: what is known already is not doubled",
+            f"{path} is not a valid state file",
+            hint="remove it to start over: known events are not recorded twice",
         ) from error
 
 
 def save_state(path: Path, state: msgspec.Struct) -> None:
-    """Write ``state`` as a whole, so that it outlasts a power cut."""
+    """Replace the state file durably."""
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
     try:
@@ -176,14 +176,14 @@ def save_state(path: Path, state: msgspec.Struct) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it that are not there, for their owner alone."""
+    """Create a folder and its parents with permissions for the owner only."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(mode=OWNER_FOLDER, exist_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a name in ``folder`` outlast a power cut."""
+    """Sync ``folder``, so that a new name in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -193,7 +193,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, *, patience_s: float) -> Iterator[None]:
-    """Hold the lock of the file at ``path``: ``<path>.lock``. Raises Busy after a while."""
+    """Hold the lock file of ``path``, ``<path>.lock``. Raises Busy after ``patience_s``."""
     lock = path.with_name(f"{path.name}.lock")
     descriptor = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_FILE)
     try:
@@ -205,7 +205,8 @@ def locked(path: Path, *, patience_s: float) -> Iterator[None]:
             except BlockingIOError as error:
                 if time.monotonic() >= until:
                     raise Busy(
-                        f"another program holds {lock}", hint="let it finish, then run it again"
+                        f"another program holds {lock}",
+                        hint="wait until it finishes, then try again",
                     ) from error
                 time.sleep(POLL_S)
         yield

@@ -1,7 +1,8 @@
-"""Taking in a spool: what other programs wrote line by line becomes events, once.
+"""Ingest a spool: the lines that other programs wrote become events, once.
 
-The spool is read from where the last pass ended, in pages, each one transaction. What is in the
-ledger already is counted and passed over, so that nothing is lost or doubled whenever it stops.
+The spool is read from where the last pass ended, in pages, each one transaction. Events that are in
+the ledger already are counted and skipped, so that nothing is lost or doubled whenever a pass
+stops.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from treering.capture.episodes.ingest_receipts import (
     SpoolSource,
 )
 from treering.capture.episodes.ingest_state import IngestState
-from treering.capture.episodes.ingest_upkeep import keep_up, refusal
+from treering.capture.episodes.ingest_upkeep import maintain, refusal
 from treering.capture.episodes.lines import LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import DuplicateEvent, NotFound, TreeringError
@@ -50,7 +51,7 @@ _BLANK_MS: Final = 1_000_000
 
 
 class Ingest:
-    """Takes one spool into one ledger. ``place`` names the ledger in the state."""
+    """Ingests one spool into one ledger. ``place`` identifies the ledger in the state."""
 
     def __init__(
         self,
@@ -81,59 +82,58 @@ class Ingest:
         )
 
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:
-        """Take in what is there, then empty or put aside the spool if asked for.
+        """Ingest everything new, then truncate or rotate the spool if requested.
 
-        Raises NotFound if there is no spool and never was, and Busy if another pass goes on.
+        Raises NotFound if there is no spool and never was, and Busy if another pass is running.
         """
         if not self.spool.exists() and not self._state.exists():
-            raise NotFound(f"there is no spool at {self.spool}", hint="name it with --file")
+            raise NotFound(f"no spool at {self.spool}", hint="set the file with --file")
         with locked(self.spool, patience_s=LOCK_PATIENCE_S):
-            known = load_state(self._state, IngestState)
-            state = known or IngestState()
+            state = load_state(self._state, IngestState) or IngestState()
             state.file = str(self.spool)
             receipt = self.blank(upkeep)
             try:
                 with open_plain(self.spool) as stream:
-                    self._take_in(stream, state, receipt)
+                    self._ingest(stream, state, receipt)
             except FileNotFoundError:
-                # Put aside, and nobody has written since.
+                # The spool was rotated, and nobody has written since.
                 return receipt
             if upkeep != "none":
-                self._keep_up(state, receipt, upkeep, suffix)
+                self._maintain(state, receipt, upkeep, suffix)
         return receipt
 
     def is_settled(self) -> bool:
-        """Whether the whole spool is in the ledger, to its last byte."""
+        """Return whether the whole spool is in the ledger, to its last byte."""
         state = load_state(self._state, IngestState)
         return state is not None and refusal(self.spool, state) is None
 
-    def _keep_up(
+    def _maintain(
         self, state: IngestState, receipt: IngestReceipt, upkeep: Upkeep, suffix: str
     ) -> None:
         done = receipt.maintenance
         done.reason = refusal(self.spool, state, strictly=upkeep == "truncate")
         if done.reason is not None:
             return
-        aside = keep_up(self.spool, upkeep, suffix=suffix)
+        rotated = maintain(self.spool, upkeep, suffix=suffix)
         done.applied = "truncated" if upkeep == "truncate" else "rotated"
-        if aside is not None:
-            done.rotated_to = str(aside)
-            self._drain(aside, state, receipt)
-        state.begin_anew(another=True)
+        if rotated is not None:
+            done.rotated_to = str(rotated)
+            self._drain(rotated, state, receipt)
+        state.restart(another=True)
         save_state(self._state, state)
         receipt.source.next_offset = 0
 
-    def _drain(self, aside: Path, state: IngestState, receipt: IngestReceipt) -> None:
-        """Take in what was written before the spool's name was gone, by whoever had it open."""
+    def _drain(self, rotated: Path, state: IngestState, receipt: IngestReceipt) -> None:
+        """Ingest lines that were written through open handles after the rotation."""
         source = receipt.source
-        with aside.open("rb") as stream:
+        with rotated.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size > state.offset:
                 self._read(stream, state, receipt)
                 whole = WholeLines(stream, source.start_offset, source.next_offset)
                 deque(whole, maxlen=0)
                 source.processed_sha256 = whole.sha256
 
-    def _take_in(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
+    def _ingest(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
         source = receipt.source
         source.offset_recovery = state.settle(
             stream, ledger=self._place, key=self._ledger.importing.id_key
@@ -144,19 +144,19 @@ class Ingest:
         self._read(stream, state, receipt)
 
     def _read(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
-        """Read on to the end of the file as it is now."""
+        """Read to the current end of the file."""
         source, status = receipt.source, os.fstat(stream.fileno())
         source.snapshot_size = status.st_size
         lines = WholeLines(stream, state.offset, status.st_size)
         batch: list[tuple[FileLine, EventOfLine]] = []
-        # A spool that has told no time yet was written when its file says so.
+        # Until a line has a time, use that of the file.
         time_ms = state.last_ts_ms or max(1, status.st_mtime_ns // _BLANK_MS)
         for line in lines:
-            taken = self._taken(line, state, receipt, time_ms)
-            if taken is None:
+            event_of_line = self._parse(line, state, receipt, time_ms)
+            if event_of_line is None:
                 continue
-            time_ms = state.last_ts_ms = taken.event.ts_ms or time_ms
-            batch.append((line, taken))
+            time_ms = state.last_ts_ms = event_of_line.event.ts_ms or time_ms
+            batch.append((line, event_of_line))
             if len(batch) >= BATCH_EVENTS_MAX:
                 self._record(batch, state, receipt)
                 batch.clear()
@@ -168,13 +168,13 @@ class Ingest:
         source.processed_sha256 = lines.sha256
 
     def _reached(self, stream: IO[bytes], offset: int, state: IngestState) -> None:
-        # Before the state: a line that was rejected is told of, whenever the process dies.
+        # Before the state: a rejected line must be reported whenever the process dies.
         if self._quarantine is not None:
             self._quarantine.flush()
         state.reached(stream, offset, key=self._ledger.importing.id_key())
         save_state(self._state, state)
 
-    def _taken(
+    def _parse(
         self, line: FileLine, state: IngestState, receipt: IngestReceipt, ts_ms: int
     ) -> EventOfLine | None:
         counts = receipt.lines
@@ -183,20 +183,20 @@ class Ingest:
             return None
         counts.total += 1
         try:
-            taken = self._reader.read(line, generation=state.generation, ts_ms=ts_ms)
+            event_of_line = self._reader.read(line, generation=state.generation, ts_ms=ts_ms)
         except NotJsonObject as error:
             counts.invalid_json += 1
             self._reject(line, state, receipt, str(error))
         except (OSError, MemoryError):
             raise
-        except Exception as error:  # (one line must not hold up those behind it)
+        except Exception as error:  # (one line must not hold up later ones)
             if isinstance(error, TreeringError) and not isinstance(error, line_faults()):
-                raise  # It is about the ledger or its keys, and not about the line.
+                raise  # It concerns the ledger or its keys, not the line.
             counts.invalid_event += 1
             self._reject(line, state, receipt, reason_of(error))
         else:
-            counts.mended += taken.mended
-            return taken
+            counts.mended += event_of_line.mended
+            return event_of_line
         return None
 
     def _reject(
@@ -210,15 +210,15 @@ class Ingest:
     def _record(
         self, batch: list[tuple[FileLine, EventOfLine]], state: IngestState, receipt: IngestReceipt
     ) -> None:
-        """Record what is new of ``batch``: all at once, or each by itself if one is refused."""
+        """Record the new events of ``batch``: all at once, or one by one if one is refused."""
         if not batch:
             return
         try:
             self._record_new(batch, receipt)
         except line_faults() as error:
             if len(batch) > 1:
-                for one in batch:
-                    self._record([one], state, receipt)
+                for item in batch:
+                    self._record([item], state, receipt)
                 return
             receipt.lines.invalid_event += 1
             self._reject(batch[0][0], state, receipt, reason_of(error))
@@ -228,36 +228,36 @@ class Ingest:
     ) -> None:
         fresh = self._fresh(batch)
         try:
-            self._ledger.append([taken.event for taken in fresh])
+            self._ledger.append([new.event for new in fresh])
         except DuplicateEvent:
-            # Another way in was faster.
+            # Another process recorded some meanwhile.
             fresh = self._fresh(batch)
-            self._ledger.append([taken.event for taken in fresh])
+            self._ledger.append([new.event for new in fresh])
         receipt.inserted += len(fresh)
         receipt.lines.duplicates += len(batch) - len(fresh)
         bounds = receipt.bounded
-        bounds.payload_truncated += sum(taken.payload_cut for taken in fresh)
-        bounds.refs_truncated += sum(taken.refs_cut for taken in fresh)
-        bounds.summary_truncated += sum(taken.summary_cut for taken in fresh)
-        bounds.redacted_late += sum(taken.redacted for taken in fresh)
+        bounds.payload_truncated += sum(new.payload_cut for new in fresh)
+        bounds.refs_truncated += sum(new.refs_cut for new in fresh)
+        bounds.summary_truncated += sum(new.summary_cut for new in fresh)
+        bounds.redacted_late += sum(new.redacted for new in fresh)
 
     def _fresh(self, batch: list[tuple[FileLine, EventOfLine]]) -> list[EventOfLine]:
-        """Return what of ``batch`` is not in the ledger, each event once."""
+        """Return the events of ``batch`` that are not in the ledger, without repeats."""
         by_scope: dict[str, dict[str, EventOfLine]] = defaultdict(dict)
-        for _, taken in batch:
-            by_scope[taken.event.scope].setdefault(_id(taken.event), taken)
+        for _, new in batch:
+            by_scope[new.event.scope].setdefault(_id(new.event), new)
         known = {
-            scope: self._ledger.find_ids(scope, list(some)) for scope, some in by_scope.items()
+            scope: self._ledger.find_ids(scope, list(events)) for scope, events in by_scope.items()
         }
         return [
-            taken
-            for _, taken in batch
-            if by_scope[taken.event.scope][_id(taken.event)] is taken
-            and _id(taken.event) not in known[taken.event.scope]
+            new
+            for _, new in batch
+            if by_scope[new.event.scope][_id(new.event)] is new
+            and _id(new.event) not in known[new.event.scope]
         ]
 
     def blank(self, upkeep: Upkeep = "none") -> IngestReceipt:
-        """Return the receipt of a pass that found nothing."""
+        """Return the receipt of a pass without lines."""
         return IngestReceipt(
             source=SpoolSource(file=str(self.spool), state=str(self._state)),
             lines=LineCounts(),

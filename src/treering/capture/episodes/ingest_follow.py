@@ -1,4 +1,4 @@
-"""Following a spool: it is taken in as it grows, until nobody writes to it any more."""
+"""Follow a spool: ingest it as it grows, until nobody writes to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Look = tuple[int, int, int, int] | None
 
 
 class FollowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a spool is followed. 0 seconds is never."""
+    """How to follow a spool. 0 seconds means never."""
 
     poll_ms: int = POLL_MS
     idle_exit_s: float = 0.0
@@ -39,7 +39,7 @@ class FollowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Follow:
-    """One spool that is followed. ``receipt`` tells at any time what was done so far."""
+    """A spool that is being followed. ``receipt`` returns the progress at any time."""
 
     def __init__(
         self, ingest: Ingest, plan: FollowPlan, *, pause: Callable[[float], None] = time.sleep
@@ -55,16 +55,16 @@ class Follow:
         )
 
     def run(self) -> None:
-        """Take in what comes; return when the spool has been idle for so long, if that is asked."""
+        """Ingest lines as they come; return after ``idle_exit_s`` without any, if it is set."""
         idle_since = time.monotonic()
         before: _Look = None
         try:
             while True:
                 look = self._look()
                 if look is not None and look != before:
-                    found = self._pass()
-                    before = None if found is None else look
-                    if found:
+                    has_lines = self._pass()
+                    before = None if has_lines is None else look
+                    if has_lines:
                         idle_since = time.monotonic()
                 idle_s = time.monotonic() - idle_since
                 if 0 < self._plan.rotate_idle_s <= idle_s:
@@ -77,7 +77,7 @@ class Follow:
             self._following.stop_reason = "interrupted"
 
     def receipt(self) -> FollowReceipt:
-        """Return the last pass, and all of them together."""
+        """Return the receipt of the last pass, and the totals."""
         last = self._last or self._ingest.blank()
         return FollowReceipt(
             **{name: getattr(last, name) for name in last.__struct_fields__},
@@ -96,7 +96,7 @@ class Follow:
         return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
     def _pass(self) -> bool | None:
-        """Take in what is there; return whether there was a line, None if it has to wait."""
+        """Ingest once; return whether there were any lines, or None if it has to wait."""
         try:
             receipt = self._ingest.once()
         except (NotFound, Busy):

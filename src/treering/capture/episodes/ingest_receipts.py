@@ -1,4 +1,4 @@
-"""Receipts of a spool that was taken in: counts and places, never content."""
+"""Receipts of spool ingestion: counts and offsets, never content."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from treering.model.codec import PAYLOAD_BYTES_MAX
 ERRORS_SAMPLE_MAX: Final = 5
 
 Upkeep = Literal["none", "truncate", "rotate"]
-"""What becomes of a spool that was read to its end."""
+"""What to do with a spool that was read to its end."""
 Recovery = Literal[
     "reset_to_zero_source_replaced",
     "reset_to_zero_source_shrunk",
     "reset_to_zero_source_rewritten",
     "reset_to_zero_other_ledger",
 ]
-"""Why a spool is read from its beginning again."""
+"""Why a spool is read again from its beginning."""
 OTHER_LEDGER: Final = "reset_to_zero_other_ledger"
 
 
 class SpoolSource(msgspec.Struct, kw_only=True):
-    """What was read, and how far."""
+    """The source, and how far it was read."""
 
     file: str
     state: str
@@ -33,26 +33,26 @@ class SpoolSource(msgspec.Struct, kw_only=True):
     snapshot_size: int = 0
     offset_recovery: Recovery | None = None
     trailing_partial_bytes: int = 0
-    """Of a last line that has no newline yet; it is read again."""
+    """The size of a last line without a newline; it is read again."""
     processed_sha256: str = ""
     spool_schema: str = SPOOL_SCHEMA
 
 
 class LineCounts(msgspec.Struct, kw_only=True):
-    """What became of the lines."""
+    """The outcomes of lines."""
 
     total: int = 0
-    """All but the blank ones."""
+    """All except blank lines."""
     blank: int = 0
     invalid_json: int = 0
     invalid_event: int = 0
     duplicates: int = 0
     mended: int = 0
-    """Taken in, though they were not sound: bytes that are not UTF-8, lone surrogates, NaN."""
+    """Ingested after a repair: invalid UTF-8, lone surrogates, NaN."""
 
 
 class Bounds(msgspec.Struct, kw_only=True):
-    """What was cut or held back, and the caps by which."""
+    """The limits, and what was cut or withheld because of them."""
 
     payload_cap_bytes: int
     conversation_payload_cap_bytes: int
@@ -65,17 +65,17 @@ class Bounds(msgspec.Struct, kw_only=True):
 
 
 class Maintenance(msgspec.Struct, kw_only=True):
-    """What became of the file."""
+    """What was done to the file."""
 
     requested: Upkeep = "none"
     applied: Literal["none", "truncated", "rotated"] = "none"
     reason: str | None = None
-    """Why it was left as it is, though asked for."""
+    """Why it was left unchanged, despite the request."""
     rotated_to: str | None = None
 
 
 class IngestReceipt(msgspec.Struct, kw_only=True):
-    """What one pass over a spool did: lines are inserted, duplicates or invalid."""
+    """The result of one pass over a spool: lines are inserted, duplicates or invalid."""
 
     source: SpoolSource
     lines: LineCounts
@@ -85,13 +85,13 @@ class IngestReceipt(msgspec.Struct, kw_only=True):
     errors_sample: list[str] = []
 
     def fault(self, offset: int, reason: str) -> None:
-        """Note why a line was not taken, unless there are enough such notes."""
+        """Note why a line was rejected, up to a limit."""
         if len(self.errors_sample) < ERRORS_SAMPLE_MAX:
             self.errors_sample.append(f"line@{offset}: {reason}")
 
 
 class Aggregate(msgspec.Struct, kw_only=True):
-    """All passes over a spool that was followed, together."""
+    """The totals of all passes over a followed spool."""
 
     passes: int = 0
     lines: LineCounts
@@ -102,7 +102,7 @@ class Aggregate(msgspec.Struct, kw_only=True):
     redacted_late: int = 0
 
     def add(self, receipt: IngestReceipt) -> None:
-        """Count a further pass."""
+        """Add one pass to the totals."""
         self.passes += 1
         self.inserted += receipt.inserted
         for name in LineCounts.__struct_fields__:
@@ -121,7 +121,7 @@ class FollowReport(msgspec.Struct, kw_only=True):
 
 
 class IdleRotation(msgspec.Struct, kw_only=True):
-    """How often a spool was put aside because nobody wrote to it."""
+    """How often a spool was rotated because nobody wrote to it."""
 
     enabled: bool
     attempts: int = 0
@@ -130,7 +130,7 @@ class IdleRotation(msgspec.Struct, kw_only=True):
 
 
 class FollowReceipt(IngestReceipt, kw_only=True):
-    """The last pass over a spool that was followed, and all of them together."""
+    """The last pass over a followed spool, and the totals."""
 
     follow: FollowReport
     aggregate: Aggregate

@@ -1,4 +1,4 @@
-"""How far a spool was read, and whether it is still the file that it was."""
+"""The read position of a spool, and the detection of a replaced file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.capture.episodes.files import Print, print_of
+from treering.capture.episodes.files import Fingerprint, fingerprint_of
 from treering.model.times import instant
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
 
 
 class IngestState(msgspec.Struct, kw_only=True):
-    """Where to go on. States of openclaw-mem are read, too: they have the first fields only."""
+    """The read position. States of openclaw-mem, which have only the first fields, are accepted."""
 
     schema: str = STATE_SCHEMA
     file: str = ""
@@ -30,43 +30,43 @@ class IngestState(msgspec.Struct, kw_only=True):
     size: int = 0
     updated_at: str | None = None
     ledger: str | None = None
-    """The ledger that has what stands before the offset."""
+    """The ledger that has everything before the offset."""
     generation: int = 0
-    """How often the spool began anew: lines without an id are named after it."""
+    """How often the spool was restarted; the ids of lines without an id include it."""
     last_ts_ms: int | None = None
-    """The time that was told last: that of lines that tell none."""
+    """The last time of a line, which lines without a time use."""
     rejected: int = 0
-    """Lines of the file as it is that could not be taken."""
-    print: Print | None = None
+    """Rejected lines of the current file."""
+    print: Fingerprint | None = None
 
     def settle(
         self, stream: IO[bytes], *, ledger: str, key: Callable[[], bytes]
     ) -> Recovery | None:
-        """Go back to the beginning if the file is another than it was; return why."""
-        why = self._why_anew(stream, ledger, key)
-        if why is not None:
-            # Lines without ids are the same events as long as the file begins as it did.
-            is_other = why != "reset_to_zero_other_ledger" and not self._looks_same(stream, key)
-            self.begin_anew(another=is_other)
+        """Restart at the beginning if the file was replaced or rewritten; return why."""
+        reason = self._restart_reason(stream, ledger, key)
+        if reason is not None:
+            # Lines without ids are the same events as long as the file begins in the same way.
+            is_other = reason != "reset_to_zero_other_ledger" and not self._looks_same(stream, key)
+            self.restart(another=is_other)
         status = os.fstat(stream.fileno())
         self.dev, self.inode, self.ledger = status.st_dev, status.st_ino, ledger
-        return why
+        return reason
 
-    def begin_anew(self, *, another: bool) -> None:
-        """Forget how far it was read; ``another`` if what comes is not what was there."""
+    def restart(self, *, another: bool) -> None:
+        """Forget the position; ``another`` if the coming lines are not those that were there."""
         self.offset = self.size = self.rejected = 0
         self.dev = self.inode = self.print = self.last_ts_ms = None
         self.generation += another
 
     def reached(self, stream: IO[bytes], offset: int, *, key: bytes) -> None:
-        """Remember that all before ``offset`` is in the ledger."""
+        """Note that everything before ``offset`` is in the ledger."""
         self.offset = offset
         self.size = os.fstat(stream.fileno()).st_size
-        self.print = print_of(stream, offset, key)
+        self.print = fingerprint_of(stream, offset, key)
         self.schema = STATE_SCHEMA
         self.updated_at = instant(time.time_ns() // 1_000_000)
 
-    def _why_anew(
+    def _restart_reason(
         self, stream: IO[bytes], ledger: str, key: Callable[[], bytes]
     ) -> Recovery | None:
         status = os.fstat(stream.fileno())

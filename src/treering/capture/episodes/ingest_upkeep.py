@@ -1,4 +1,4 @@
-"""What becomes of a spool that was read to its end: emptied, or put aside under another name."""
+"""Maintenance of a spool that was read to its end: truncate it, or rotate it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def refusal(spool: Path, state: IngestState, *, strictly: bool = False) -> str | None:
-    """Return why the spool has to stay as it is, None if all of it was read.
+    """Return why the spool must stay unchanged, or None if all of it was read.
 
-    ``strictly``: lines that could not be taken keep it, too, for then they would be lost.
+    With ``strictly``, rejected lines keep it, too, since truncating would lose them.
     """
     try:
         status = spool.stat()
@@ -33,10 +33,10 @@ def refusal(spool: Path, state: IngestState, *, strictly: bool = False) -> str |
     return "invalid_lines" if strictly and state.rejected else None
 
 
-def keep_up(spool: Path, upkeep: Upkeep, *, suffix: str) -> Path | None:
-    """Empty the spool, or put it aside; return where it is then.
+def maintain(spool: Path, upkeep: Upkeep, *, suffix: str) -> Path | None:
+    """Truncate the spool, or rotate it and return its new path.
 
-    Nothing that is written meanwhile is lost where it is put aside: a new file takes its name.
+    Rotating loses nothing that is written meanwhile: a new file takes the name.
     """
     if upkeep == "truncate":
         descriptor = os.open(spool, os.O_WRONLY)
@@ -47,11 +47,11 @@ def keep_up(spool: Path, upkeep: Upkeep, *, suffix: str) -> Path | None:
             os.close(descriptor)
         return None
     mode = spool.stat().st_mode & 0o777
-    aside = _free_name(spool, suffix)
-    spool.rename(aside)
+    rotated = _free_name(spool, suffix)
+    spool.rename(rotated)
     os.close(os.open(spool, os.O_CREAT | os.O_WRONLY, mode or OWNER_FILE))
     sync_folder(spool.parent)
-    return aside
+    return rotated
 
 
 def _free_name(spool: Path, suffix: str) -> Path:

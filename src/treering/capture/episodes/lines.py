@@ -1,4 +1,4 @@
-"""Lines of a spool: each one event, as other programs write them, made fit for a ledger."""
+"""Lines of a spool, each one event as other programs write it, checked and bounded for a ledger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
 ORIGIN: Final = "openclaw-mem"
 WITHHELD: Final = "_redacted"
-"""Marks in the refs of an event that content was held back on its way in."""
+"""Marks in an event's refs that content was withheld on ingestion."""
 ID_DIGITS: Final = 32
 ECHO_CHARACTERS_MAX: Final = 60
 
@@ -39,7 +39,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class EventOfLine(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a line, and what had to be done to it."""
+    """The event of a line, and what was changed in it."""
 
     event: NewEvent
     payload_cut: bool = False
@@ -47,14 +47,14 @@ class EventOfLine(msgspec.Struct, frozen=True, kw_only=True):
     summary_cut: bool = False
     redacted: bool = False
     mended: bool = False
-    """Whether it was not sound JSON, and could be read all the same."""
+    """Whether it was invalid JSON that could be repaired."""
 
 
 class LineReader:
-    """Makes events of lines.
+    """Converts lines to events.
 
-    ``scope`` is the operator's word and goes before whatever a line says. Without it, a line's
-    field ``scope`` counts, and with ``allows_markers`` a summary that begins with ``[SCOPE: x]``.
+    ``scope`` is set by the operator and overrides any line. Without it, a line's field ``scope``
+    counts, and with ``allows_markers`` also a summary that starts with ``[SCOPE: x]``.
     """
 
     def __init__(
@@ -73,24 +73,24 @@ class LineReader:
         self._id_key = cache(id_key)
 
     def read(self, line: FileLine, *, generation: int, ts_ms: int) -> EventOfLine:
-        """Return the event of ``line``; ``ts_ms`` is its time if it has none of its own.
+        """Return the event of ``line``; ``ts_ms`` is its time if it has none.
 
-        Raises NotJsonObject if it is no object, and InvalidInput if it is no event.
+        Raises NotJsonObject if it is not an object, and InvalidInput if it is not an event.
         """
         stated, mended = read_object(line)
         kind = _kind(stated.get("type"))
         time_ms = ts_ms if stated.get("ts_ms") is None else _time(stated["ts_ms"])
-        scope, told = self._scoped(stated)
+        scope, original = self._scoped(stated)
         session_id = _name(stated.get("session_id"), "session_id")
         agent_id = _name(stated.get("agent_id"), "agent_id")
         content, links = stated.get("payload"), stated.get("refs")
-        # Most lines are clean, and one look at the whole tells so.
+        # Most lines are clean, and one check of the whole line shows it.
         event_id = _text(stated.get("event_id")) or self._made_id(line, generation, scope)
         names = [session_id, agent_id, event_id]
-        guard = self._guard if self._is_suspicious([told, content, links, *names]) else None
-        summary = told
+        guard = self._guard if self._is_suspicious([original, content, links, *names]) else None
+        summary = original
         if guard is not None:
-            summary = guard.mask_text(told)
+            summary = guard.mask_text(original)
             session_id, agent_id, event_id = map(guard.mask_text, names)
         if not summary:
             raise InvalidInput("summary is required", hint="say in a few words what happened")
@@ -102,7 +102,7 @@ class LineReader:
         if time_ms != ts_ms and isinstance(links, dict | None) and _seconds(stated["ts_ms"]):
             links = {**(links or {}), "stated_seconds": time_ms // 1_000}
         redacted = stated.get("redacted") is True
-        # Looked at once more as it is going to be stored: what still tells a secret goes whole.
+        # Check again what will be stored: if it still contains a secret, withhold all of it.
         if guard is not None and guard.find_value([kept, links]) is not None:
             kept, links, redacted = None, None, True
         elif not redacted and kind.startswith("conversation.") and kept is not None:
@@ -132,19 +132,19 @@ class LineReader:
 
     def _scoped(self, stated: dict[str, Any]) -> tuple[Scope, str]:
         """Return the scope of a line, and its summary."""
-        told = _text(stated.get("summary")).replace("\0", " ").strip()
+        summary = _text(stated.get("summary")).replace("\0", " ").strip()
         marked = None
         if self._allows_markers:
-            marked, told = split_scope(told)
+            marked, summary = split_scope(summary)
         if self._scope is not None:
-            return self._scope, told
+            return self._scope, summary
         named = _text(stated.get("scope"))
-        return parse_scope(named) if named else marked or GLOBAL, told
+        return parse_scope(named) if named else marked or GLOBAL, summary
 
     def _made_id(self, line: FileLine, generation: int, scope: Scope) -> str:
-        # A spool that was emptied begins anew: the same line in the same place is another event.
-        place = f"{generation}:{line.start}:" if generation else f"{line.start}:"
-        digest = hmac.digest(self._id_key(scope), place.encode() + line.body, "sha256")
+        # After a truncation the same line at the same offset is another event.
+        position = f"{generation}:{line.start}:" if generation else f"{line.start}:"
+        digest = hmac.digest(self._id_key(scope), position.encode() + line.body, "sha256")
         return f"ep-{digest.hex()[:ID_DIGITS]}"
 
     def _is_suspicious(self, content: Any) -> bool:
@@ -155,24 +155,24 @@ class LineReader:
 
 
 class NotJsonObject(ValueError):
-    """The line is no JSON object."""
+    """The line is not a JSON object."""
 
 
 def split_scope(text: str) -> tuple[Scope | None, str]:
-    """Return the scope that ``text`` begins with, as ``[SCOPE: acme/app]``, and the rest of it.
+    """Return the scope at the start of ``text``, as in ``[SCOPE: acme/app]``, and the rest.
 
-    Raises InvalidScope if that names something that cannot be a scope.
+    Raises InvalidScope if it is not a valid scope.
     """
-    found = _TAG.fullmatch(text)
-    if found is None:
+    match = _TAG.fullmatch(text)
+    if match is None:
         return None, text.strip()
-    name = found[1].strip()
-    # A tag of nothing but punctuation names nothing.
-    return parse_scope(name) if name.strip(PUNCTUATION) else None, found[2].strip()
+    name = match[1].strip()
+    # A tag of punctuation alone names no scope.
+    return parse_scope(name) if name.strip(PUNCTUATION) else None, match[2].strip()
 
 
 def storable(value: Any) -> Any:
-    """Return a JSON ``value`` with lone surrogates replaced: no encoding holds them."""
+    """Return a JSON ``value`` with lone surrogates replaced: no encoding allows them."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -181,10 +181,10 @@ def storable(value: Any) -> Any:
 
 
 def read_object(line: FileLine) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object that a line is, and whether it had to be mended.
+    """Return the JSON object of a line, and whether it had to be repaired.
 
-    Bytes that are not UTF-8 become replacement characters, and so do lone surrogates; numbers that
-    JSON does not have become text. Raises NotJsonObject, with the reason.
+    Invalid UTF-8 and lone surrogates become replacement characters; numbers that JSON does not have
+    become text. Raises NotJsonObject, with the reason.
     """
     if line.too_long:
         raise NotJsonObject("too_long")
@@ -201,7 +201,7 @@ def read_object(line: FileLine) -> tuple[dict[str, Any], bool]:
         is_mended = bool(mended)
     if not isinstance(value, dict):
         raise NotJsonObject("invalid_json")
-    # Each level opens one bracket, so few brackets settle it without a walk.
+    # Each level opens one bracket, so a small count of brackets rules out deep nesting.
     if line.body.count(b"{") + line.body.count(b"[") > LEVELS_MAX:
         value = {key: shallow(item) for key, item in value.items()}
     return value, is_mended
@@ -236,7 +236,7 @@ def _time(value: Any) -> int:
     if number is None:
         raise InvalidInput(
             f"invalid ts_ms: {str(value)[:ECHO_CHARACTERS_MAX]}",
-            hint="give whole milliseconds since 1970",
+            hint="use whole milliseconds since 1970",
         )
     return number * 1_000 if looks_like_seconds(number) else check_time(number)
 

@@ -1,1 +1,1 @@
-"""Hooks of agents: put into their settings, heard through a spool, and logs watched."""
+"""Hooks of agents: their installation, the spool they write to, and the watching of logs."""

@@ -1,7 +1,7 @@
-"""Hooks installed into other agents and removed again: planned first, then done as a whole.
+"""Install hooks into other agents and remove them: planned first, then applied.
 
-A plan says what each file holds before and after, so that it can be shown instead of done. What is
-replaced has a backup beside it, and taking the hooks out gives back the same bytes.
+A plan holds each file's content before and after, so that it can be shown instead of applied.
+Replaced files have a backup beside them, and uninstalling restores the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from treering.capture.hooks.installing_files import (
 )
 from treering.capture.hooks.settings import (
     HOOKED,
-    Hooked,
+    HookedAgent,
     found_hooks,
     switched_off,
     with_hooks,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 AGENTS: Final = (*HOOKED, openclaw.AGENT)
 _EMPTY: Final = "{}\n"
-"""What settings that are not there are taken to say."""
-_NO_DECISIONS: Final = "{name} has no hook that tells of permissions"
+"""The content of missing settings."""
+_NO_DECISIONS: Final = "{name} has no hook for permissions"
 _BOM: Final = "\ufeff"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done for one agent."""
+    """The planned changes for one agent."""
 
     agent: str
     name: str
@@ -62,7 +62,7 @@ def plan_install(
     environment: Mapping[str, str],
     decisions: bool = False,
 ) -> Plan:
-    """Plan how ``agent`` is told of ``program``. Raises InvalidInput if that is not safe."""
+    """Plan the installation of ``program`` in ``agent``. Raises InvalidInput if it is not safe."""
     if agent == openclaw.AGENT:
         plan = _plan_openclaw(spool, home, environment)
         notes = [_NO_DECISIONS.format(name=plan.name)] if decisions else []
@@ -89,7 +89,7 @@ def plan_install(
 
 
 def plan_uninstall(agent: str, *, home: Path, environment: Mapping[str, str]) -> Plan:
-    """Plan how what ``plan_install`` put in is taken out; nothing else is."""
+    """Plan the removal of what ``plan_install`` installed, and nothing else."""
     if agent == openclaw.AGENT:
         return _plan_openclaw_removal(home, environment)
     hooked = _hooked(agent)
@@ -97,7 +97,7 @@ def plan_uninstall(agent: str, *, home: Path, environment: Mapping[str, str]) ->
     change = _edit(settings, lambda text: without_hooks(text, hooked))
     if change is not None:
         program, decisions = found_hooks((change.before or b"").decode().removeprefix(_BOM), hooked)
-        change = _given_back(
+        change = _restored(
             change, lambda text: with_hooks(text, hooked, program, decisions=decisions)
         )
     return Plan(
@@ -105,8 +105,8 @@ def plan_uninstall(agent: str, *, home: Path, environment: Mapping[str, str]) ->
     )
 
 
-def carry_out(plan: Plan, *, stamp: str) -> list[Done]:
-    """Do what is planned; ``stamp`` is part of the names of backups.
+def apply(plan: Plan, *, stamp: str) -> list[Done]:
+    """Apply the plan; ``stamp`` is part of the names of backups.
 
     Raises StorageError if a file has changed since, or cannot be written.
     """
@@ -114,7 +114,7 @@ def carry_out(plan: Plan, *, stamp: str) -> list[Done]:
 
 
 def diff(plan: Plan) -> str:
-    """Return what is planned as a unified diff."""
+    """Return the plan as a unified diff."""
     lines: list[str] = []
     for change in plan.changes:
         before, after = (
@@ -129,7 +129,7 @@ def diff(plan: Plan) -> str:
     return "".join(lines)
 
 
-def _hooked(agent: str) -> Hooked:
+def _hooked(agent: str) -> HookedAgent:
     if agent not in HOOKED:
         raise InvalidInput(f"unknown agent: {agent}", hint=f"name one of {', '.join(AGENTS)}")
     return HOOKED[agent]
@@ -144,7 +144,7 @@ def _check_folder(name: str, folder: Path, variable: str) -> None:
 
 
 def _edit(settings: Path, change: Callable[[str], str]) -> Change | None:
-    """Return the change of a settings file, None if it stays as it is."""
+    """Return the change of a settings file, or None if it stays the same."""
     path = Path(os.path.realpath(settings))
     before = read_settings(path)
     text = _EMPTY if before is None else decoded(settings, before)
@@ -154,38 +154,39 @@ def _edit(settings: Path, change: Callable[[str], str]) -> Change | None:
         after = change(text if text.strip() else _EMPTY)
     except InvalidInput as error:
         raise InvalidInput(
-            f"{settings} was left as it is: {error}", hint=error.hint or "mend it, then try again"
+            f"{settings} was not changed: {error}", hint=error.hint or "repair it, then try again"
         ) from error
     if after == (text if text.strip() else _EMPTY):
         return None
     return Change(path=path, before=before, after=(bom + after).encode())
 
 
-def _given_back(change: Change, again: Callable[[str], str]) -> Change:
-    """Return the change of an uninstallation, with the very bytes from before if they are known.
+def _restored(change: Change, install: Callable[[str], str]) -> Change:
+    """Return the change of an uninstallation, with the exact original bytes if they are known.
 
-    They are what turns into the file as it is, if it is done ``again``: a backup, or none at all.
+    These are the bytes of a backup, or no file at all, from which ``install`` produces the current
+    file.
     """
     for body in backups(change.path):
-        if _becomes(body, change.before, again):
+        if _becomes(body, change.before, install):
             return msgspec.structs.replace(change, after=body)
-    if _becomes(None, change.before, again):
+    if _becomes(None, change.before, install):
         return msgspec.structs.replace(change, after=None, is_ours=True)
     return change
 
 
-def _becomes(body: bytes | None, after: bytes | None, again: Callable[[str], str]) -> bool:
+def _becomes(body: bytes | None, after: bytes | None, install: Callable[[str], str]) -> bool:
     try:
         text = _EMPTY if body is None else body.decode()
         bom = _BOM if text.startswith(_BOM) else ""
         text = text.removeprefix(_BOM)
-        return (bom + again(text if text.strip() else _EMPTY)).encode() == after
+        return (bom + install(text if text.strip() else _EMPTY)).encode() == after
     except (InvalidInput, UnicodeDecodeError):
         return False
 
 
 def _openclaw_folder(home: Path, environment: Mapping[str, str]) -> tuple[Path, Path]:
-    """Return OpenClaw's folder and its settings."""
+    """Return OpenClaw's folder and its settings file."""
     named = environment.get("OPENCLAW_STATE_DIR", "").strip()
     base = environment.get("OPENCLAW_HOME", "").strip()
     folder = (
@@ -201,18 +202,18 @@ def _plan_openclaw(spool: Path, home: Path, environment: Mapping[str, str]) -> P
     folder, settings = _openclaw_folder(home, environment)
     _check_folder(openclaw.NAME, folder, "OPENCLAW_STATE_DIR")
     change = _edit(settings, openclaw.with_plugin)
-    place = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
+    plugin_folder = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
     changes = []
     for name, text in openclaw.plugin_files(spool).items():
-        path = place / name
+        path = plugin_folder / name
         before = read_settings(path)
         if before is not None and not openclaw.is_own_file(name, decoded(path, before)):
             raise InvalidInput(
-                f"{path} is not ours", hint="move that plugin elsewhere, then run it again"
+                f"{path} is not ours", hint="move that plugin elsewhere, then try again"
             )
         if before != text.encode():
             changes.append(Change(path=path, before=before, after=text.encode(), is_ours=True))
-    # The settings come last: they must not name a plugin that is not there yet.
+    # The settings come last: they must not name a plugin that does not exist yet.
     changes += [change] if change else []
     body = change.after if change else read_settings(Path(os.path.realpath(settings)))
     return Plan(
@@ -228,14 +229,18 @@ def _plan_openclaw(spool: Path, home: Path, environment: Mapping[str, str]) -> P
 def _plan_openclaw_removal(home: Path, environment: Mapping[str, str]) -> Plan:
     folder, settings = _openclaw_folder(home, environment)
     change = _edit(settings, openclaw.without_plugin)
-    changes = [_given_back(change, openclaw.with_plugin)] if change else []
-    place = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
+    changes = [_restored(change, openclaw.with_plugin)] if change else []
+    plugin_folder = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
     for name in openclaw.plugin_files(folder):
-        before = read_settings(place / name)
-        if before is not None and openclaw.is_own_file(name, decoded(place / name, before)):
+        before = read_settings(plugin_folder / name)
+        if before is not None and openclaw.is_own_file(name, decoded(plugin_folder / name, before)):
             changes.append(
                 Change(
-                    path=place / name, before=before, after=None, is_ours=True, in_own_folder=True
+                    path=plugin_folder / name,
+                    before=before,
+                    after=None,
+                    is_ours=True,
+                    in_own_folder=True,
                 )
             )
     return Plan(

@@ -1,7 +1,7 @@
-"""Hooks in the settings of Claude Code, Codex and Gemini CLI: put in, found again, taken out.
+"""Hooks in the settings of Claude Code, Codex and Gemini CLI: add, find and remove them.
 
-All three have the same shape: for each event a list of groups, each with a list of hooks. An entry
-is ours if its command is ``…/treering-hook AGENT`` and nothing else.
+All three have the same structure: a list of groups for each event, each with a list of hooks. An
+entry is ours if its command is ``…/treering-hook AGENT`` and nothing else.
 """
 
 from __future__ import annotations
@@ -20,51 +20,51 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "treering-hook"
 _GROUP_FIELDS: Final = frozenset({"hooks", "matcher", "sequential"})
-"""What a group has without anybody having added to it."""
+"""The fields of a group that nobody has extended."""
 
 
-class Hooked(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent that is told of Treering by hooks in a settings file."""
+class HookedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent with hooks in a settings file."""
 
     agent: str
     name: str
     variable: str
-    """Names another folder than the usual one."""
+    """The environment variable for another folder."""
     folder: str
-    """The usual folder, below the user's home."""
+    """The default folder, below the user's home."""
     below_variable: str = ""
-    """What is added to the folder that the variable names."""
+    """The subfolder of the folder in the variable."""
     file: str
     events: tuple[str, ...]
-    """Those that come when a turn, or more, is over; every version since 2025 knows them."""
+    """Events at the end of a turn or later; every version since 2025 knows them."""
     decisions: tuple[str, ...] = ()
-    """Those that tell of permissions, which older versions may not know."""
+    """Permission events, which older versions may not know."""
     extra: dict[str, Any]
-    """What each hook has beside its command."""
+    """Other fields of each hook."""
     off: tuple[str, ...] = ()
-    """The setting that switches all hooks off, by the names that lead to it."""
+    """The path of the setting that disables all hooks."""
     off_value: bool = True
     next_steps: tuple[str, ...] = ()
     decisions_note: str = ""
 
     def settings(self, home: Path, environment: Mapping[str, str]) -> Path:
-        """Return the agent's settings file, whether it is there or not."""
+        """Return the path of the agent's settings file, which may not exist."""
         named = environment.get(self.variable, "").strip()
         folder = Path(named).expanduser() / self.below_variable if named else home / self.folder
         return folder / self.file
 
 
 HOOKED: Final = {
-    one.agent: one
-    for one in (
-        Hooked(
+    agent.agent: agent
+    for agent in (
+        HookedAgent(
             agent="claude-code",
             name="Claude Code",
             variable="CLAUDE_CONFIG_DIR",
             folder=".claude",
             file="settings.json",
-            # One event that it does not know, and Claude Code skips the whole file. So only those
-            # are put in unasked that have long been there.
+            # Claude Code ignores the whole file if it contains an unknown event. So only events
+            # that have existed for long are added by default.
             events=("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd"),
             decisions=("PermissionRequest", "PermissionDenied"),
             extra={"timeout": 5},
@@ -73,7 +73,7 @@ HOOKED: Final = {
             decisions_note="a Claude Code older than 2.1.89 would skip the whole settings file"
             " because of PermissionDenied: start it once and look for a settings error",
         ),
-        Hooked(
+        HookedAgent(
             agent="codex",
             name="Codex",
             variable="CODEX_HOME",
@@ -81,13 +81,13 @@ HOOKED: Final = {
             file="hooks.json",
             events=("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd"),
             decisions=("PermissionRequest",),
-            # Codex allows a SessionEnd hook three seconds, and warns of more.
+            # Codex allows a SessionEnd hook three seconds, and warns above that.
             extra={"timeout": 3},
             next_steps=(
                 "start Codex, type /hooks and press t to trust each hook: until then it is skipped",
             ),
         ),
-        Hooked(
+        HookedAgent(
             agent="gemini",
             name="Gemini CLI",
             variable="GEMINI_CLI_HOME",
@@ -104,17 +104,17 @@ HOOKED: Final = {
 }
 
 
-def with_hooks(text: str, hooked: Hooked, program: Path, *, decisions: bool) -> str:
-    """Return settings with our hooks in them, once; as they are if they have them already.
+def with_hooks(text: str, hooked: HookedAgent, program: Path, *, decisions: bool) -> str:
+    """Return settings with our hooks added once; unchanged if they are present.
 
-    Raises InvalidInput if that cannot be done without losing something.
+    Raises InvalidInput if that is not possible without losing something.
     """
     wanted = {
         event: _hook(hooked, program)
         for event in (*hooked.events, *(hooked.decisions if decisions else ()))
     }
-    found = [(event, hook.plain()) for event, _, _, hook in _ours(_hooks(text), hooked)]
-    if found and sorted(map(repr, found)) == sorted(map(repr, wanted.items())):
+    present = [(event, hook.plain()) for event, _, _, hook in _ours(_hooks(text), hooked)]
+    if present and sorted(map(repr, present)) == sorted(map(repr, wanted.items())):
         return text
     text = without_hooks(text, hooked)
     for event, hook in wanted.items():
@@ -132,15 +132,15 @@ def with_hooks(text: str, hooked: Hooked, program: Path, *, decisions: bool) -> 
     return text
 
 
-def without_hooks(text: str, hooked: Hooked) -> str:
-    """Return settings without our hooks, and without what held nothing else."""
+def without_hooks(text: str, hooked: HookedAgent) -> str:
+    """Return settings without our hooks, and without containers that become empty."""
     while True:
         root = parse(text)
         hooks = _hooks(text)
-        found = next(_ours(hooks, hooked), None)
-        if found is None or hooks is None:
+        entry = next(_ours(hooks, hooked), None)
+        if entry is None or hooks is None:
             return text
-        event, group, listed, hook = found
+        event, group, listed, hook = entry
         groups = (hooks.members or {})[event]
         if len(listed.children) > 1 or set(group.members or {}) - _GROUP_FIELDS:
             text = remove(text, listed, hook)
@@ -152,22 +152,22 @@ def without_hooks(text: str, hooked: Hooked) -> str:
             text = remove(text, root, (root.members or {})["hooks"])
 
 
-def switched_off(text: str, hooked: Hooked) -> str | None:
-    """Return the setting that keeps all hooks from running, if one does."""
+def switched_off(text: str, hooked: HookedAgent) -> str | None:
+    """Return the setting that disables all hooks, or None."""
     value = parse(text).plain() if hooked.off else None
     for name in hooked.off:
         value = value.get(name) if isinstance(value, dict) else None
     return ".".join(hooked.off) if value is hooked.off_value else None
 
 
-def found_hooks(text: str, hooked: Hooked) -> tuple[Path, bool]:
-    """Return the program that our hooks in settings call, and whether they tell of decisions."""
+def found_hooks(text: str, hooked: HookedAgent) -> tuple[Path, bool]:
+    """Return the program of our hooks in the settings, and whether they cover permissions."""
     ours = [(event, hook.plain()) for event, _, _, hook in _ours(_hooks(text), hooked)]
     program = shlex.split(ours[0][1]["command"])[0] if ours else PROGRAM
     return Path(program), any(event in hooked.decisions for event, _ in ours)
 
 
-def _hook(hooked: Hooked, program: Path) -> dict[str, Any]:
+def _hook(hooked: HookedAgent, program: Path) -> dict[str, Any]:
     command = f"{shlex.quote(str(program))} {hooked.agent}"
     named = {name: value for name, value in hooked.extra.items() if name == "name"}
     rest = {name: value for name, value in hooked.extra.items() if name != "name"}
@@ -175,28 +175,28 @@ def _hook(hooked: Hooked, program: Path) -> dict[str, Any]:
 
 
 def _hooks(text: str) -> JsonNode | None:
-    """Return the hooks of settings, None if they have none. Raises if they are of another shape."""
+    """Return the hooks in the settings, or None. Raises InvalidInput for another structure."""
     root = parse(text)
     if root.members is None:
-        raise InvalidInput("it holds no object", hint="mend it, then run it again")
+        raise InvalidInput("it is not an object", hint="repair it, then try again")
     hooks = root.members.get("hooks")
     if hooks is None:
         return None
     if hooks.members is None:
-        raise InvalidInput("its hooks are no object", hint="mend them, then run it again")
+        raise InvalidInput("its hooks are not an object", hint="repair them, then try again")
     return hooks
 
 
 def _ours(
-    hooks: JsonNode | None, hooked: Hooked
+    hooks: JsonNode | None, hooked: HookedAgent
 ) -> Iterator[tuple[str, JsonNode, JsonNode, JsonNode]]:
-    """Give our entries: the event, the group, its list of hooks and the hook."""
+    """Yield our entries: the event, the group, its list of hooks and the hook."""
     known = {*hooked.events, *hooked.decisions}
     for event, groups in ((hooks.members or {}) if hooks else {}).items():
         if groups.items is None:
             if event in known:
                 raise InvalidInput(
-                    f"its hooks of {event} are no list", hint="mend them, then run it again"
+                    f"its hooks of {event} are not a list", hint="repair them, then try again"
                 )
             continue
         for group in groups.items:

@@ -1,7 +1,7 @@
-"""The plugin that lets OpenClaw tell of its sessions, and how its settings switch it on.
+"""The plugin for OpenClaw, which reports changed sessions, and its settings.
 
-OpenClaw runs plugins inside itself. Ours listens to hooks that are told no conversation: it needs
-no permission to read one, and writes only which session has moved on.
+OpenClaw runs plugins inside itself. Ours only uses hooks without conversation content: it needs no
+permission to read any, and only writes which session has changed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ EVENTS: Final = (
 )
 
 _SOURCE: Final = "openclaw_plugin.js"
-"""The plugin itself, with places to be filled in, beside this file."""
+"""The plugin's source with placeholders, beside this file."""
 
 
 def plugin_files(spool: Path) -> dict[str, str]:
-    """Return the files of the plugin by name."""
+    """Return the plugin's files by name."""
     manifest = {
         "id": PLUGIN,
         "name": "Treering",
@@ -64,7 +64,7 @@ def plugin_files(spool: Path) -> dict[str, str]:
 
 
 def is_own_file(name: str, text: str) -> bool:
-    """Whether a file of the plugin's folder is one that we have written."""
+    """Return whether Treering wrote a file of the plugin's folder."""
     if name == "index.js":
         return text.startswith(MARK)
     try:
@@ -75,11 +75,11 @@ def is_own_file(name: str, text: str) -> bool:
 
 
 def with_plugin(text: str) -> str:
-    """Return OpenClaw's settings with the plugin switched on. Raises InvalidInput if it cannot."""
+    """Return OpenClaw's settings with the plugin enabled. Raises InvalidInput if that fails."""
     plugins = _plugins(text)
     if PLUGIN in _names(plugins, "deny"):
         raise InvalidInput(
-            "its plugins.deny names treering", hint="take it out of the list, then run it again"
+            "its plugins.deny names treering", hint="remove it from the list, then try again"
         )
     if plugins is None:
         return insert(text, parse(text), {"entries": {PLUGIN: {"enabled": True}}}, name="plugins")
@@ -91,8 +91,8 @@ def with_plugin(text: str) -> str:
         text = insert(text, entries, {"enabled": True}, name=PLUGIN)
     elif entry.plain() != {"enabled": True}:
         raise InvalidInput(
-            "its plugins.entries.treering says something else than we would",
-            hint='set it to {"enabled": true}, or remove it, then run it again',
+            "its plugins.entries.treering has other settings",
+            hint='set it to {"enabled": true}, or remove it, then try again',
         )
     allowed = _member(_plugins(text), "allow")
     if allowed is not None and allowed.items is not None and PLUGIN not in allowed.plain():
@@ -101,7 +101,7 @@ def with_plugin(text: str) -> str:
 
 
 def without_plugin(text: str) -> str:
-    """Return OpenClaw's settings without the plugin, and without what held nothing else."""
+    """Return OpenClaw's settings without the plugin and without containers that become empty."""
     allowed = _member(_plugins(text), "allow")
     if allowed is not None:
         ours = next((item for item in allowed.items or [] if item.value == PLUGIN), None)
@@ -119,7 +119,7 @@ def without_plugin(text: str) -> str:
 
 
 def remarks(text: str) -> list[str]:
-    """Return what keeps the plugin from being loaded, whatever its own entry says."""
+    """Return why OpenClaw does not load the plugin, apart from its own entry."""
     enabled = _member(_plugins(text), "enabled")
     if enabled is not None and enabled.value is False:
         return ["plugins.enabled is false: OpenClaw loads no plugin until that is changed"]
@@ -129,7 +129,7 @@ def remarks(text: str) -> list[str]:
 def _plugins(text: str) -> JsonNode | None:
     root = parse(text)
     if root.members is None:
-        raise InvalidInput("it holds no object", hint="mend it, then run it again")
+        raise InvalidInput("it is not an object", hint="repair it, then try again")
     return _member(root, "plugins")
 
 
@@ -138,7 +138,7 @@ def _member(node: JsonNode | None, name: str) -> JsonNode | None:
         return None
     if node.members is None:
         raise InvalidInput(
-            f"what should hold {name} is no object", hint="mend it, then run it again"
+            f"the parent of {name} is not an object", hint="repair it, then try again"
         )
     return node.members.get(name)
 

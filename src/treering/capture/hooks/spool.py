@@ -1,7 +1,7 @@
-"""The spool drained: transcripts that hooks have named are taken in, decisions noted.
+"""Drain the spool: import the transcripts that hooks named, and record decisions.
 
-A part of the spool is moved away, read, acted on and then removed, in this order. What is cut off
-in the middle is read again: whoever takes it in knows what it has already.
+A part of the spool is moved away, read, processed and then removed, in this order. After a crash it
+is read again: importing the same again adds nothing.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
 
 LOCK: Final = "drain.lock"
 UNREAD: Final = "unread.log"
-"""Where lines are set aside that cannot be recorded, with their secrets masked."""
+"""The file for lines that cannot be recorded, with secrets masked."""
 AWAY: Final = ".draining"
 BARRIER_S_MAX: Final = 2.0
 ORPHAN_S: Final = 3_600
-"""A file beside the spool that no line names after so long is left by a hook that was killed."""
+"""A file beside the spool that no line names after this time belongs to a hook that was killed."""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A transcript that could not be taken in."""
+    """A transcript that could not be imported."""
 
     path: str
     error: str
 
 
 class DrainReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was in the spool, and what became of it."""
+    """The content of the spool, and the result."""
 
     lines: int = 0
     transcripts: int = 0
-    """How many different transcripts were taken in."""
+    """The number of different transcripts imported."""
     missing: list[str] = []
-    """Transcripts that are not there, yet or any more."""
+    """Transcripts that do not exist, yet or any more."""
     refused: list[Refused] = []
     decisions: int = 0
     unread: int = 0
     """Lines that could not be read or recorded; they are kept, masked, in ``unread.log``."""
     taken: list[Any] = []
-    """What ``take`` gave back."""
+    """The results of ``take``."""
     is_busy: bool = False
-    """Whether another process drains the spool just now; then nothing was done."""
+    """Whether another process is draining the spool; then nothing was done."""
 
 
 def default_spool() -> Path:
@@ -73,23 +73,23 @@ def default_spool() -> Path:
 
 
 def is_waiting(folder: Path) -> bool:
-    """Whether there is something to drain."""
+    """Return whether there is something to drain."""
     return any(
         path.name.endswith(AWAY) or status.st_size > 0 for path, status in spool_files(folder)
     )
 
 
 def spool_files(folder: Path) -> list[tuple[Path, os.stat_result]]:
-    """Return what hooks have written and what was moved away; nothing but plain files."""
-    found: list[tuple[Path, os.stat_result]] = []
+    """Return the regular files of the spool, including those moved away."""
+    files: list[tuple[Path, os.stat_result]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith((SUFFIX, AWAY)):
-                with contextlib.suppress(OSError):  # One that is gone hides no other.
+                with contextlib.suppress(OSError):  # Skip only the file that is gone.
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
-                        found.append((Path(entry.path), status))
-    return found
+                        files.append((Path(entry.path), status))
+    return files
 
 
 def drain(
@@ -99,11 +99,11 @@ def drain(
     note: Callable[[PermissionDecision], Any],
     guard: SecretGuard,
 ) -> DrainReceipt:
-    """Act on all that is in the spool, then remove it.
+    """Process everything in the spool, then remove it.
 
-    ``take`` is handed the transcripts, ``note`` each decision; both may be handed what they know
-    already. A line that cannot be read or recorded is set aside. If they raise an error of the
-    database or the disk, all stays for the next time, and it is raised.
+    ``take`` receives the transcripts, ``note`` each decision; both may receive known ones again. A
+    line that cannot be read or recorded is set aside. If they raise an error of the database or the
+    disk, everything stays for the next time, and it is raised.
     """
     if not is_waiting(folder):
         return DrainReceipt()
@@ -116,7 +116,7 @@ def drain(
 
 @contextlib.contextmanager
 def _only_one(folder: Path) -> Iterator[bool]:
-    """Give whether nobody else drains; as long as this lasts, nobody will."""
+    """Yield whether this process is the only one that drains, and keep others out meanwhile."""
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -130,18 +130,18 @@ def _only_one(folder: Path) -> Iterator[bool]:
 
 
 def _set_aside(folder: Path) -> list[Path]:
-    """Move away what hooks have written, and return all that is away, the oldest first."""
+    """Move away the files that hooks have written, and return all moved ones, oldest first."""
     for path in sorted(path for path, _ in spool_files(folder) if path.name.endswith(SUFFIX)):
         with contextlib.suppress(FileNotFoundError):
             away = path.with_name(f"{path.name}.{time.time_ns()}{AWAY}")
             path.rename(away)
-            _let_finish(away)
-    found = [(status.st_mtime_ns, path) for path, status in spool_files(folder)]
-    return [path for _, path in sorted(found) if path.name.endswith(AWAY)]
+            _wait_for_writers(away)
+    moved = [(status.st_mtime_ns, path) for path, status in spool_files(folder)]
+    return [path for _, path in sorted(moved) if path.name.endswith(AWAY)]
 
 
-def _let_finish(path: Path) -> None:
-    """Wait for hooks that are writing to ``path`` just now; no other will begin to."""
+def _wait_for_writers(path: Path) -> None:
+    """Wait for hooks that are writing to ``path``; no other hook will open it."""
     deadline = time.monotonic() + BARRIER_S_MAX
     with path.open("rb") as stream:
         while True:
@@ -152,7 +152,7 @@ def _let_finish(path: Path) -> None:
                     time.sleep(0.002)
                     continue
             except OSError:
-                # A disk without locks: a moment has to do.
+                # Without file locks, wait for a moment.
                 time.sleep(0.05)
             return
 
@@ -167,40 +167,40 @@ def _act(
     lines = 0
     named: dict[Path, None] = {}
     noted: list[tuple[PermissionDecision, bytes]] = []
-    beside: list[Path] = []
-    aside = Quarantine(folder / UNREAD, guard=guard)
+    side_files: list[Path] = []
+    quarantine = Quarantine(folder / UNREAD, guard=guard)
     unread = 0
     for line in (line for part in parts for line in spooled_lines(part)):
         try:
             wake = read_wake(line)
             paths, path = transcripts(wake), side_file(wake, folder)
-            told = decision(wake, folder, guard)
+            decided = decision(wake, folder, guard)
         except (OSError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001  (one line must not hold up those behind it)
+        except Exception as error:  # noqa: BLE001  (one line must not hold up later ones)
             unread += 1
-            aside.add(reason_of(error), line)
+            quarantine.add(reason_of(error), line)
             continue
         lines += 1
         named |= dict.fromkeys(paths)
-        noted += [(told, line)] if told else []
-        beside += [path] if path else []
-    # A name that is too long, or in a folder that may not be read, is not there.
+        noted += [(decided, line)] if decided else []
+        side_files += [path] if path else []
+    # A path that is too long or in an unreadable folder counts as missing.
     there = [path for path in named if os.path.isfile(path)]  # noqa: PTH113  (it never raises)
-    taken, refused = _take_in(there, take)
+    taken, refused = _import(there, take)
     decisions = 0
-    for found, line in noted:
+    for decided, line in noted:
         try:
-            note(found)
+            note(decided)
             decisions += 1
         except Exception as error:
             if not is_line_fault(error):
                 raise
             unread += 1
-            aside.add(reason_of(error), line)
-    aside.flush()
-    for path in [*beside, *_orphans(folder)]:
-        with contextlib.suppress(OSError):  # A line may name what is not a file.
+            quarantine.add(reason_of(error), line)
+    quarantine.flush()
+    for path in [*side_files, *_orphans(folder)]:
+        with contextlib.suppress(OSError):  # A line may name something other than a file.
             path.unlink(missing_ok=True)
     for path in parts:
         path.unlink(missing_ok=True)
@@ -220,22 +220,22 @@ def _orphans(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder / SIDE_FOLDER) as entries:
             before = time.time() - ORPHAN_S
-            return [Path(one.path) for one in entries if one.stat().st_mtime < before]
+            return [Path(entry.path) for entry in entries if entry.stat().st_mtime < before]
     except OSError:
         return []
 
 
-def _take_in(
+def _import(
     paths: list[Path], take: Callable[[Sequence[Path]], Any]
 ) -> tuple[list[Any], list[Refused]]:
-    """Take all in at once; if one of them is refused, each by itself."""
+    """Import all transcripts at once; if that fails, one by one."""
     if not paths:
         return [], []
     try:
         return [take(paths)], []
     except (StorageError, MemoryError):
         raise
-    except Exception:  # noqa: BLE001  (which of them it was is found out below)
+    except Exception:  # noqa: BLE001  (the loop below finds out which one failed)
         taken: list[Any] = []
     refused: list[Refused] = []
     for path in paths:
@@ -245,6 +245,6 @@ def _take_in(
             raise
         except (TreeringError, OSError) as error:
             refused.append(Refused(str(path), str(error)))
-        except Exception as error:  # noqa: BLE001  (one transcript must not hold up the others)
+        except Exception as error:  # noqa: BLE001  (one transcript must not hold up others)
             refused.append(Refused(str(path), reason_of(error)))
     return taken, refused

@@ -1,4 +1,4 @@
-"""The lines of the spool: what hooks of other agents have told, one call a line."""
+"""The lines of the spool, each one call of another agent's hook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_BYTES_MAX: Final = 8_388_608
 SIDE_BYTES_MAX: Final = 16_777_216
 _SIDE_NAME: Final = re.compile(r"[0-9A-Za-z-]{1,100}\.json")
 _TRANSCRIPTS: Final = ("agent_transcript_path",)
-"""Where a hook names another transcript than the session's own."""
+"""Fields that name a transcript other than the session's own."""
 
 
 class Wake(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,18 +38,18 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     content: Any = None
     content_file: str | None = None
-    """The file, beside the spool, that holds what was too long for a line."""
+    """The file beside the spool with content that is too long for a line."""
     fault: str | None = None
-    """What was wrong with what the hook was given."""
+    """What was wrong with the hook's input."""
 
 
 class PermissionDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """That a permission was asked for or denied, which no transcript tells."""
+    """A permission that was requested or denied, which no transcript records."""
 
     opening: SessionHeader
-    told: ParsedEvent
+    event: ParsedEvent
     transcript: str | None
-    """The session's own, which says where the session belongs."""
+    """The session's transcript, which determines its scope."""
 
 
 class _SpoolLine(Wake, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ _DECODER: Final = msgspec.json.Decoder(_SpoolLine)
 
 
 def spooled_lines(path: Path) -> Iterator[bytes]:
-    """Give the lines of a part of the spool that are not blank, each cut at a limit."""
+    """Yield the lines of a part of the spool that are not blank, each cut at a limit."""
     with path.open("rb") as stream:
         while line := stream.readline(LINE_BYTES_MAX + 1):
             text = line.strip(b" \t\r\n\0")
@@ -71,10 +71,10 @@ def spooled_lines(path: Path) -> Iterator[bytes]:
 
 
 def read_wake(line: bytes) -> Wake:
-    """Return the call of a hook that ``line`` tells of.
+    """Return the hook call in ``line``.
 
-    Text that is not UTF-8, lone surrogates and numbers that JSON does not have are mended. Raises
-    InvalidInput if it is not such a line, and whatever else it does to a parser.
+    Invalid UTF-8, lone surrogates and numbers that JSON does not have are repaired. Raises
+    InvalidInput if it is not such a line, and whatever else a parser raises.
     """
     if len(line) > LINE_BYTES_MAX:
         raise InvalidInput("the line is too long", hint="see docs/capture-hooks.md")
@@ -85,13 +85,13 @@ def read_wake(line: bytes) -> Wake:
             "not a line that a hook writes", hint="see docs/capture-hooks.md"
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        wake = _mended(line)
+        wake = _repaired(line)
     if wake.schema != SCHEMA:
         raise InvalidInput("not a line that a hook writes", hint="see docs/capture-hooks.md")
     return wake
 
 
-def _mended(line: bytes) -> _SpoolLine:
+def _repaired(line: bytes) -> _SpoolLine:
     value, _ = read_value(line)
     try:
         return msgspec.convert(value, _SpoolLine)
@@ -102,10 +102,10 @@ def _mended(line: bytes) -> _SpoolLine:
 
 
 def transcripts(wake: Wake) -> list[Path]:
-    """Return the transcripts that a call names, whether they are there or not."""
+    """Return the transcripts that a call names, existing or not."""
     more = wake.content if isinstance(wake.content, dict) else {}
     named = [wake.transcript_path, *(more.get(name) for name in _TRANSCRIPTS)]
-    # An empty or relative path would be looked for wherever the drainer happens to run.
+    # An empty or relative path would depend on the drainer's working folder.
     return [
         Path(text).expanduser()
         for text in named
@@ -114,23 +114,23 @@ def transcripts(wake: Wake) -> list[Path]:
 
 
 def side_file(wake: Wake, folder: Path) -> Path | None:
-    """Return the file that holds the content of a call, if it has one."""
+    """Return the file with the content of a call, or None."""
     if wake.content_file is None:
         return None
     name = Path(wake.content_file).name
-    # Other names are none that a hook makes, and some are none that a disk can hold.
+    # Hooks do not create other names, and some of them no file system allows.
     return folder / SIDE_FOLDER / name if _SIDE_NAME.fullmatch(name) else None
 
 
 def decision(wake: Wake, folder: Path, guard: SecretGuard) -> PermissionDecision | None:
-    """Return the decision that a call tells of, with its secrets masked; None if it is another."""
+    """Return the decision in a call, with secrets masked; None if the call is not one."""
     if wake.event not in DECISIONS or not wake.session_id:
         return None
     content = _content(wake, folder)
     tool = content.get("tool_name")
     name = tool if isinstance(tool, str) and tool.strip() else "a tool"
     verdict = "denied" if wake.event == "PermissionDenied" else "asked"
-    told = {
+    fields = {
         "decision": verdict,
         "tool": name,
         "input": content.get("tool_input"),
@@ -139,7 +139,7 @@ def decision(wake: Wake, folder: Path, guard: SecretGuard) -> PermissionDecision
         "mode": content.get("permission_mode"),
     }
     payload = _mapping(
-        guard.mask_value({key: value for key, value in told.items() if value is not None})
+        guard.mask_value({key: value for key, value in fields.items() if value is not None})
     )
     # The payload has them in full; refs are small.
     refs = {
@@ -151,7 +151,7 @@ def decision(wake: Wake, folder: Path, guard: SecretGuard) -> PermissionDecision
     cwd = None if wake.cwd is None else guard.mask_text(wake.cwd)
     return PermissionDecision(
         opening=SessionHeader(session=session, agent=wake.agent, cwd=cwd),
-        told=ParsedEvent(
+        event=ParsedEvent(
             session=session,
             key=_key(wake, content),
             kind="ops.decision",
@@ -174,7 +174,7 @@ def _content(wake: Wake, folder: Path) -> dict[str, Any]:
         with path.open("rb") as stream:
             return _mapping(shallow(read_value(stream.read(SIDE_BYTES_MAX))[0]))
     except (OSError, Unreadable):
-        # Drained before, and the end of that was cut off; or never written whole.
+        # Drained before, when the end of that was cut off; or never written completely.
         return {}
 
 
@@ -183,6 +183,6 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _key(wake: Wake, content: dict[str, Any]) -> str:
-    """Name a decision the same whenever its line is read."""
-    told = [wake.agent, wake.session_id, wake.event, wake.ts_ms, content]
-    return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:32]
+    """Return a key for a decision that is the same whenever its line is read."""
+    identity = [wake.agent, wake.session_id, wake.event, wake.ts_ms, content]
+    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:32]

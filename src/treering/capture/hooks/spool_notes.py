@@ -1,4 +1,4 @@
-"""Decisions from the spool, recorded in the sessions that they belong to."""
+"""Record decisions from the spool in their sessions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ if TYPE_CHECKING:
 def note_decision(
     ledger: Ledger, decision: PermissionDecision, *, scope: str | None = None
 ) -> None:
-    """Record a decision, once, however often it is handed over."""
-    opening, told = decision.opening, decision.told
+    """Record a decision once, however often it is passed in."""
+    opening, event = decision.opening, decision.event
     chosen = None if scope is None else parse_scope(scope)
-    form = opening.agent
+    log_format = opening.agent
     # The notes know the scope of the session: a hook may run in another folder than its session.
     notes = NoteBuffer(ledger.importing.bookmarks(chosen or BOOKMARK_SCOPE))
-    sessions = Sessions(LedgerBuffer(ledger, notes, dry_run=False), scope=chosen, format_name=form)
-    where = sessions.scopes.find(told.session, opening)
+    sessions = Sessions(
+        LedgerBuffer(ledger, notes, dry_run=False), scope=chosen, format_name=log_format
+    )
+    where = sessions.scopes.find(event.session, opening)
     for _ in range(ATTEMPTS_MAX):
         events = sessions.open(
             where,
-            told.session,
+            event.session,
             opening,
-            ts_ms=told.ts_ms,
+            ts_ms=event.ts_ms,
             after=None,
             file=decision.transcript or "",
         )
@@ -42,17 +44,19 @@ def note_decision(
             ledger.importing.append_missing([waiting.event for waiting in events])
             break
         except (Conflict, DuplicateEvent):  # An import has opened it meanwhile.
-            sessions.close(where, told.session)
-    handle = ledger.session(sessions.name(told.session), scope=where, agent=sessions.agent(opening))
+            sessions.close(where, event.session)
+    handle = ledger.session(
+        sessions.name(event.session), scope=where, agent=sessions.agent(opening)
+    )
     try:
         handle.record(
-            told.kind,
-            told.summary,
-            payload=told.payload,
-            refs=told.refs,
-            event_id=sessions.ids.named(told.session, of_words(told.key)),
-            ts_ms=told.ts_ms,
-            origin=form,
+            event.kind,
+            event.summary,
+            payload=event.payload,
+            refs=event.refs,
+            event_id=sessions.ids.named(event.session, of_words(event.key)),
+            ts_ms=event.ts_ms,
+            origin=log_format,
         )
     except DuplicateEvent:
         return

@@ -1,7 +1,7 @@
-"""Logs followed while they are written: what has changed is taken in, again and again.
+"""Follow logs while they are written, and import what has changed.
 
-Notices of the system say where to look; a slow look at everything finds what they miss. Without
-them, as on a network drive, looking has to do.
+Notifications of the file system show where to look; a slow scan of everything finds what they miss.
+Without notifications, as on a network drive, only scans are used.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ if TYPE_CHECKING:
 
 TICK_S: Final = 1.0
 SWEEP_S: Final = 30.0
-"""How often everything is looked at, though no notice came."""
+"""The interval of scans of everything."""
 PLACES_TICKS: Final = 3
-"""How often it is looked whether folders have come or gone."""
+"""The interval, in ticks, of checks for new or removed folders."""
 DEBOUNCE_MS: Final = 300
-"""Notices that come so closely behind each other are one."""
+"""Notifications within this time are grouped."""
 RETRY_S_MAX: Final = 30.0
 TRIES_MAX: Final = 6
-"""How often it is tried, if it is to be done once."""
+"""The number of attempts for a single pass."""
 REST: Final = 10
-"""Looking at everything takes at most one part in so many of the time."""
+"""Scans take at most this fraction of the time, as 1 / REST."""
 _PASSING: Final = (Busy, Unavailable, StorageFull, OutcomeUnknown)
-"""Errors that may be gone the next time."""
+"""Errors that may be temporary."""
 _DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 
 _Signature = tuple[int, ...]
 
 
 class Followed(Protocol):
-    """A folder, or a file, that is followed."""
+    """A folder or file to follow."""
 
     @property
     def root(self) -> Path:
-        """Where it is, or may be later."""
+        """Its path, which may not exist yet."""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look came to."""
+    """The result of one pass."""
 
     paths: list[Path]
     receipt: Any = None
-    """What taking them in gave back, unless it failed."""
+    """The result of the import, unless it failed."""
     error: str | None = None
     is_final: bool = True
-    """Whether that is the end of it; else it is tried again."""
+    """Whether it is final; otherwise it is retried."""
 
 
 class Watch:
-    """Follows places, and takes in what changes there.
+    """Follows folders, and imports what changes in them.
 
-    ``take`` is handed files that have changed, and may be handed what it knows. ``report`` hears
-    what came of it, and ``remark`` what else is worth saying. ``drain`` is asked, often, to do
-    something about the spool: it is given a ``take`` of this watch.
+    ``take`` receives changed files, possibly known ones. ``report`` receives the results, and
+    ``remark`` other messages. ``drain`` is called often to process the spool, with a ``take`` of
+    this watch.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Watch:
         self._drain_failed = False
 
     def once(self, pause: Callable[[float], object] = time.sleep) -> bool:
-        """Take in what there is. Returns whether all of it could be."""
+        """Import everything once. Return whether all of it succeeded."""
         self.catch_up()
         while self._is_behind() and self._tries < TRIES_MAX:
             pause(max(0.0, self._retry_at - self._clock()))
@@ -107,7 +107,7 @@ class Watch:
         return not self._is_behind()
 
     def run(self, stop: Event, *, poll: bool = False) -> None:
-        """Take in what there is, then what comes, until ``stop`` is set."""
+        """Import everything, then all changes, until ``stop`` is set."""
         self.catch_up()
         while not stop.is_set():
             roots = self._roots()
@@ -117,23 +117,23 @@ class Watch:
                 stop.wait(max(self._tick_s, REST * (self._clock() - began)))
                 continue
             try:
-                self._heed(roots, stop)
+                self._follow_notices(roots, stop)
             except (OSError, RuntimeError) as error:
-                # Too many folders for the system to watch, or a disk that gives no notice.
-                self._remark(f"the system gives no notice ({error}): looking every few seconds")
+                # Too many folders to watch, or a file system without notifications.
+                self._remark(f"no file system notifications ({error}): scanning every few seconds")
                 poll = True
 
     def catch_up(self) -> None:
-        """Look at everything once."""
+        """Scan everything once."""
         self._look([place.root for place in self._places()])
         self._tick()
 
     def _is_behind(self) -> bool:
         return bool(self._waiting) or self._drain_failed
 
-    def _heed(self, roots: dict[Path, int], stop: Event) -> None:
-        """Look where notices point, until the folders themselves are others."""
-        from watchfiles import watch  # noqa: PLC0415  (only where there is something to watch)
+    def _follow_notices(self, roots: dict[Path, int], stop: Event) -> None:
+        """Scan where notifications point, until the set of folders changes."""
+        from watchfiles import watch  # noqa: PLC0415  (only needed to watch)
 
         notices = watch(
             *roots,
@@ -148,7 +148,7 @@ class Watch:
         for batch in notices:
             now = self._clock()
             if now >= sweep_at:
-                # The first time as well: something may have come before the watch was set up.
+                # Also the first time: files may have changed before the watch was set up.
                 self.catch_up()
                 sweep_at = self._clock() + SWEEP_S
             else:
@@ -161,7 +161,7 @@ class Watch:
                     return
 
     def _roots(self) -> dict[Path, int]:
-        """Return the folders that are there, each with what tells it from a later one."""
+        """Return the existing folders, each with its inode, to detect a replaced one."""
         folders = [*(place.root for place in self._places()), *self._also]
         return {path: _identity(path) for path in folders if path.is_dir()}
 
@@ -175,32 +175,36 @@ class Watch:
             self._try(changed)
 
     def _tick(self) -> None:
-        """Try again what had to wait, and see to the spool."""
+        """Retry what had to wait, and drain the spool."""
         if self._waiting and self._clock() >= self._retry_at:
-            again = {path: _signature(path) for path in self._waiting}
+            retried = {path: _signature(path) for path in self._waiting}
             self._waiting.clear()
-            self._try({path: signature for path, signature in again.items() if signature})
+            self._try({path: signature for path, signature in retried.items() if signature})
         if self._drain is not None and self._clock() >= self._retry_at:
             self._drain_failed = False
             try:
                 self._drain(self._take_named)
             except (*_PASSING, OSError) as error:
-                # Nothing is lost: what was not recorded is still in the spool.
+                # Nothing is lost: unrecorded lines are still in the spool.
                 self._drain_failed = True
                 self._put_off()
                 self._report(Round(paths=[], error=str(error), is_final=False))
 
     def _take_named(self, paths: Sequence[Path]) -> None:
-        """Take in what the spool names, unless it is taken in already. Raises StorageError."""
-        found = {path: _signature(path) for path in paths}
-        changed = {path: signature for path, signature in found.items() if signature}
-        changed = {path: mark for path, mark in changed.items() if self._seen.get(path) != mark}
+        """Import the files that the spool names, unless they are unchanged. Raises StorageError."""
+        signatures = {path: _signature(path) for path in paths}
+        changed = {path: signature for path, signature in signatures.items() if signature}
+        changed = {
+            path: signature
+            for path, signature in changed.items()
+            if self._seen.get(path) != signature
+        }
         if changed:
-            self._enter(changed)
+            self._import(changed)
 
     def _try(self, changed: dict[Path, _Signature]) -> None:
         try:
-            self._enter(changed)
+            self._import(changed)
         except _PASSING as error:
             self._waiting |= dict.fromkeys(changed)
             self._put_off()
@@ -208,28 +212,28 @@ class Watch:
         else:
             self._tries = 0
 
-    def _enter(self, changed: dict[Path, _Signature]) -> None:
-        """Take in files; if that fails because of one of them, each by itself.
+    def _import(self, changed: dict[Path, _Signature]) -> None:
+        """Import files; if that fails because of one of them, one by one.
 
-        Raises StorageError: that is about the ledger, and not about them.
+        Raises StorageError, which concerns the ledger and not the files.
         """
         paths = list(changed)
         try:
             receipt = self._take(paths)
         except StorageError:
             raise
-        except Exception as error:  # noqa: BLE001  (one log that trips a reader must not end it)
+        except Exception as error:  # noqa: BLE001  (one log that breaks a reader must not end the watch)
             if len(paths) > 1:
                 for path, signature in changed.items():
-                    self._enter({path: signature})
+                    self._import({path: signature})
             elif not paths[0].exists():
                 self._seen.pop(paths[0], None)
             else:
-                # It is tried again when it changes.
+                # Retry when it changes.
                 self._seen |= changed
                 self._report(Round(paths=paths, error=_words(error)))
             return
-        # As it was before it was read: what came meanwhile is a change.
+        # The signature from before the import: later writes count as a change.
         self._seen |= changed
         self._report(Round(paths=paths, receipt=receipt))
 
@@ -239,19 +243,19 @@ class Watch:
 
 
 def _logs(folders: Iterable[Path]) -> Iterator[Path]:
-    """Give the files that may be logs; what vanishes meanwhile is left out."""
+    """Yield the files that may be logs, without those that vanish meanwhile."""
     for folder in folders:
         try:
-            found = find_files([folder])
+            files = find_files([folder])
         except (TreeringError, OSError):
             continue
-        yield from (one.path for one in found if one.left_out is None)
+        yield from (file.path for file in files if file.left_out is None)
 
 
 def _words(error: Exception) -> str:
-    # The text of an unforeseen error may quote what was being read.
-    foreseen = isinstance(error, TreeringError | OSError)
-    return str(error) if foreseen else f"unexpected {type(error).__name__}"
+    # The text of an unexpected error may quote the log.
+    is_expected = isinstance(error, TreeringError | OSError)
+    return str(error) if is_expected else f"unexpected {type(error).__name__}"
 
 
 def _nearest(path: Path) -> Path:
@@ -266,18 +270,18 @@ def _identity(path: Path) -> int:
 
 
 def _signature(path: Path) -> _Signature | None:
-    """Return what changes whenever a file does; None if there is none."""
+    """Return a value that changes with the file; None if it does not exist."""
     names = [path]
     if path.suffix in _DATABASES:
-        # What was written to a database may lie beside it for long.
+        # Recent writes to a database may be in its write-ahead log.
         names.append(path.with_name(f"{path.name}-wal"))
     marks: list[int] = []
     for name in names:
         try:
-            found = name.stat()
+            status = name.stat()
         except OSError:
             if name is path:
                 return None
             continue
-        marks += [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]
+        marks += [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
     return tuple(marks)

@@ -1,4 +1,4 @@
-"""One watcher for each ledger: two would read every log twice to record it once."""
+"""A lock for one watcher per ledger: two would read every log twice to record it once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def only_watcher(ledger: str) -> Iterator[None]:
-    """Be the one that watches for ``ledger`` on this machine. Raises Busy if another does."""
-    place = ledger if "://" in ledger else os.path.realpath(ledger)
-    name = hashlib.sha256(place.encode(errors="surrogateescape")).hexdigest()[:16]
+    """Hold the watch lock of ``ledger`` on this machine. Raises Busy if another process does."""
+    location = ledger if "://" in ledger else os.path.realpath(ledger)
+    name = hashlib.sha256(location.encode(errors="surrogateescape")).hexdigest()[:16]
     folder = Path(state_folder()) / "watch"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -30,8 +30,8 @@ def only_watcher(ledger: str) -> Iterator[None]:
         except BlockingIOError as error:
             process = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             raise Busy(
-                f"another treering watch follows for this ledger already (process {process})",
-                hint="let that one do it, or stop it first",
+                f"another treering watch is running for this ledger (process {process})",
+                hint="use that one, or stop it first",
             ) from error
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())

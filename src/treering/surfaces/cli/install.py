@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from treering.capture.hooks.installing import AGENTS, carry_out, diff, plan_install, plan_uninstall
+from treering.capture.hooks.installing import AGENTS, apply, diff, plan_install, plan_uninstall
 from treering.capture.hooks.settings import PROGRAM
 from treering.capture.hooks.spool import default_spool
 from treering.errors import NotFound
@@ -108,7 +108,7 @@ def _program() -> Path:
 def _finish(plan: Plan, *, dry_run: bool, unchanged: str) -> None:
     done: list[Done] = []
     if not dry_run:
-        done = carry_out(plan, stamp=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+        done = apply(plan, stamp=time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     if not invocation().as_json:
         for remark in plan.remarks:
             note(remark)

@@ -234,6 +234,6 @@ def _places(paths: Sequence[Path]) -> Callable[[], Sequence[Followed]]:
     if paths:
         fixed = [_Named(path.expanduser().absolute()) for path in paths]
         return lambda: fixed
-    from treering.capture.log_folders import known_places  # noqa: PLC0415
+    from treering.capture.log_folders import log_folders  # noqa: PLC0415
 
-    return known_places
+    return log_folders

@@ -12,7 +12,7 @@ from treering.capture.health import (
     look_at,
     unreadable_folders,
 )
-from treering.capture.log_folders import known_places
+from treering.capture.log_folders import log_folders
 from treering.surfaces.cli.doctor.findings import DoctorFinding, some
 from treering.surfaces.cli.imports.survey import Outline, deleted_soon
 from treering.surfaces.cli.output import counted, days
@@ -33,7 +33,7 @@ CLAUDE_CODE: Final = "claude-code"
 
 def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[DoctorFinding]:
     """Look at the logs of each agent that is known and has any."""
-    by_agent = groupby(known_places(), key=lambda place: place.agent)
+    by_agent = groupby(log_folders(), key=lambda place: place.agent)
     any_found = False
     for agent, places in by_agent:
         for finding in _agent(agent, list(places), ledger, scope, at_ms):
@@ -144,7 +144,7 @@ def _kept(
         span = "for as long as nobody deletes them" if keeping.days is None else (
             f"for {days(keeping.days)}"
         )  # fmt: skip
-        message = f"{place.agent} keeps its logs {span} ({keeping.told_by})"
+        message = f"{place.agent} keeps its logs {span} ({keeping.source})"
         return DoctorFinding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
     message = soon.partition("; to prevent it, ")[0]
     if is_safe:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.capture.intake.log_search import find_files
-from treering.capture.log_folders import LogFolder, known_places
+from treering.capture.log_folders import LogFolder, log_folders
 from treering.surfaces.cli.output import counted, days, note, say
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
@@ -32,7 +32,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
 def outline() -> list[Outline]:
     """Return what is in each of the known places that are there."""
-    return [_outline(place) for place in known_places()]
+    return [_outline(place) for place in log_folders()]
 
 
 def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
@@ -71,7 +71,7 @@ def deleted_soon(one: Outline, *, at_ms: int) -> str | None:
     when = "at any moment" if left < 1 else f"in {counted(int(left), 'day')}"
     remedy = f"; to prevent it, {keeping.remedy}" if keeping.remedy else ""
     return (
-        f"{one.place.agent} keeps its logs for {days(keeping.days)} ({keeping.told_by}) and"
+        f"{one.place.agent} keeps its logs for {days(keeping.days)} ({keeping.source}) and"
         f" deletes the oldest {when}{remedy}"
     )
 
