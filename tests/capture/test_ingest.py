@@ -494,7 +494,7 @@ def test_what_came_in_another_way_meanwhile_is_a_duplicate(
             here.append([said("mine", scope="s", session_id="z", event_id="e1")])
         return found
 
-    monkeypatch.setattr(here, "known", late)
+    monkeypatch.setattr(here, "find_ids", late)
     spool.write_bytes(line() + line(event_id="e2"))
 
     receipt = work.once()

@@ -286,11 +286,11 @@ def test_a_link_is_followed_and_stays_one(home: Home, tmp_path: Path) -> None:
     [
         ('{\n  // mine\n  "a": 1\n}', "comments (line 2)"),
         ('{"a": 1} /* mine */', "comments (line 1)"),
-        ('{\n  "a": 1,\n}', "a comma too many (line 3)"),
+        ('{\n  "a": 1,\n}', "an extra comma (line 3)"),
         ('{"a": 1', "not JSON (line 1)"),
         ("{a: 1}", "not JSON (line 1)"),
         ('{"a": NaN}', "not JSON (line 1)"),
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ('{"a": 1, "a": 2}', "occurs twice"),
         ("[" * 100_000, "nested deeper"),
         ("nul", "not JSON"),

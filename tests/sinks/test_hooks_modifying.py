@@ -225,7 +225,7 @@ def test_what_is_no_message_is_ignored_with_a_warning(
     say(hooks, "tool_result_persist", answer)
 
     assert hooks.persist({"message": message()}, {}) == message()
-    assert "no message" in caplog.text
+    assert "invalid message" in caplog.text
 
 
 def test_an_awaitable_from_a_persist_hook_is_ignored_with_a_warning(

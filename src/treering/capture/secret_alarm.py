@@ -1,8 +1,8 @@
-"""The first look at an event, which says whether it could hold a secret at all.
+"""A quick check whether an event could contain a secret at all.
 
-Nearly every event holds none, and each is looked at as it is recorded. An automaton that knows all
-keywords outgrows the caches of a processor, so this one knows a few short pieces of them; where a
-piece stands, the keywords that it is a piece of are compared in full.
+Nearly all events contain none, and each is checked as it is recorded. An automaton with all
+keywords exceeds the processor's caches, so this one uses a few short pieces of them; where a piece
+occurs, the keywords that contain it are compared in full.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -14,10 +14,10 @@ from ahocorasick_rs import BytesAhoCorasick, Implementation
 from treering.lazy import lazy_pattern
 
 Called: TypeAlias = Callable[[bytes, int], bool]
-"""Says whether the keyword that ends here in canonical JSON could lead to a secret."""
+"""Returns whether the keyword ending here in canonical JSON could lead to a secret."""
 
 Veto: TypeAlias = tuple[int, bytes]
-"""How far behind a keyword a byte stands, and which bytes there lead to no secret."""
+"""The offset of a byte after a keyword, and the bytes there that rule out a secret."""
 NO_VETO: Final = (0, b"")
 
 _ASCII: Final = bytes(range(128))
@@ -68,18 +68,18 @@ PIECES: Final = (
     "Token", ":/", "Key", "secr", "pass", "key", "pat", "token",
 )
 # fmt: on
-"""Pieces that are rare in logs of agents and common to many keywords, the rarest first.
+"""Pieces that are rare in agents' logs and common to many keywords, rarest first.
 
-A keyword without one is its own piece: this list decides how fast the look is, not what it sees.
+A keyword without one is its own piece: this list affects the speed of the check, not its result.
 """
 
 
 class Alarm:
-    """Looks for keywords in canonical JSON or UTF-8 text, and at what each leads to there."""
+    """Finds keywords in canonical JSON or UTF-8 text that could lead to a secret there."""
 
     def __init__(self, keywords: Collection[tuple[str, Called, Veto]]) -> None:
         known = {keyword for keyword in keywords if keyword[0].isascii()}
-        # JSON writes a quote with a backslash.
+        # JSON escapes a quote with a backslash.
         known |= {(word.replace('"', '\\"'), called, veto) for word, called, veto in known}
         pieces, places = _placed(sorted({word.encode() for word, _, _ in known}))
         self._find = _finder(pieces)
@@ -90,16 +90,16 @@ class Alarm:
             piece, offset = places[word]
             checks = self._checks[piece]
             checks.append((word, offset, len(word) - offset, called))
-            # Of a piece of several words none may speak for the others.
+            # A veto of one word must not apply to other words with the same piece.
             is_alone = len(checks) == 1 and word == pieces[piece]
             self._vetoes[piece] = veto if is_alone else NO_VETO
         foreign = sorted({word.encode() for word, _, _ in keywords if not word.isascii()})
-        # Few texts have letters of these words, though many have some character beyond ASCII.
+        # Few texts contain letters of these words, though many contain some non-ASCII character.
         self._find_letters = _finder(sorted({_letters(word) for word in foreign}))
         self._find_foreign = _finder(foreign)
 
     def is_raised(self, encoded: bytes) -> bool:
-        """Say whether a keyword stands in ``encoded`` where it could lead to a secret."""
+        """Return whether ``encoded`` contains a keyword that could lead to a secret."""
         vetoes, checks = self._vetoes, self._checks
         try:
             for index, start, end in self._find(encoded, True):
@@ -107,13 +107,13 @@ class Alarm:
                 if refused and encoded[end + at] in refused:
                     continue
                 for word, offset, length, is_called in checks[index]:
-                    # Before the start of the text this compares its end: at most too much is found.
+                    # A negative start compares with the end of the text: at worst a false alarm.
                     if encoded.startswith(word, start - offset) and is_called(
                         encoded, start + length
                     ):
                         return True
         except IndexError:
-            # The text ends before the byte that could have refused its last keyword.
+            # The text ends before the byte that could have ruled out its last keyword.
             return True
         return (
             not encoded.isascii()
@@ -128,7 +128,7 @@ def _finder(words: Iterable[bytes]) -> Callable[[bytes, bool], list[tuple[int, i
 
 
 def _placed(words: list[bytes]) -> tuple[list[bytes], dict[bytes, tuple[int, int]]]:
-    """Give the pieces that ``words`` are found by, and of each word which one it is and where."""
+    """Return the pieces that identify ``words``, and the piece and offset of each word."""
     pieces = [piece.encode() for piece in PIECES]
     find = _finder(pieces)
     places: dict[bytes, tuple[int, int]] = {}
@@ -143,6 +143,6 @@ def _placed(words: list[bytes]) -> tuple[list[bytes], dict[bytes, tuple[int, int
 
 
 def _letters(word: bytes) -> bytes:
-    """Give the longest run in ``word`` that is not ASCII."""
+    """Return the longest run in ``word`` that is not ASCII."""
     runs: list[bytes] = _FOREIGN.findall(word)
     return max(runs, key=len)

@@ -1,8 +1,8 @@
-"""Secrets beside their name, in every shape that text gives them.
+"""Secrets next to their name, in every notation.
 
 ``"api_key": "…"``, ``DB_PASSWORD=…``, ``password: …``, ``--token …``, ``<password>…</password>``,
-``os.environ["API_KEY"] = "…"``, ``my password is …``. The shape says where the value ends, and how
-sure we are that it is a value and not code or prose.
+``os.environ["API_KEY"] = "…"``, ``my password is …``. The notation determines where the value ends,
+and how certain it is that it is a value and not code or prose.
 """
 
 import re
@@ -85,7 +85,7 @@ _SEPARATOR: Final = lazy_pattern(
     )""",
     re.VERBOSE,
 )
-# A value may stand on the line below: after a sign, a bracket, a block of YAML, a backslash.
+# A value may be on the next line: after a sign, a bracket, a YAML block, a backslash.
 _WRAP: Final = lazy_pattern(
     r"\[(?=[\"'])"
     r"|(?:[>|][+-]?|\\|[(\[])?[ \t]{0,8}(?:\r?\n|\\r\\n|\\n)(?:[ \t]{0,8}\r?\n)?[ \t+>|]{0,24}"
@@ -108,7 +108,7 @@ _QUOTED: Final = lazy_pattern(
     re.VERBOSE,
 )
 _BARE_RUN: Final = r"[^\s\"'`,;&|<>(){}\[\]\\]"
-# An ampersand ends a value only where another parameter or command begins.
+# An ampersand ends a value only before another parameter or command.
 _BARE: Final = lazy_pattern(
     rf"{_BARE_RUN}{{1,{BARE_CHARS_MAX}}}"
     rf"(?:&(?!&|amp;|[\w.-]{{1,32}}=){_BARE_RUN}{{0,{BARE_CHARS_MAX}}}){{0,8}}"
@@ -117,14 +117,14 @@ _TO_BLANK: Final = lazy_pattern(rf"[^\s\"'`\\;|<>]{{1,{BARE_CHARS_MAX}}}")
 _ENCODED: Final = lazy_pattern(
     rf"(?:(?!%(?:26|3[Bb]|0[AaDd]|20|2[Cc])){_BARE_RUN}){{1,{BARE_CHARS_MAX}}}"
 )
-# ODBC puts a value in braces when it holds a semicolon or may hold one.
+# ODBC puts a value in braces when it contains or may contain a semicolon.
 _BRACED: Final = lazy_pattern(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
 _ELEMENT: Final = lazy_pattern(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
 _SPOKEN_HEAD: Final = lazy_pattern(
     r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
 )
 _SPOKEN_HEAD_CHARS: Final = len(" encryption ")
-"""The longest, and what stands before it."""
+"""The longest one, with the space before it."""
 _JOINT: Final = lazy_pattern(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
 _SEED: Final = lazy_pattern(r"(?:[a-z]{3,8} ){11,23}[a-z]{3,8}\b|[A-Z2-7]{16,128}\b")
 _OPENING: Final = lazy_pattern(r"<(?:[\w-]{1,32}:)?\Z")
@@ -148,7 +148,7 @@ def find_named(text: str, start: int, end: int) -> Span | None:
     rest = _REST.match(text, end)
     name_end = end if rest is None else rest.end()
     name = _called(head + text[start:name_end], text, name_end)
-    # Most names promise nothing, and that is found out sooner than what stands behind them.
+    # Most names are not those of secrets, and checking that is faster than parsing what follows.
     promise = named(name)
     if promise is None:
         return None
@@ -176,14 +176,14 @@ def find_named(text: str, start: int, end: int) -> Span | None:
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)
 def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a key of the cache)
-    """Say why ``word``, alone or at the end of a longer name, may name no secret; or None.
+    """Return why ``word``, alone or at the end of a longer name, is not or hardly a secret's name.
 
-    An escaped word starts with the letter of an escape of JSON, or with its number.
+    An escaped word starts with the letter of a JSON escape, or with its number.
     """
     if len(word) > WORD_CHARS_MAX:
         return None
     words = (word, word[1:], word[5:]) if is_escaped else (word,)
-    # What stands before a word takes its promise back (primary_key) or lets it stand (x_key).
+    # The text before a word may rule it out (primary_key) or not (x_key).
     promises = {
         named(f"{head}{name}")
         for form in words
@@ -197,14 +197,14 @@ def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a k
 
 
 def _called(name: str, text: str, end: int) -> str:
-    """Give what a setter sets: the ``Password`` of ``setPassword(``."""
+    """Return what a setter sets: the ``Password`` of ``setPassword(``."""
     return _SETTER.sub("", name, count=1) if text[end : end + 1] == "(" else name
 
 
 def _find_below(
     text: str, at: int, promise: Named, name: str, opening: str, separator: re.Match[str]
 ) -> Span | None:
-    """Find a value that stands on the line below its name, alone if it is not in quotes."""
+    """Find a value on the line below its name; without quotes it must be alone there."""
     quoted = _QUOTED.match(text, at)
     if quoted is not None:
         listed = text[at - 1] == "["
@@ -220,7 +220,7 @@ def _find_below(
 
 
 def _head(text: str, start: int) -> tuple[str, int]:
-    """Give the part of the name before ``start``, from its last dot on, and where the name starts.
+    """Return the part of the name before ``start``, from its last dot on, and the name's start.
 
     People write two words where programs write one: "API key", "access token".
     """
@@ -229,7 +229,7 @@ def _head(text: str, start: int) -> tuple[str, int]:
     if not head and before[-1:] == " ":
         spoken = _SPOKEN_HEAD.search(before[-_SPOKEN_HEAD_CHARS:])
         head = f"{spoken[1]}_" if spoken else ""
-    # In escaped text a name at the start of a line reads \nNAME: that n is no part of it.
+    # In escaped text a name at the start of a line reads \nNAME: the n is not part of it.
     if head[:1] in ("n", "r", "t") and before[: -len(head)].endswith("\\"):
         head = head[1:]
     return head.rpartition(".")[2], start - len(head)
@@ -239,7 +239,7 @@ def _if_quoted(
     quoted: re.Match[str], promise: Named, name: str, opening: str, separator: re.Match[str]
 ) -> Span | None:
     value = quoted[quoted.lastindex or 0]
-    # A quote that seemed to open may have closed: "password: " + value + "…".
+    # What looks like an opening quote may be a closing one: "password: " + value + "…".
     if not value or _JOINT.fullmatch(value):
         return None
     if quoted.end() == quoted.end(quoted.lastindex or 0) and not value[0].isalnum():
@@ -250,7 +250,7 @@ def _if_quoted(
     match separator.lastgroup:
         case "comma":
             certain = certain or is_random(value) or is_set_by_call(opening)
-            # Where the environment says nothing, the second of two counts: getenv("PASSWORD", "…").
+            # The second argument is the default value: getenv("PASSWORD", "…").
             certain = certain or (name.isupper() and is_mixed(value))
             certain = certain and (separator["close"] is not None or separator["comma"][0] == " ")
         case "prose":
@@ -271,11 +271,11 @@ def _if_quoted(
 
 
 def _is_talk(value: str, name: str, separator: re.Match[str]) -> bool:
-    """Say whether a value in quotes is spoken of, stands elsewhere, or is the label of a field."""
-    # Mostly "pass" asks to hand something over: pass `--all`.
+    """Return whether a quoted value is only mentioned, taken from elsewhere, or a field's label."""
+    # Usually "pass" means to hand something over: pass `--all`.
     if separator.lastgroup == "blank" and name == "pass":
         return not is_strong(value)
-    # In SQL a colon takes the value from elsewhere: PASSWORD :'pw'.
+    # In SQL a colon refers to a variable: PASSWORD :'pw'.
     sign, pair = separator["sign"], separator["pair"]
     if sign and separator["close"] is None and sign[0] in " \t" and sign[-1] == ":":
         return True
@@ -291,7 +291,7 @@ def _find_bare(
     match separator.lastgroup:
         case "sign":
             value = _assigned(text, at, promise, name, opening, separator["sign"])
-            # A word that got this far counts, even if its name promises little: pwd=letmein.
+            # A word that got this far counts, even with a weak name: pwd=letmein.
             if value and promise.rule == "password" and _LETTERS.fullmatch(value[0]):
                 promise = promise._replace(demand="given")
             return _if_secret(value, promise)
@@ -315,7 +315,7 @@ def _find_bare(
 def _assigned(
     text: str, at: int, promise: Named, name: str, opening: str, sign: str
 ) -> re.Match[str] | None:
-    """Give the unquoted value after ``=`` or ``:``, unless it may be code or prose."""
+    """Return the unquoted value after ``=`` or ``:``, unless it may be code or prose."""
     in_environment = sign == "=" and name.isupper()
     if sign[0] == "%":
         return _ENCODED.match(text, at)
@@ -344,7 +344,7 @@ def _assigned(
 def _is_literal(
     text: str, value: re.Match[str], promise: Named, name: str, opening: str, sign: str
 ) -> bool:
-    """Say whether letters without quotes are a value, and no variable, type or remark."""
+    """Return whether unquoted letters are a value, not a variable, type or remark."""
     word = value[0]
     if is_random(word):
         return True
@@ -372,7 +372,7 @@ def _find_stated(text: str, at: int, promise: Named) -> Span | None:
 
 
 def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.Match[str] | None:
-    """Give the argument of a flag, unless the flag is only spoken of, or a word after a name."""
+    """Return a flag's argument, unless the flag is only mentioned, or a word after a name."""
     value = _BARE.match(text, at)
     if value is None or value[0].startswith("-"):
         return None
@@ -380,8 +380,10 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
         if is_configured(opening) or name == "requirepass":
             return value
         if promise.rule == "password" or len(value[0]) >= SPOKEN_CHARS_MIN:
-            told = is_strong(value[0]) or is_scrambled(value[0]) or _is_told(value[0], name)
-            return value if told or _is_drawn(value[0], promise) else None
+            is_password = (
+                is_strong(value[0]) or is_scrambled(value[0]) or _is_stated_password(value[0], name)
+            )
+            return value if is_password or _is_drawn(value[0], promise) else None
         return value if _is_drawn(value[0], promise) else None
     if value[0].isupper() and value[0].isalpha():
         return None
@@ -389,8 +391,8 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
     return None if spoken else value
 
 
-def _is_told(value: str, name: str) -> bool:
-    """Say whether a word with digits after a spoken "password" is one, and not how it is kept."""
+def _is_stated_password(value: str, name: str) -> bool:
+    """Return whether a word with digits after a spoken "password" is one, not how it is stored."""
     spoken = len(value) >= TOLD_CHARS_MIN and name.lower() in ("password", "passwd", "passwort")
     return (
         spoken
@@ -401,7 +403,7 @@ def _is_told(value: str, name: str) -> bool:
 
 
 def _is_drawn(value: str, promise: Named) -> bool:
-    """Say whether a spoken key or secret is one long number in hex or Base32."""
+    """Return whether a spoken key or secret is one long number in hex or Base32."""
     sure = promise.rule == "secret" or (promise.rule == "api-key" and promise.demand == "opaque")
     return sure and _NUMBER.fullmatch(value) is not None and is_random(value)
 
@@ -415,7 +417,7 @@ def _if_secret(value: re.Match[str] | None, promise: Named) -> Span | None:
 
 
 def _is_line_head(opening: str, name: str) -> bool:
-    """Say whether the name starts a line, a query parameter or a part of a connection string."""
+    """Return whether the name starts a line, a query parameter or part of a connection string."""
     if opening.endswith(("?", "&", "\\")) or (opening.endswith(";") and name[0].isupper()):
         return True
     return opening.rpartition("\n")[2].strip() in _LINE_HEADS and (

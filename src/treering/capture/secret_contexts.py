@@ -1,7 +1,7 @@
-"""Where a word without quotes is a value: in a record of settings, or as an argument.
+"""Contexts in which a word without quotes is a value: a record of settings, or an argument.
 
-Text that holds a mask proves nothing here: what stood there may have been code, and a text that
-was masked must not tell more than it did before.
+Text that contains a mask proves nothing here: the masked part may have been code, and masking a
+text must not reveal more secrets in it.
 """
 
 import re
@@ -11,7 +11,7 @@ from treering.capture.secret_values import word_set
 from treering.lazy import lazy_pattern
 
 RECORD_CHARS_MAX: Final = 96
-"""How far before a name its neighbours are looked for."""
+"""How far before a name its neighbours are searched."""
 
 _MASKED: Final = lazy_pattern(r"[0-9a-f]{8}\]")
 _ARGUMENT_HEADS: Final = ("", " ", "\t", '"', "'", "=", "`")
@@ -41,21 +41,21 @@ _CONFIGURED: Final = lazy_pattern(
     r"[ ]\Z|"
     r"\b(?:config|configure|kv|etcdctl)[ :](?:set|add|put)(?:[ ]--?[\w-]{1,24}){0,3}[ ]"
     r"(?:[^\s\"'=\[\]]{0,64}[:/])?\Z|"
-    # A file called netrc.
+    # A netrc file.
     r"(?:\bmachine\s{1,8}\S{1,64}|\bdefault)\s{1,8}login\s{1,8}\S{1,64}\s{1,8}"
     r"(?:account\s{1,8}\S{1,64}\s{1,8})?\Z"
 )
 
 
 def is_argument(text: str, value: re.Match[str], opening: str) -> bool:
-    """Say whether ``name=value`` is an argument of a command or one setting in quotes."""
+    """Return whether ``name=value`` is an argument of a command or one quoted setting."""
     if "(" in opening or _MASKED.search(opening) or opening[-1:] not in _ARGUMENT_HEADS:
         return False
     return _ARGUMENT_TAIL.match(text, value.end()) is not None
 
 
 def is_in_record(text: str, value: re.Match[str], opening: str, sign: str) -> bool:
-    """Say whether the value stands among others of the same kind, none of which is code.
+    """Return whether the value is among others of the same kind, none of which is code.
 
     ``host=db user=app password=…``, ``Server=db;Uid=sa;Pwd=…;``, ``{user: bob, password: …}``.
     """
@@ -69,15 +69,15 @@ def is_in_record(text: str, value: re.Match[str], opening: str, sign: str) -> bo
     if sign.strip() != ":" or before is None or "=" in line or _STRUCT.search(line):
         return False
     other = before["value"].strip("\"'`")
-    told = other.lower() not in (*_REMARKS, before["key"].lower())
-    return told and _ENTRY_TAIL.match(text, value.end()) is not None
+    is_setting = other.lower() not in (*_REMARKS, before["key"].lower())
+    return is_setting and _ENTRY_TAIL.match(text, value.end()) is not None
 
 
 def is_configured(opening: str) -> bool:
-    """Say whether a command before the name sets it: ``npm config set //host/:_authToken …``."""
+    """Return whether a command before the name sets it: ``npm config set //host/:_authToken …``."""
     return _CONFIGURED.search(opening) is not None
 
 
 def is_set_by_call(opening: str) -> bool:
-    """Say whether a call gives the name its value: ``define('DB_PASSWORD', …)``."""
+    """Return whether a call sets the name's value: ``define('DB_PASSWORD', …)``."""
     return _SET_BY_CALL.search(opening) is not None

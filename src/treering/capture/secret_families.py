@@ -1,17 +1,17 @@
-"""Tokens that show their family: a prefix that their maker published, and what follows it."""
+"""Token families, recognized by their published prefix and the body after it."""
 
 from typing import Final
 
 from treering.capture.secret_values import NOT_AFTER_MASK, NOT_BEFORE_MASK
 
 # A short prefix counts only at the start of a word. A word also starts after an escaped newline
-# (\n), after a colour code of a terminal (ESC[0m) and after a percent-encoded character (%3D).
+# (\n), after a terminal colour code (ESC[0m) and after a percent-encoded character (%3D).
 START: Final = (
     rf"{NOT_AFTER_MASK}(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F]))"
 )
 STOP: Final = rf"(?![A-Za-z0-9_-]){NOT_BEFORE_MASK}"
 
-# A word of Base64 that happens to start like a token goes on with these.
+# A Base64 word that happens to start like a token continues with these.
 _NO_BASE64: Final = rf"(?![+/=]){STOP}"
 _DOPPLER: Final = r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}"
 _OPENAI: Final = (
@@ -19,7 +19,7 @@ _OPENAI: Final = (
     r"|(?:[a-z0-9]{2,12}-)?[A-Za-z0-9]{20,1024})"
 )
 
-# Rule, keywords, body after the keyword; "^" asks for the start of a word.
+# Rule, keywords, body after the keyword; "^" requires the start of a word.
 FAMILIES: Final = (
     ("anthropic", "sk-ant-", r"[A-Za-z0-9_-]{10,1024}"),
     ("openai", "^ sk-", _OPENAI),
@@ -167,13 +167,13 @@ FAMILIES: Final = (
         r"trigger/[\w{}-]{1,64}(?:/json)?/with/key/([A-Za-z0-9_-]{20,64})",
     ),
     ("docker", "eyJhdXRocyI6", r"[A-Za-z0-9+/=]{16,4096}"),
-    # The first words of a private key in Base64, in any of its kinds, and of no certificate.
+    # How a private key of any kind begins in Base64, but not a certificate.
     (
         "private-key",
         "LS0tLS1CRUdJTi",
         r"B(?:QUklWQVRF|SU0EgUFJJVkFU|FQyBQUklWQVRF|PUEVOU1NIIFBS|FTkNSWVBURUQg|EU0EgUFJJVkFU|QR1AgUFJJVkFU)[A-Za-z0-9+/=]{20,16384}",
     ),
-    # Hashes of passwords, as servers keep them: whoever has one can try out guesses.
+    # Password hashes as servers store them, which allow guessing offline.
     (
         "password-hash",
         "$apr1$ $1$ $5$ $6$",
@@ -233,13 +233,13 @@ USUAL: Final = {
     "glsa_": r"[A-Za-z0-9]{32}_[a-f0-9]{8}",
     "dckr_pat_": r"[A-Za-z0-9_-]{27}",
     "tvly-": r"[A-Za-z0-9-]{32}",
-    # Signed by SHA-2 of any length, by an elliptic curve or by RSA.
+    # Signed with SHA-2 of any length, an elliptic curve or RSA.
     "eyJ": r"[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}"
     r"\.(?:[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{64}|[A-Za-z0-9_-]{86}|[A-Za-z0-9_-]{128}"
     r"|[A-Za-z0-9_-]{342}|[A-Za-z0-9_-]{512}|[A-Za-z0-9_-]{683})",
 }
-"""The body that tokens have as their maker draws them, by the first keyword of a family.
+"""The exact body of tokens as issued, by the first keyword of a family.
 
-A family finds what is longer or shorter, too; but where a line breaks, this tells whether more is
-to come.
+A family also matches longer or shorter bodies; at a line break, this decides whether the token
+continues.
 """

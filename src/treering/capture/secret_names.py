@@ -1,8 +1,8 @@
-"""Names that give a secret away, and how much the value of each must prove.
+"""Names of secrets, and how much the value of each must prove.
 
-What is given to a password is one, unless it is a placeholder, a reference or a remark; a
+The value of a password is a secret, unless it is a placeholder, a reference or a remark; a
 ``client_secret`` must be more than joined words; any other ``*_TOKEN`` or ``*_KEY`` must look
-random; and ``max_tokens`` or ``primary_key`` name no secret.
+random; and ``max_tokens`` or ``primary_key`` are not names of secrets.
 """
 
 import re
@@ -90,7 +90,7 @@ _ACTS: Final = word_set(
 
 
 class Named(NamedTuple):
-    """What a name promises about its value."""
+    """What a name implies about its value."""
 
     rule: str
     demand: Demand
@@ -112,7 +112,7 @@ _RARE: Final = {
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)
 def named(name: str) -> Named | None:
-    """Say what ``name`` promises, or None if it does not name a secret."""
+    """Return what ``name`` implies, or None if it is not the name of a secret."""
     words = [word.lower() for word in _WORDS.findall(_PASSWORD.sub(_joined, name))]
     while len(words) > 1 and (words[-1].isdigit() or words[-1] in SUFFIXES):
         words.pop()
@@ -121,7 +121,7 @@ def named(name: str) -> Named | None:
     *heads, last = words
     if last.endswith("pass") and last[:-4] in _PASS_HEADS:
         heads, last = [*heads, last[:-4]], "pass"
-    # A "pw" is called by what follows it, so nothing may.
+    # A "pw" is matched with the character after it, so nothing else may follow.
     if last.endswith(_PASSWORDS) or last == "pass" or (last == "pw" and name[-1] in "wW"):
         return _named_password(name, heads, last)
     if last in _RARE:
@@ -136,7 +136,7 @@ def named(name: str) -> Named | None:
 
 
 def holds_secret(promise: Named, value: str) -> bool:
-    """Say whether a whole ``value`` given to such a name is a secret."""
+    """Return whether the whole ``value`` of such a name is a secret."""
     value = value[:VALUE_CHARS_MAX]
     if promise.rule == "seed":
         return is_seed(value)
@@ -149,7 +149,7 @@ def holds_secret(promise: Named, value: str) -> bool:
         case "mixed":
             return is_mixed(value)
         case "opaque":
-            # The name of a secret is written small: db-credentials-2.
+            # The name of a secret is in lower case: db-credentials-2.
             return is_opaque(value) or (promise.rule == "secret" and is_strong(value))
         case "random":
             return is_random(value) or (promise.rule == "token" and is_long_number(value))
@@ -164,7 +164,7 @@ def _joined(found: re.Match[str]) -> str:
 def _named_password(name: str, heads: list[str], last: str) -> Named | None:
     if heads and heads[0] in _ACTS:
         return None
-    # A "pass" counts tests or walks a tree more often than it opens a door, a "pwd" is a folder.
+    # A "pass" is more often a test result or a pass over a tree, a "pwd" a folder.
     if last in ("pass", "pw") and heads:
         sure = name.isupper() or heads[-1] in _PASS_HEADS
     else:
@@ -182,7 +182,7 @@ def _named_token(heads: list[str], last: str) -> Named | None:
 def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
     if heads[-2:] == ["private", "key"] and last == "id":
         return Named("api-key", "random")
-    # In an environment a session is a secret; in a log it is the id of one.
+    # In an environment a session is a secret; in a log it is an id.
     kept = last in ("session", "salt", "pepper") and heads and name.isupper()
     return Named("secret", "random") if kept else None
 

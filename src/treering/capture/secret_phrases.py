@@ -1,6 +1,6 @@
-"""Secrets that their place gives away: arguments of commands and calls, SQL, cookies, prose.
+"""Secrets recognized by their context: arguments of commands and calls, SQL, cookies, prose.
 
-No name stands beside them. Each phrase says what comes between its keyword and the secret.
+No name is next to them. Each phrase defines the text between its keyword and the secret.
 """
 
 import re
@@ -31,23 +31,23 @@ _LITERAL: Final = r"[bBrR]?(?:\"(?P<double>[^\"\n]{3,512})\"|'(?P<single>[^'\n]{
 
 
 class Phrase(NamedTuple):
-    """A keyword, the text between it and the secret, and what the secret must look like."""
+    """A keyword, the text between it and the secret, and the secret's pattern."""
 
     keywords: str
     between: str
     check: Check = is_given
     bare: str = _WORD
-    """What a secret without quotes looks like; empty if it must have quotes."""
+    """The pattern of a secret without quotes; empty if quotes are required."""
     bare_check: Check | None = None
 
 
 def is_no_port(value: str) -> bool:
-    """Say whether ``value`` looks like a password, and not like ports or an address."""
+    """Return whether ``value`` looks like a password, not like ports or an address."""
     return is_mixed(value) and re.match(r"[0-9.]{1,15}(?::|/|\Z)", value) is None
 
 
 def is_drawn(value: str) -> bool:
-    """Say whether ``value`` is a tangle of letters and digits or a random UUID."""
+    """Return whether ``value`` is a random mix of letters and digits or a random UUID."""
     return is_tangled(value) or _UUID.fullmatch(value) is not None
 
 
@@ -55,7 +55,7 @@ _UUID: Final = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RANDOM_WORD: Final = r"[A-Za-z0-9_+/=~.-]{20,512}(?![\w:(])"
 
 PHRASES: Final = (
-    # Commands, by the flag that takes a password.
+    # Commands, by the flag for a password.
     Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{{1,64}}:"),
     Phrase("sshpass", rf"{_ON}-p ?"),
     Phrase("docker login", rf"{_ON}-p[ =]"),
@@ -130,7 +130,7 @@ PHRASES: Final = (
     Phrase("sqlplus|impdp|expdp", _ACCOUNT, is_given, r"[^\s\"'$<@/-][^\s\"'@]{2,127}(?=@)"),
     Phrase("http-basic.", r"\S{1,100} \S{1,64} ", is_random, _RANDOM_WORD),
     Phrase("oracle:thin:", r"[\w$#.-]{1,32}/", bare=r"[^\s\"'$<@/-][^\s\"'@]{2,127}"),
-    # A user and then a password, as most commands take them.
+    # A user followed by a password, as most commands accept them.
     Phrase(" -u | -U ", r"\S{1,64}[^\n]{0,64}?\s-[pPwW] ?", is_no_port),
     Phrase(" auth | login ", r"(?:--?[\w-]{1,24}[ =])?", is_random, _RANDOM_WORD),
     Phrase(" -t | --auth", r"[ =]?", is_drawn, r"[A-Za-z0-9_-]{24,512}(?![\w:/.(])"),
@@ -193,7 +193,7 @@ PHRASES: Final = (
 
 
 def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
-    """Give the function that finds the secret of ``phrase`` after its keyword."""
+    """Return the function that finds the secret of ``phrase`` after its keyword."""
     bare = f"|(?P<bare>{phrase.bare})" if phrase.bare else ""
     pattern = lazy_pattern(f"{phrase.between}(?:{_LITERAL}{bare})")
     bare_check = phrase.bare_check or phrase.check
@@ -221,7 +221,7 @@ _STORED: Final = lazy_pattern(
 
 
 def find_cookie(text: str, start: int, end: int) -> Span | None:
-    """Find the values in a ``Cookie`` header that were drawn by a machine, first to last."""
+    """Find the machine-generated values in a ``Cookie`` header, first to last."""
     opened = _COOKIES.match(text, end)
     at = end if opened is None else opened.end()
     if at == end and start:
@@ -241,7 +241,7 @@ def find_cookie(text: str, start: int, end: int) -> Span | None:
 
 
 def _opens_session(name: str, value: str) -> bool:
-    """Say whether a cookie was drawn by a machine to tell who asks, not to count visitors."""
+    """Return whether a cookie identifies a session rather than counting visitors."""
     if name.startswith("_ga"):
         return False
     letters = _SESSION.search(name) is not None and value.isalnum() and not is_dummy(value)
@@ -249,13 +249,13 @@ def _opens_session(name: str, value: str) -> bool:
 
 
 def find_stored_cookie(text: str, _start: int, end: int) -> Span | None:
-    """Find the value in a line of a cookie file, whose fields stand between tabs."""
+    """Find the value in a line of a cookie file, whose fields are separated by tabs."""
     found = _STORED.match(text, end)
     return ("cookie", *found.span(1)) if found and is_random(found[1]) else None
 
 
 def is_before_tab(encoded: bytes, end: int) -> bool:
-    """Say whether a tab stands at ``end``, as it is or as JSON writes it."""
+    """Return whether there is a tab at ``end``, plain or escaped as in JSON."""
     return encoded[end : end + 1] == b"\t" or encoded[end : end + 2] == b"\\t"
 
 
@@ -267,7 +267,7 @@ _VALUE: Final = lazy_pattern(
 
 
 def find_inserted(text: str, start: int, end: int) -> Span | None:
-    """Find what ``INSERT INTO … (name, password) VALUES (…)`` puts into a column so named."""
+    """Find the value of a password column in ``INSERT INTO … (name, password) VALUES (…)``."""
     if text[max(0, start - 8) : start].rstrip()[-1:] != ")":
         return None
     columns = _COLUMNS.search(text, max(0, start - COLUMNS_CHARS_MAX), start)
@@ -303,7 +303,7 @@ _TAKES_SECRET: Final = lazy_pattern(
 
 
 def find_echoed(text: str, start: int, end: int) -> Span | None:
-    """Find what is piped into a command that asks for a password: ``echo … | sudo -S``."""
+    """Find the text piped into a command that asks for a password: ``echo … | sudo -S``."""
     found = _PIPED.match(text, end)
     if found is None:
         return None
@@ -317,7 +317,7 @@ def find_echoed(text: str, start: int, end: int) -> Span | None:
 
 
 def find_here_string(text: str, start: int, end: int) -> Span | None:
-    """Find what a here-string gives to a command that asks for a password."""
+    """Find the here-string for a command that asks for a password."""
     found = _HERE.match(text, end)
     if found is None or not _TAKES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None
@@ -332,7 +332,7 @@ _EXPECTED: Final = lazy_pattern(
 
 
 def find_expected(text: str, _start: int, end: int) -> Span | None:
-    """Find what a script of ``expect`` types when it is asked for a password."""
+    """Find what an ``expect`` script types at a password prompt."""
     found = _EXPECTED.match(text, end)
     return ("password", *found.span(1)) if found and is_given(found[1]) else None
 
@@ -359,7 +359,7 @@ def find_webhook(text: str, _start: int, end: int) -> Span | None:
 
 
 def find_signature(text: str, _start: int, end: int) -> Span | None:
-    """Find what signs an address, and so opens it."""
+    """Find the signature of a URL, which grants access to it."""
     found = _SIGNATURE.match(text, end)
     return ("token", *found.span()) if found and is_random(found[0]) else None
 
@@ -368,7 +368,7 @@ _CODE: Final = lazy_pattern(r"[A-Za-z0-9_/%.+=-]{30,1024}")
 
 
 def find_code(text: str, start: int, end: int) -> Span | None:
-    """Find a key or a grant that an address carries as its ``code``."""
+    """Find a key or a grant that a URL carries as its ``code``."""
     if start and text[start - 1] not in "?& \n\"'":
         return None
     found = _CODE.match(text, end)
@@ -385,7 +385,7 @@ MANIFEST_CHARS_MAX: Final = 4_096
 
 
 def find_manifest(text: str, start: int, end: int) -> Span | None:
-    """Find what a ``Secret`` of Kubernetes holds, from its first value to its last."""
+    """Find the values of a Kubernetes ``Secret``, from the first to the last."""
     found = _MANIFEST.search(text, end, end + MANIFEST_CHARS_MAX) or _MANIFEST.search(
         text, max(0, start - MANIFEST_CHARS_MAX), start
     )
@@ -400,7 +400,7 @@ _PATH_TOKEN: Final = lazy_pattern(r"[A-Za-z0-9_-]{20,512}(?![\w.-])")
 
 
 def find_path_token(text: str, _start: int, end: int) -> Span | None:
-    """Find what opens an account at the end of an address that was mailed."""
+    """Find the token at the end of a mailed URL that opens an account."""
     found = _PATH_TOKEN.match(text, end)
     return ("token", *found.span()) if found and is_random(found[0]) else None
 
@@ -411,7 +411,7 @@ _COOKIE_RECORD: Final = lazy_pattern(
 
 
 def find_cookie_record(text: str, start: int, _end: int) -> Span | None:
-    """Find the value of a cookie as a browser exports it, before its ``domain``."""
+    """Find the value of a cookie as exported by a browser, before its ``domain``."""
     found = _COOKIE_RECORD.search(text, max(0, start - COOKIE_RECORD_CHARS_MAX), start)
     return ("cookie", *found.span(2)) if found and _opens_session(found[1], found[2]) else None
 
@@ -421,7 +421,7 @@ _DECODES_SECRET: Final = lazy_pattern(r"(?i:secret|passw|token|credential)[^\n]{
 
 
 def find_decoded(text: str, start: int, end: int) -> Span | None:
-    """Find what a command printed that decodes a secret: ``… .data.password | base64 -d``."""
+    """Find the output of a command that decodes a secret: ``… .data.password | base64 -d``."""
     found = _DECODED.match(text, end)
     if found is None or not _DECODES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None
@@ -433,7 +433,7 @@ _AFTER_MAILBOX: Final = lazy_pattern(r"[^\s\"'`,;/<>()\[\]{}|]{6,64}(?=[\s\"',]|
 
 
 def find_mailbox(text: str, start: int, end: int) -> Span | None:
-    """Find the password in ``bob@example.com:…``, as leaks and mail servers list them."""
+    """Find the password in ``bob@example.com:…``, as listed by leaks and mail servers."""
     found = _AFTER_MAILBOX.match(text, end)
     if found is None or not _MAILBOX.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None

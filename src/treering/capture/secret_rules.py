@@ -1,7 +1,7 @@
-"""The rules that find secrets, each beside the keywords that call it.
+"""The rules that find secrets, each with its keywords.
 
-A rule runs only where one of its keywords stands, and looks at a bounded stretch of text there;
-so the work grows with the text and not with the number of rules.
+A rule runs only at its keywords, and examines a bounded range of text there; so the work grows with
+the text and not with the number of rules.
 """
 
 import re
@@ -56,7 +56,7 @@ LABEL_CHARS_MAX: Final = 24
 NEAR_LINE_CHARS_MAX: Final = 80
 WORD_BYTES_MAX: Final = 64
 TANGLED_BYTES_MAX: Final = 160
-# A command that sets a name is looked for in 96 characters before it.
+# A command that sets a name is searched in the 96 characters before it.
 SENTENCE_BYTES_MAX: Final = 6 * RECORD_CHARS_MAX
 URL_CHARS_MAX: Final = 400
 # Each of the 384 characters before the @ takes at most six bytes in JSON.
@@ -65,25 +65,25 @@ URL_BYTES_MAX: Final = 6 * URL_CHARS_MAX
 GENERIC: Final = frozenset(
     ("api-key", "authorization", "cookie", "password", "secret", "token", "url", "webhook")
 )
-"""Rules that know only where a secret stands: the family of a token says more."""
+"""Rules that only know the position of a secret: the family of a token is more specific."""
 
 
 def always(_encoded: bytes, _end: int) -> bool:
-    """Take every keyword seriously."""
+    """Accept every keyword."""
     return True
 
 
 class Rule(NamedTuple):
-    """One way to find a secret, and the exact words that have to be near."""
+    """One way to find a secret, and the exact keywords for it."""
 
     name: str
     keywords: tuple[str, ...]
     locate: Locate
     is_generic: bool = False
     is_called: Called = always
-    """Says whether the keyword that ends here in canonical JSON could lead to a secret."""
+    """Returns whether the keyword ending here in canonical JSON could lead to a secret."""
     veto: Veto = NO_VETO
-    """A byte after the keyword that says at once that it leads to none."""
+    """A byte after the keyword that immediately rules out a secret."""
     rejoin: Rejoin | None = None
     """Finds a secret that is broken within its keyword."""
 
@@ -113,7 +113,7 @@ _PUTTY_KEY: Final = lazy_pattern(
 _RUN: Final = lazy_pattern(
     rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{32,120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
 )
-# Ids of messages, calls and the like stand beside counts of tokens.
+# Ids of messages and calls appear next to token counts.
 _ID: Final = lazy_pattern(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
 _ALPHANUMERIC: Final = string.ascii_letters + string.digits
 _NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()
@@ -134,7 +134,7 @@ _LINKS: Final = frozenset(
         " issued received returned value text string"
     )
 )
-"""Words after which a name is given a value, or which say of which kind it is."""
+"""Words that introduce the value of a name, or qualify the name."""
 _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
 _MAILCHIMP: Final = lazy_pattern(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = lazy_pattern(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
@@ -146,7 +146,7 @@ _TERRAFORM: Final = lazy_pattern(rf"{START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-
 _URL: Final = lazy_pattern(
     r"://(?:([^\s:@/?#\"'<>\\]{0,128}):([^\s@\"'<>/\\]{1,256})|([A-Za-z0-9_-]{20,256}))@(?=[\w\[$%{.-])"
 )
-# What documentation shows, where it shows it; a real account called "user" lives elsewhere.
+# Hosts in documentation examples; a real account called "user" is on other hosts.
 _URL_EXAMPLE: Final = lazy_pattern(
     r"://(?i:user|username):(?i:pass|password|passwd)@"
     r"(?i:localhost|127\.0\.0\.1|\[::1\]|host|hostname|(?:[\w-]{1,32}\.){0,3}example(?:\.(?:com|org|net))?)"
@@ -200,7 +200,7 @@ def _family(name: str, keywords: str, body: str) -> Rule:
     is_drawn = _is_any if usual else _has_digit if STOP in body else is_tangled
 
     def whole_end(joined: str) -> int | None:
-        """Say where the token ends that ``joined`` starts with, if it is whole."""
+        """Return where the token at the start of ``joined`` ends, if it is complete."""
         found = whole.match(joined)
         if found is None:
             return None
@@ -217,7 +217,7 @@ def _family(name: str, keywords: str, body: str) -> Rule:
     def locate(text: str, start: int, end: int) -> Span | None:
         found = pattern.match(text, start)
         stop = run_end(text, end)
-        # Of a family whose tokens differ in length, nothing tells that one is not yet whole.
+        # If a family's tokens vary in length, nothing shows that one is incomplete.
         if text[stop : stop + 1] in _BREAKS and (usual is not None or found is None):
             wrapped = rejoin(text, start, text[start:stop], stop)
             if wrapped is not None and wrapped[2] > stop:
@@ -230,7 +230,7 @@ def _family(name: str, keywords: str, body: str) -> Rule:
 
 
 def _key_pair(text: str, start: int, _end: int) -> Span | None:
-    """Find the secret that stands beside its id, as in the file that a cloud offers to download."""
+    """Find the secret next to its id, as in the file that a cloud provider offers to download."""
     found = _KEY_PAIR.match(text, start)
     return ("aws", *found.span(1)) if found and is_tangled(found[1].replace("/", "")) else None
 
@@ -305,7 +305,7 @@ def _new_relic(text: str, start: int, _end: int) -> Span | None:
 
 
 def _labelled(text: str, start: int, _end: int) -> Span | None:
-    """Find a token of a newer family, whose maker mostly says what it is: ``acme_live_…``."""
+    """Find a token of a newer family, whose prefix says what it is: ``acme_live_…``."""
     found = _LABELLED.match(text, start - _word_before(text, start))
     return ("token", *found.span()) if found and not is_dummy(found[1]) else None
 
@@ -349,7 +349,7 @@ def _airtable(text: str, start: int, end: int) -> Span | None:
 
 
 def _short(text: str, start: int, end: int) -> Span | None:
-    """Find what is given to a ``pw``, whose keyword ends with what follows it."""
+    """Find the value of a ``pw``, whose keyword includes the character after it."""
     return find_named(text, start, end - 1)
 
 
@@ -358,7 +358,7 @@ def _token(text: str, start: int, end: int) -> Span | None:
 
 
 def _named_or_near(text: str, start: int, end: int) -> Span | None:
-    """Find the secret that a name is given, or else one on the same line as its name."""
+    """Find the secret assigned to a name, or else one on the same line."""
     span = find_named(text, start, end)
     if span is not None:
         return span
@@ -385,7 +385,7 @@ def _has_at_sign(encoded: bytes, end: int) -> bool:
 
 
 def _is_name(encoded: bytes, end: int) -> bool:
-    """Say whether the word that ``encoded[:end]`` ends in could name a secret.
+    """Return whether the last word of ``encoded[:end]`` could name a secret.
 
     Most alarms are raised by ``passed``, ``keyboard`` or ``primary_key``.
     """
@@ -397,7 +397,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
     doubt = doubt_of(word.decode(), encoded[at - 1 : at] == b"\\")
     if doubt != "tangled":
         return doubt is None
-    # Such a name needs a long value beside it, unless it is part of a longer name: "API key", or
+    # Such a name needs a long value next to it, unless it is part of a longer name: "API key", or
     # the last words of a string, which may name a field.
     return (
         _LONG.search(encoded, end, end + TANGLED_BYTES_MAX) is not None
@@ -411,9 +411,9 @@ def _is_short(encoded: bytes, end: int) -> bool:
 
 
 def _is_in_sentence(encoded: bytes, end: int) -> bool:
-    """Say whether the short name before ``encoded[:end]`` stands alone between two plain words.
+    """Return whether the short name before ``encoded[:end]`` is alone between two plain words.
 
-    What a sentence tells must look like a password, unless a command sets it or a word links it.
+    A value in a sentence must look like a password, unless a command sets it or a word links it.
     """
     after = _PLAIN_WORD.match(encoded, end)
     if after is None or after[0] in _LINKS or encoded[end - 1 : end] != b" ":
@@ -425,7 +425,7 @@ def _is_in_sentence(encoded: bytes, end: int) -> bool:
 
 
 def _has_body(encoded: bytes, end: int) -> bool:
-    """Say whether something of the length of a token goes on after its prefix."""
+    """Return whether a token's prefix is followed by something as long as a token."""
     return _BODY.match(encoded, end) is not None
 
 
@@ -442,7 +442,7 @@ _SHORT: Final = tuple(
 )
 
 SECRET_RULES: Final = (
-    # Before the family of its id, which would hide the place where it begins.
+    # Before the family of its id, which would hide where it begins.
     Rule("aws", ("AKIA", "ASIA", "GOOG1", "LTAI", "AKID"), _key_pair),
     *(_family(*family) for family in FAMILIES),
     Rule("private-key", ("-----BEGIN",), _private_key),
@@ -504,7 +504,7 @@ SECRET_RULES: Final = (
         is_called=_is_name,
     ),
     Rule("named", _SHORT, _short, is_generic=True, is_called=_is_short),
-    # The plural counts what a model reads and writes, in nearly every event of an agent.
+    # The plural counts the tokens of a model, in nearly every event of an agent.
     Rule(
         "named",
         _any_case("token"),

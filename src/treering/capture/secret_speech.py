@@ -1,4 +1,4 @@
-"""Secrets that people tell: passwords in many languages, accounts, one-time codes, wallet words.
+"""Secrets in sentences: passwords in many languages, accounts, one-time codes, wallet words.
 
 A sentence proves less than a setting, so a password must look like one to be found here.
 """
@@ -27,7 +27,7 @@ _LINK: Final = (
     rf"(?:[ ]?(?:[:：=]|—|–|->|→)|[ ]{_IS}[ ]?:?(?=[ ])|[是为為]|は|が|[는은가])[ ]{{0,2}}"
 )
 
-TOLD: Final = (
+SPOKEN_PASSWORDS: Final = (
     "mot_de_passe|motdepasse|contrasena|haslo"
     "|Mot de passe|mot de passe|le mdp|mon mdp|, mdp|Mdp|MDP|contraseña|Contraseña"
     "|contrasenya|mi clave|tu clave"
@@ -49,8 +49,8 @@ _TOLD: Final = lazy_pattern(
 _BESIDE_CHARS_MIN: Final = 6
 
 
-def find_told(text: str, _start: int, end: int) -> Span | None:
-    """Find a password beside the word for it, in one of many languages."""
+def find_spoken_password(text: str, _start: int, end: int) -> Span | None:
+    """Find a password next to the word for it, in one of many languages."""
     found = _TOLD.match(text, end)
     if found is None:
         return None
@@ -60,7 +60,7 @@ def find_told(text: str, _start: int, end: int) -> Span | None:
     return _if_password(value, found.start("value"))
 
 
-KEYS_TOLD: Final = (
+SPOKEN_KEYS: Final = (
     "clé API|clé d'API|clé secrète|clave API|clave de API|clave secreta|chave API|chave de API"
     "|chave da API|chiave API|API-Schlüssel|API Schlüssel|API-sleutel|klucz API|API-klucz|klíč API"
     "|API-nyckel|API-nøgle|API anahtarı|ключ API|API-ключ|API ключ|секретный ключ|API密钥|密钥|金鑰"
@@ -72,8 +72,8 @@ _KEY_TOLD: Final = lazy_pattern(
 )
 
 
-def find_key_told(text: str, _start: int, end: int) -> Span | None:
-    """Find a key or token beside the word for it in another language than English."""
+def find_spoken_key(text: str, _start: int, end: int) -> Span | None:
+    """Find a key or token next to the word for it in a language other than English."""
     found = _KEY_TOLD.match(text, end)
     return ("token", *found.span("value")) if found and is_random(found["value"]) else None
 
@@ -90,7 +90,7 @@ _USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]
 
 
 def find_used(text: str, start: int, _end: int) -> Span | None:
-    """Find what stands before ``as the password``."""
+    """Find the word before ``as the password``."""
     found = _USED.search(text, max(0, start - BEFORE_CHARS_MAX), start)
     return _if_password(found[1], found.start(1)) if found else None
 
@@ -109,7 +109,7 @@ _ACCOUNT: Final = lazy_pattern(
 
 
 def find_account(text: str, _start: int, end: int) -> Span | None:
-    """Find the second of a name and a password: ``log in with admin / …``."""
+    """Find the password of an account: ``log in with admin / …``."""
     found = _ACCOUNT.match(text, end)
     if found is None or "://" in found[0]:
         return None
@@ -142,7 +142,7 @@ _CODE_BEFORE: Final = lazy_pattern(
 
 
 def find_one_time_code(text: str, start: int, end: int) -> Span | None:
-    """Find the digits of a one-time code or a PIN, after the word for it or before it."""
+    """Find the digits of a one-time code or a PIN, after or before the word for it."""
     if text[start].isupper() and text[start - 1 : start].isalnum():
         return None
     found = _CODE.match(text, end) or _CODE_BEFORE.search(
@@ -166,7 +166,7 @@ _RECOVERY: Final = lazy_pattern(
 
 
 def find_recovery_codes(text: str, _start: int, end: int) -> Span | None:
-    """Find the codes that open an account whose second factor is lost, first to last."""
+    """Find the recovery codes of an account, first to last."""
     found = _RECOVERY.match(text, end)
     return ("password", *found.span(1)) if found and is_given(found[1]) else None
 
@@ -193,17 +193,17 @@ def find_seed(text: str, _start: int, end: int) -> Span | None:
 
 def _if_password(value: str, start: int) -> Span | None:
     digit = any(character.isdigit() for character in value)
-    told = (digit and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
-    return ("password", start, start + len(value)) if told and is_given(value) else None
+    looks_secret = (digit and is_mixed(value)) or is_jumbled(value) or is_scrambled(value)
+    return ("password", start, start + len(value)) if looks_secret and is_given(value) else None
 
 
 SPOKEN: Final = (
-    ("told", TOLD, find_told),
-    ("told", KEYS_TOLD, find_key_told),
+    ("told", SPOKEN_PASSWORDS, find_spoken_password),
+    ("told", SPOKEN_KEYS, find_spoken_key),
     ("used", USED, find_used),
     ("account", ACCOUNTS, find_account),
     ("code", CODES, find_one_time_code),
     ("code", RECOVERY, find_recovery_codes),
     ("seed", SEEDS, find_seed),
 )
-"""What a rule is called, the words that call it, and how it finds the secret."""
+"""The name of a rule, its keywords, and the function that finds the secret."""

@@ -1,4 +1,4 @@
-"""What a value looks like: a placeholder, plain words, a reference to elsewhere, or a secret."""
+"""Checks on values: a placeholder, plain words, a reference, or a secret."""
 
 import re
 from typing import Final
@@ -15,25 +15,25 @@ WORD_CHARS_MIN: Final = 4
 JUMBLED_CHARS_MIN: Final = 10
 JUMBLED_PARTS_MIN: Final = 4
 JUMBLED_PART_CHARS_MAX: Final = 3.6
-"""The words of a name are longer, on the average."""
+"""The words of a name are longer on average."""
 SCRAMBLED_CHARS_MIN: Final = 8
 SCRAMBLED_PART_CHARS_MAX: Final = 2.8
-"""So are the words of an expression of code, abbreviations and numbers among them."""
+"""So are the words of a code expression, including abbreviations and numbers."""
 DENSE_CHARS_MIN: Final = 32
 DIFFERENT_CHARS_MIN: Final = 5
 JUDGED_CHARS_MAX: Final = 128
-"""A value is judged by its start, so that no long one costs more than a short one."""
+"""A value is judged by its start, so that a long one costs no more than a short one."""
 
 MASK: Final = lazy_pattern(r"\[redacted:[a-z0-9-]{1,32}:[0-9a-f]{8}\]")
 """A secret that was masked before."""
 
 NOT_AFTER_MASK: Final = r"(?<![0-9a-f]{8}\])"
 NOT_BEFORE_MASK: Final = r"(?!\[redacted:)"
-"""Keep what touched a secret, and was no secret because of that, from being one beside its mask."""
+"""Prevents text next to a mask from being taken for a secret that it was not before masking."""
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Split ``text`` at its blanks into a set of words."""
+    """Return the set of words in ``text``, separated by spaces."""
     return frozenset(text.split())
 
 
@@ -118,7 +118,7 @@ _SENTENCE_WORDS: Final = word_set(
 SEED_STOP_WORDS: Final = word_set(
     "the and for are not with was from has but which were been into their them than then they"
 )
-"""Words of sentences that no list of words for wallets holds."""
+"""Words of sentences that no wallet word list contains."""
 
 _STATES: Final = word_set(
     "accepted absent blank changed complex configured confidential correct denied different"
@@ -140,7 +140,7 @@ _PASSES: Final = word_set(
 
 
 def is_word(value: str) -> bool:
-    """Say whether an unquoted word may be a password rather than a variable or a remark."""
+    """Return whether an unquoted word may be a password rather than a variable or a remark."""
     return (
         len(value) >= WORD_CHARS_MIN
         and value not in _VARIABLES
@@ -150,7 +150,7 @@ def is_word(value: str) -> bool:
 
 
 def is_given(value: str) -> bool:
-    """Say whether ``value`` is a value of its own: no placeholder, no reference, no path."""
+    """Return whether ``value`` is a value of its own, not a placeholder, a reference or a path."""
     value = value[:JUDGED_CHARS_MAX]
     if value in _STATES or _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value):
         return False
@@ -162,7 +162,7 @@ def is_given(value: str) -> bool:
 
 
 def is_jumbled(value: str) -> bool:
-    """Say whether small and capital letters change too often for the words of a name."""
+    """Return whether lower and upper case alternate too often for the words of a name."""
     if len(value) < JUMBLED_CHARS_MIN or not value.isalpha() or value.islower() or value.isupper():
         return False
     parts = _PARTS.findall(value)
@@ -170,7 +170,7 @@ def is_jumbled(value: str) -> bool:
 
 
 def is_scrambled(value: str) -> bool:
-    """Say whether small letters, capitals and digits change too often for names of code."""
+    """Return whether lower case, upper case and digits alternate too often for names in code."""
     if len(value) < SCRAMBLED_CHARS_MIN or value.islower() or value.isupper() or "_" in value:
         return False
     runs = _RUNS.findall(value[:JUDGED_CHARS_MAX])
@@ -179,7 +179,7 @@ def is_scrambled(value: str) -> bool:
 
 
 def is_dense(value: str) -> bool:
-    """Say whether ``value`` is drawn from all characters, blanks among them, and is no sentence."""
+    """Return whether ``value`` draws on all characters, including spaces, but is not a sentence."""
     return (
         len(value) >= DENSE_CHARS_MIN
         and value.count(" ") * 10 <= len(value)
@@ -189,13 +189,13 @@ def is_dense(value: str) -> bool:
 
 
 def is_opaque(value: str) -> bool:
-    """Say whether ``value`` is given and is more than words joined by punctuation."""
+    """Return whether ``value`` is given and is more than words joined by punctuation."""
     value = value[:JUDGED_CHARS_MAX]
     return is_given(value) and not _WORDY.fullmatch(value)
 
 
 def is_mixed(value: str) -> bool:
-    """Say whether ``value`` is given, and is letters with digits or with symbols."""
+    """Return whether ``value`` is given and has letters with digits or with symbols."""
     value = value[:JUDGED_CHARS_MAX]
     return (
         len(value) >= MIXED_CHARS_MIN
@@ -206,7 +206,7 @@ def is_mixed(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Say whether ``value`` looks drawn by a machine."""
+    """Return whether ``value`` looks machine-generated."""
     value = value[:JUDGED_CHARS_MAX]
     return (
         len(value) >= RANDOM_CHARS_MIN
@@ -223,24 +223,24 @@ def is_random(value: str) -> bool:
 
 
 def is_long_number(value: str) -> bool:
-    """Say whether ``value`` is a number with more digits than a count or a time has."""
+    """Return whether ``value`` is a number with more digits than a count or a time."""
     return len(value) >= NUMBER_DIGITS_MIN and value.isdigit() and not is_dummy(value)
 
 
 def is_tangled(value: str) -> bool:
-    """Say whether ``value`` is one long run of digits, small and capital letters."""
+    """Return whether ``value`` is one long run of digits, lower and upper case letters."""
     return _TANGLED.match(value) is not None and not is_dummy(value)
 
 
 def is_seed(value: str) -> bool:
-    """Say whether ``value`` is a seed of a wallet, in words, or of one-time codes, in Base32."""
+    """Return whether ``value`` is a seed of a wallet, in words, or of one-time codes, in Base32."""
     if _BASE32.fullmatch(value):
         return _DIGIT.search(value) is not None
     return _SEED_WORDS.fullmatch(value) is not None and SEED_STOP_WORDS.isdisjoint(value.split())
 
 
 def is_passphrase(value: str) -> bool:
-    """Say whether a ``value`` with blanks is a passphrase rather than a sentence or a label."""
+    """Return whether a ``value`` with spaces is a passphrase rather than a sentence or a label."""
     words = value.lower().split()
     return (
         len(value) <= PASSPHRASE_CHARS_MAX
@@ -258,25 +258,25 @@ def is_passphrase(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Say whether an unquoted ``value`` is an expression such as ``settings.token``."""
+    """Return whether an unquoted ``value`` is an expression such as ``settings.token``."""
     value = value[:JUDGED_CHARS_MAX]
     return _CODE.fullmatch(value) is not None and not is_scrambled(value) and not is_random(value)
 
 
 def is_strong(value: str) -> bool:
-    """Say whether ``value`` follows the rules that people are given for passwords."""
+    """Return whether ``value`` follows common rules for passwords."""
     return is_mixed(value) and _STRONG.match(value) is not None
 
 
 def is_dummy(body: str) -> bool:
-    """Say whether the ``body`` of a token was typed to stand for one, as in ``sk-xxxxxxxx``."""
+    """Return whether the ``body`` of a token is a placeholder, as in ``sk-xxxxxxxx``."""
     body = body[:JUDGED_CHARS_MAX]
     few = len(body) >= RANDOM_CHARS_MIN and len(set(body)) < DIFFERENT_CHARS_MIN
     return few or _DUMMY.search(body) is not None
 
 
 def _is_no_name(value: str) -> bool:
-    """Say whether ``value`` is no word, no expression, and no words joined by punctuation."""
+    """Return whether ``value`` is not a word, an expression, or words joined by punctuation."""
     return (
         not value.rstrip(".,:;!?").isalpha()
         and not _CODE.fullmatch(value)

@@ -1,8 +1,8 @@
-"""Tokens that a terminal or a log broke into lines, put together again.
+"""Tokens that a terminal or a log broke into lines, joined again.
 
-A break may stand anywhere in a token, its prefix included. What stands behind a break belongs to a
-token only if both together have the shape that tokens of its family have: a token that is whole
-before the break ends there.
+A token may break anywhere, even in its prefix. Text after a break belongs to a token only if both
+parts together have the form of its family's tokens: a token that is complete before the break ends
+there.
 """
 
 import re
@@ -13,7 +13,7 @@ from treering.capture.secret_assignments import Span
 from treering.lazy import lazy_pattern
 
 Rejoin: TypeAlias = Callable[[str, int, str, int], Span | None]
-"""Finds the token that starts at an offset, of which a part is read up to another one."""
+"""Finds the token that starts at an offset, of which a part is read up to another offset."""
 
 PIECES_MAX: Final = 64
 TOKEN_CHARS_MAX: Final = 1_200
@@ -25,9 +25,9 @@ _CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_
 _ENCODED_CHARS: Final = _CHARS.encode()
 _PIECE: Final = lazy_pattern(rf"{BREAK}([A-Za-z0-9_+/=.~%-]{{1,{TOKEN_CHARS_MAX}}}+)")
 _RUN: Final = lazy_pattern(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
-# What goes on looks drawn: digits, capitals within a word, or capitals alone.
+# A continuation looks random: digits, capitals within a word, or only capitals.
 _DRAWN: Final = r"(?=[A-Za-z0-9_.-]{8})(?=[A-Za-z_.-]{0,40}?(?:[0-9]|[a-z][A-Z])|[A-Z]{8})"
-# They begin with the newline, which the engine finds by itself.
+# They begin with the newline, which the regex engine finds fast.
 _BROKEN: Final = lazy_pattern(
     rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
 )
@@ -37,7 +37,7 @@ _BROKEN_IN_JSON: Final = lazy_pattern(
 
 
 def run_end(text: str, start: int) -> int:
-    """Say where the characters of a token that begin at ``start`` end."""
+    """Return where the token characters that begin at ``start`` end."""
     run = _RUN.match(text, start)
     return start if run is None else run.end()
 
@@ -45,10 +45,10 @@ def run_end(text: str, start: int) -> int:
 def rejoined(
     text: str, joined: str, at: int, whole_end: Callable[[str], int | None], *, several: bool
 ) -> int | None:
-    """Say where a token ends of which ``joined`` is read up to ``at``, the breaks left out.
+    """Return where a token ends, of which ``joined`` is read up to ``at`` without breaks.
 
-    ``whole_end`` says where it ends once it is whole, and ``several`` that it may be so at more
-    lengths than one: then the longest counts. None if it is never whole.
+    ``whole_end`` returns where it is complete, and ``several`` means that several lengths are
+    possible: then the longest counts. Return None if it is never complete.
     """
     stop = None
     read = 0
@@ -62,17 +62,17 @@ def rejoined(
         read = len(joined)
         joined += piece[1]
         at = piece.end()
-    # What ends at a mask was longer before.
+    # A token that ends at a mask was longer before.
     return None if stop is None or text.startswith(MASK_START, stop) else stop
 
 
 def loosely(literal: str) -> str:
-    """Give a pattern for ``literal`` that may be broken before each of its characters."""
+    """Return a pattern for ``literal`` that allows a break before each character."""
     return "".join(rf"(?:\r?\n[ \t]{{0,64}})?{re.escape(character)}" for character in literal)
 
 
 class BrokenKeywords:
-    """Finds tokens whose prefix itself is broken, so that no keyword gives them away."""
+    """Finds tokens whose prefix itself is broken, so that no keyword matches."""
 
     def __init__(self, keywords: Iterable[tuple[str, Rejoin]]) -> None:
         self._rests: dict[str, tuple[str, ...]] = {}
@@ -84,27 +84,27 @@ class BrokenKeywords:
                 self._rests[word[:cut]] = (*known, word[cut:])
 
     def spans(self, text: str) -> list[Span]:
-        """Give the tokens of ``text`` that are broken within their prefix."""
+        """Return the tokens of ``text`` that are broken within their prefix."""
         if _BROKEN.search(text) is None:
             return []
         spans = (self._span(text, head, at) for head, at in self._heads(text))
         return [span for span in spans if span is not None]
 
     def is_raised(self, encoded: bytes) -> bool:
-        """Say whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
+        """Return whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
         if b"\n" in encoded and any(self._heads(encoded.decode("latin-1"))):
             return True
         return any(
-            self._goes_on(encoded, broken.start(), broken.end())
+            self._continues(encoded, broken.start(), broken.end())
             for broken in _BROKEN_IN_JSON.finditer(encoded)
         )
 
-    def _goes_on(self, encoded: bytes, end: int, at: int) -> bool:
-        """Say whether a prefix that begins before ``end`` in JSON goes on at ``at``."""
+    def _continues(self, encoded: bytes, end: int, at: int) -> bool:
+        """Return whether a prefix that begins before ``end`` in JSON continues at ``at``."""
         line = encoded[max(0, end - HEAD_CHARS_MAX) : end].removesuffix(b"\\r")
         before = line.rstrip(_ENCODED_CHARS)
         head = line[len(before) :].decode()
-        # The first letter may be that of an escape, as may be a u and four digits.
+        # The first letter may belong to an escape, as may a u and four digits.
         heads = (head, head[1:], head[5:]) if before.endswith(b"\\") else (head,)
         rests = [rest for head in heads for rest in self._rests.get(head, ())]
         return any(encoded.startswith(rest.encode(), at) for rest in rests)
@@ -121,7 +121,7 @@ class BrokenKeywords:
         return None
 
     def _heads(self, text: str) -> Iterator[tuple[str, int]]:
-        """Give each beginning of a prefix that ends a line, and where the next line goes on."""
+        """Yield each beginning of a prefix that ends a line, and where the next line continues."""
         for broken in _BROKEN.finditer(text):
             end = broken.start()
             line = text[max(0, end - HEAD_CHARS_MAX) : end].rstrip("\r")

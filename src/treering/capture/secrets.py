@@ -1,8 +1,8 @@
 """The guard that finds secrets in text and JSON, and masks them.
 
-A mask reads ``[redacted:<rule>:<hash8>]``. The hash is keyed, so that two places where the same
-secret stood can be told to be the same, while nobody without the key can try out guesses.
-Finding never keeps a value, masking never changes a clean one, and masks are never found again.
+A mask reads ``[redacted:<rule>:<hash8>]``. The hash is keyed, so that two masks of the same secret
+are equal, while nobody without the key can test guesses. Finding never stores a value, masking
+never changes a clean one, and masks are never found again.
 """
 
 import hmac
@@ -30,12 +30,12 @@ from treering.lazy import lazy_pattern
 from treering.model.codec import Json
 
 Hit: TypeAlias = tuple[int, int, int]
-"""The index of the rule that a keyword calls, and where the keyword stands."""
+"""The index of the rule of a keyword, and the keyword's position."""
 
 _FASTEST: Final = Implementation.DFA
 HASH_DIGITS: Final = 8
 KEYS_MAX: Final = 1_000
-"""Keys without a secret that are remembered: the same few stand in every event."""
+"""The number of clean keys cached: the same few occur in every event."""
 KEY_CHARS_MAX: Final = 64
 WRAPPED_LINES_MAX: Final = 64
 WRAPPED_CHARS_MIN: Final = 16
@@ -59,7 +59,7 @@ class GuardFailed(RuntimeError):
 
 
 class SecretMatch(msgspec.Struct, frozen=True):
-    """Where a secret stands in a text; never the secret itself."""
+    """The position of a secret in a text, never the secret itself."""
 
     rule: str
     start: int
@@ -69,7 +69,7 @@ class SecretMatch(msgspec.Struct, frozen=True):
 class SecretGuard:
     """Finds and masks secrets, and with ``personal`` e-mail addresses and phone numbers too.
 
-    ``key`` makes the hashes in the masks; as a function it is asked once, at the first mask.
+    ``key`` is for the hashes in the masks; a function is called once, at the first mask.
     """
 
     def __init__(self, *, key: bytes | Callable[[], bytes], personal: bool = False) -> None:
@@ -77,7 +77,7 @@ class SecretGuard:
         self._personal = personal
         rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
         called = [(word, rule) for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
-        # Most text is ASCII, and an automaton is faster the less it knows.
+        # Most text is ASCII, and a smaller automaton is faster.
         ascii_called = [pair for pair in called if pair[0].isascii()]
         foreign = [pair for pair in called if not pair[0].isascii()]
         self._rules = [rule for _, rule in (*ascii_called, *foreign)]
@@ -93,27 +93,27 @@ class SecretGuard:
         )
 
     def find_text(self, text: str) -> list[SecretMatch]:
-        """Find every secret in ``text``, in order and without overlaps."""
+        """Return every secret in ``text``, in order and without overlaps."""
         return [SecretMatch(*span) for span in self._spans(text)]
 
     def mask_text(self, text: str) -> str:
-        """Mask every secret in ``text``; a clean text comes back as it is."""
+        """Return ``text`` with every secret masked; a clean text is returned unchanged."""
         spans = self._spans(text)
         return self._masked(text, spans) if spans else text
 
     def find_value(self, value: Json) -> str | None:
-        """Give the first rule that finds a secret anywhere in a JSON ``value``, or None."""
+        """Return the first rule that finds a secret anywhere in a JSON ``value``, or None."""
         return self._find_field("", value)
 
     def mask_value(self, value: Json) -> Json:
-        """Mask every secret in a JSON ``value``, keys included; a clean value comes back as it is.
+        """Return a JSON ``value`` with every secret masked, including keys; unchanged if clean.
 
-        The value given is never changed. A number that is a password becomes a mask.
+        ``value`` itself is never modified. A number that is a password becomes a mask.
         """
         return self._mask_field("", value)
 
     def suspicious(self, encoded: bytes) -> bool:
-        """Say whether canonical JSON or UTF-8 text could hold a secret; False is a guarantee."""
+        """Return whether canonical JSON or UTF-8 text may hold a secret; False is a guarantee."""
         if self._alarm.is_raised(encoded):
             return True
         if (b"\\" in encoded or b"\n" in encoded) and self._broken.is_raised(encoded):
@@ -162,7 +162,7 @@ class SecretGuard:
         return masked
 
     def _field_spans(self, name: str, value: Json) -> Sequence[Span]:
-        """Find the secrets in a value that stands alone, under ``name`` if that is not empty."""
+        """Return the secrets in a single value, which has a ``name`` if that is not empty."""
         if isinstance(value, int) and not isinstance(value, bool) and _is_password(name):
             digits = str(value)
             return (("password", 0, len(digits)),) if len(digits) >= PIN_DIGITS_MIN else ()
@@ -177,7 +177,7 @@ class SecretGuard:
         return ((whole, 0, len(value)),)
 
     def _whole(self, name: str, value: str) -> str | None:
-        """Give the rule by which all of ``value`` is a secret because of its name."""
+        """Return the rule by which all of ``value`` is a secret because of its name, or None."""
         promise = _promise(name)
         if promise is not None and value and holds_secret(promise, value):
             return promise.rule
@@ -200,7 +200,7 @@ class SecretGuard:
         rules = self._rules
         for index, start, end in hits:
             rule = rules[index]
-            # What stands inside a secret needs no second look, unless it can tell its family.
+            # Text inside a secret needs no second check, unless it identifies the family.
             if known[1] <= start < known[2] or (
                 rule.is_generic and guessed[1] <= start < guessed[2]
             ):
@@ -208,7 +208,7 @@ class SecretGuard:
             try:
                 span = rule.locate(text, start, end)
             except Exception:  # noqa: BLE001
-                # The cause may quote the text that it choked on, so it ends here.
+                # The cause may quote the text, so it is not chained.
                 raise GuardFailed(f"The secret rule {rule.name!r} failed") from None
             if span is None:
                 continue
@@ -220,19 +220,19 @@ class SecretGuard:
         return _continued(text, _merged(spans, masks)) if spans else ()
 
     def _unannounced(self, text: str) -> list[Span]:
-        """Find what no keyword stands beside."""
+        """Return secrets that no keyword announces."""
         spans = self._broken.spans(text)
         return spans + find_phones(text) if self._personal else spans
 
     def _with_foreign(self, hits: list[Hit], text: str) -> list[Hit]:
-        """Add the keywords that are not ASCII to ``hits``, in the order of their ends."""
+        """Return ``hits`` with the keywords that are not ASCII, in the order of their ends."""
         offset = self._foreign_offset
         foreign = self._foreign.find_matches_as_indexes(text, True)
         hits += [(index + offset, start, end) for index, start, end in foreign]
         return sorted(hits, key=itemgetter(2)) if foreign else hits
 
     def _coded_spans(self, text: str) -> Sequence[Span]:
-        """Find the secrets in ``text`` as a reader sees it, without the codes of a terminal."""
+        """Return the secrets in ``text`` as a reader sees it, without terminal codes."""
         plain, removed = _without_codes(text)
         return [
             (rule, start + _shift(removed, start), end + _shift(removed, end - 1))
@@ -255,23 +255,23 @@ class SecretGuard:
 
 
 def _fields(value: dict[str, Json], name: str) -> Iterator[tuple[str, Json, str]]:
-    """Give each key, its item and the name that item goes by.
+    """Yield each key, its item and the item's name.
 
     {"name": …, "value": …} is a pair, and {"password": {"value": …}} names its value. So is
-    {"selector": …, "text": …}, by which an agent types into a form.
+    {"selector": …, "text": …}, with which an agent types into a form.
     """
     pair = value.get("name") or value.get("key") or name
     form = value.get("selector") or value.get("element")
     for key, item in value.items():
         given = pair if key == "value" else form if key == "text" else None
-        # A cookie, as a browser exports it.
+        # A cookie as exported by a browser.
         if key == "value" and "domain" in value and "path" in value:
             given = "session_token"
         yield key, item, given if given and isinstance(given, str) else key
 
 
 def _items(value: list[Json], name: str) -> Iterator[tuple[Json, str]]:
-    """Give each item and the name it goes by: its list's, or else that of the flag before it."""
+    """Yield each item and its name: that of its list, or else of the flag before it."""
     given = name if _promise(name) else ""
     flag = ""
     for item in value:
@@ -293,7 +293,7 @@ def _shifted(spans: Iterable[Span], offset: int) -> list[Span]:
 
 
 def _merged(spans: list[Span], masks: list[Span]) -> list[Span]:
-    """Order the spans, join those that overlap, and leave out those that touch a mask."""
+    """Return the spans in order, with overlaps joined and without those that touch a mask."""
     merged: list[Span] = []
     mask_starts = [start for _, start, _ in masks]
     for rule, start, end in sorted(spans, key=itemgetter(1, 2)):
@@ -309,7 +309,7 @@ def _merged(spans: list[Span], masks: list[Span]) -> list[Span]:
 
 
 def _without_codes(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Give ``text`` without the codes of a terminal, and how many characters went before where."""
+    """Return ``text`` without terminal codes, and the number of removed characters by position."""
     parts: list[str] = []
     removed: list[tuple[int, int]] = []
     done = kept = 0
@@ -328,7 +328,7 @@ def _shift(removed: list[tuple[int, int]], at: int) -> int:
 
 
 def _continued(text: str, spans: Sequence[Span]) -> Sequence[Span]:
-    """Let each span go on where its secret was wrapped: by a backslash, a plus or a terminal."""
+    """Return spans extended over line breaks: by a backslash, a plus or a terminal."""
     if not spans or "\n" not in text:
         return spans
     grown = []
@@ -352,10 +352,10 @@ def _continued(text: str, spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def _mask_span(text: str, start: int, _end: int) -> Span | None:
-    found = MASK.match(text, start)
-    return None if found is None else ("mask", *found.span())
+    match = MASK.match(text, start)
+    return None if match is None else ("mask", *match.span())
 
 
-# What stands between the codes of a terminal is looked at without them.
+# Text between terminal codes is examined without them.
 _CODED: Final = Rule("codes", ("\x1b[", "\\u001b["), lambda _text, _start, _end: None)
 _MASKED: Final = Rule("mask", ("[redacted:",), _mask_span)
