@@ -161,6 +161,7 @@ class Drafter:
         names = self._names
         session_id, agent_id = event.session_id, event.agent_id
         run_id, turn_id = event.run_id, event.turn_id
+        user_id, origin = event.user_id, event.origin
         # A text of another class may equal a known name, and cannot be stored.
         if session_id not in names or type(session_id) is not str:
             names.add(check_name(session_id, "session_id"))
@@ -170,10 +171,12 @@ class Drafter:
             names.add(check_name(run_id, "run_id"))
         if turn_id is not None and (turn_id not in names or type(turn_id) is not str):
             names.add(check_name(turn_id, "turn_id"))
+        if user_id is not None and (user_id not in names or type(user_id) is not str):
+            names.add(check_name(user_id, "user_id"))
+        if origin is not None and (origin not in names or type(origin) is not str):
+            names.add(check_name(origin, "origin"))
         if len(names) > NAMES_MAX:
             names.clear()
-        user_id = None if event.user_id is None else check_name(event.user_id, "user_id")
-        origin = None if event.origin is None else check_name(event.origin, "origin")
         source, visibility = event.source or kind.source, event.visibility or kind.visibility
         if type(source) is not str or source not in SOURCES or visibility not in VISIBILITIES:
             raise _bad_choice(source, visibility)

@@ -141,6 +141,8 @@ class Engine:
         Raises InvalidInput if a number is not above those that its run has, or if an event would
         end a run that is under way here.
         """
+        if not self._run_states:
+            return self.write(events, expected_seq=expected_seq, counted=True)
         return self._append(events, expected_seq=expected_seq, counted=True)
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:

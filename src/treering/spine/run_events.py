@@ -95,6 +95,16 @@ def said(
     """Return what somebody said; ``content`` is kept beside the text."""
     words, marks = to_text(text, "/text")
     payload: Any = {"text": words, **content}
+    if not content and not marks:  # A text and nothing else: most of what is said.
+        refs["characters"] = len(words)
+        return replace(
+            template,
+            kind=kind,
+            summary=shorten(words),
+            payload=payload,
+            refs=refs,
+            origin=RUNTIME,
+        )
     if marks or not is_plain(payload):
         payload, more = to_json(payload)
         marks = [*marks, *more]

@@ -1,4 +1,4 @@
-"""The words in which events are told: summaries of texts, errors as values, fresh ids."""
+"""Summaries of texts, errors as values, fresh ids."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from treering.spine.conversion import described, to_text, type_name
 
 SUMMARY_CHARACTERS: Final = 200
 
-_AHEAD: Final = 4
-"""How many times its length is looked at first to find the words of a summary."""
+_AHEAD: Final = (40, 600)
+"""How much more than its length is looked at to find the words of a summary: mostly, the first."""
 _CONTROLS: Final = dict.fromkeys((*range(32), 127), " ")
 """What no summary holds, as a blank."""
 
@@ -23,13 +23,23 @@ def new_id() -> str:
 
 
 def shorten(text: str, characters: int = SUMMARY_CHARACTERS) -> str:
-    """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is none."""
+    """Return ``text`` as one line that fits a summary. Raises InvalidInput if it is not a text."""
     if not isinstance(text, str):
         raise InvalidInput(f"the text is a {type(text).__name__}", hint="give plain text")
-    # Of a long text, the beginning will mostly do.
-    line = _one_line(text[: characters * _AHEAD])
-    if len(line) <= characters < len(text):
-        line = _one_line(text)
+    head = text[: characters + 2]
+    # No white space but single blanks: most texts are one line as they are, or begin with one.
+    if head.isprintable() and "  " not in head and not head.startswith(" "):
+        if len(head) > characters + 1:
+            return head[: characters - 1] + "…"
+        if head and len(head) <= characters and not head.endswith(" "):
+            return head
+    for ahead in _AHEAD:
+        # The line that a longer beginning makes begins with the line that a shorter one makes.
+        if len(text) > characters + ahead:
+            line = _one_line(text[: characters + ahead])
+            if len(line) > characters:
+                return line[: characters - 1] + "…"
+    line = _one_line(text)
     if not line:
         return "(empty)"
     return line if len(line) <= characters else line[: characters - 1] + "…"
