@@ -671,7 +671,7 @@ def test_a_fork_costs_the_same_however_long_the_past_is(
         for number in range(turns):
             ledger.append(run_of(f"r{number}", f"{number}?"))
         counted = Counted(ledger._store)
-        session._store = session._lineage._store = cast("Any", counted)
+        session._store = session._lineage.store = cast("Any", counted)
         first = next(header for header in session.headers() if header.kind == "conversation.user")
         before = ledger.admin.verify().events
         counted.asked.clear()

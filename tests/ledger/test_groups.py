@@ -82,7 +82,7 @@ def test_a_main_session_refuses_a_second_turn_and_a_group_lets_it_wait(
     with session.turn(), pytest.raises(RunActive):
         session.turn().start()
 
-    assert (session.patience_s, group.patience_s) == (0.0, 60.0)
+    assert (session.turn_wait_s, group.turn_wait_s) == (0.0, 60.0)
 
 
 # Groups.

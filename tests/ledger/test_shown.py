@@ -71,7 +71,7 @@ def test_a_late_turn_of_a_long_session_is_found_from_the_end(ledger: Ledger) -> 
     session = ledger.session("s1", scope=HERE, agent="lyria")
     assert session.summary().turns == 1_000
     store = Counted(ledger._store)
-    session._store = session._lineage._store = cast("Any", store)
+    session._store = session._lineage.store = cast("Any", store)
 
     assert session.shown(turn=998) == []
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from treering.model.sessions import GROUP_TOOLS, MODES, PATIENCE_S, SessionSettings, settings_of
+from treering.model.sessions import GROUP_TOOLS, MODES, TURN_WAIT_S, SessionSettings, settings_of
 
 
 def test_the_modes_are_three() -> None:
     assert MODES == ("main", "group", "queue")
-    assert set(PATIENCE_S) == set(MODES)
+    assert set(TURN_WAIT_S) == set(MODES)
 
 
 def test_a_main_session_refuses_a_second_run_at_once_and_others_wait() -> None:
-    assert PATIENCE_S["main"] == 0
-    assert PATIENCE_S["group"] > 0
-    assert PATIENCE_S["queue"] > 0
+    assert TURN_WAIT_S["main"] == 0
+    assert TURN_WAIT_S["group"] > 0
+    assert TURN_WAIT_S["queue"] > 0
 
 
 @pytest.mark.parametrize("mode", ["main", "queue"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -21,13 +23,14 @@ from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.context.tokens import Counter
-    from treering.ledger.lineage import Lineage
+    from treering.ledger.lineage import Lineage, Segment
     from treering.model.events import Event, Header
     from treering.model.tools import SyntheticPolicy
 
@@ -153,8 +156,20 @@ class Contexts:
         )
         return msgspec.structs.replace(context, report=[*context.report, *failures])
 
-    def shown(self, event: Event) -> Shown:
-        """Return what a model was shown, as the event of its assembly tells it."""
+    def shown(self, run_ids: Sequence[str], *, last: int) -> list[Shown]:
+        """Return what models were shown in some runs, made again; without runs, the last times.
+
+        What was erased, or recorded by another system, cannot be made again, and is left out.
+        """
+        events = self._assembled_in(run_ids) if run_ids else self._last_assembled(last)
+        made: list[Shown] = []
+        for event in events:
+            with contextlib.suppress(NotFound):
+                made.append(self._made_again(event))
+        return made
+
+    def _made_again(self, event: Event) -> Shown:
+        """Return what a model was shown, as the event of its assembly says."""
         asked = _asked(event)
         before_seq = event.seq if asked.until_seq is None else asked.until_seq + 1
         spelling, model = check_dialect(asked.dialect), _model_of(event)
@@ -184,6 +199,39 @@ class Contexts:
             # Earlier versions recorded the digest of the texts.
             exact=asked.digest in {context.recipe, context.digest},
         )
+
+    def _assembled_in(self, run_ids: Sequence[str]) -> Iterator[Event]:
+        """Return the assemblies of some runs, in order."""
+        store, scope = self._lineage.store, self._lineage.scope
+        for segment in reversed(list(self._lineage.segments())):
+            for run_id in run_ids:
+                for event in store.run_events(scope, segment.session_id, run_id):
+                    if event.kind == "context.assembled" and segment.holds(event.seq):
+                        yield event
+
+    def _last_assembled(self, count: int) -> list[Event]:
+        """Return the last assemblies, in order."""
+        events: list[Event] = []
+        for segment in self._lineage.segments():
+            if len(events) >= count:
+                break
+            events += islice(self._assembled_backwards(segment, count), count - len(events))
+        return events[::-1]
+
+    def _assembled_backwards(self, segment: Segment, count: int) -> Iterator[Event]:
+        query = Query(
+            scope=self._lineage.scope,
+            session_id=segment.session_id,
+            kinds=("context.assembled",),
+            limit=min(count, PAGE_ITEMS_MAX),
+            backwards=True,
+        )
+        while page := self._lineage.store.events(query):
+            # A session may have continued after it was forked.
+            yield from (event for event in reversed(page) if segment.holds(event.seq))
+            query = msgspec.structs.replace(
+                query, after=TimelinePoint(page[0].ts_ms, page[0].position)
+            )
 
 
 def _model_of(event: Event) -> str | None:

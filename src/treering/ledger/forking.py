@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.lineage import Lineage
     from treering.ledger.records import EventLocation
-    from treering.ledger.writable_session import WritableSession
+    from treering.ledger.sessions import Session
     from treering.model.events import Event, NewEvent
     from treering.model.runs import OpenRun
     from treering.model.sessions import SessionSettings
@@ -65,7 +65,7 @@ def last_end(lineage: Lineage, *, running: Callable[[], list[OpenRun]]) -> int:
 
 
 def forked(
-    child: WritableSession,
+    child: Session,
     settings: SessionSettings,
     *,
     parent: str,

@@ -15,6 +15,7 @@ from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.readable_ledger import ReadableLedger
+from treering.ledger.session_settings import stated
 from treering.ledger.sessions import Session
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -181,18 +182,21 @@ class Ledger(ReadableLedger):
         return Session(
             self._engine,
             session_id,
+            stated(
+                mode=mode,
+                channel=channel,
+                participants=participants,
+                key=key,
+                tools=tools,
+                isolation=isolation,
+                title=title,
+                spawned_by=spawned_by,
+                spawned_call=spawned_call,
+            ),
             scope=scope,
             agent=agent,
             user=user,
-            channel=channel,
             mode=mode,
-            participants=participants,
-            key=key,
-            tools=tools,
-            isolation=isolation,
-            title=title,
-            spawned_by=spawned_by,
-            spawned_call=spawned_call,
         )
 
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
@@ -209,14 +213,11 @@ class Ledger(ReadableLedger):
         return Session(
             self._engine,
             main_id(channel, user),
+            stated(mode="main", channel=channel, participants=(known_as,)),
             scope=scope,
             agent=agent,
             user=known_as,
-            channel=channel,
             mode="main",
-            participants=(known_as,),
-            key=None,
-            tools=None,
             person=person,
         )
 

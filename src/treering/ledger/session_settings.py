@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.ledger.ports import EventStore
-    from treering.ledger.writable_session import WritableSession
+    from treering.ledger.sessions import Session
     from treering.model.events import Event, NewEvent
     from treering.model.sessions import Mode
 
 
 def stated(
     *,
-    mode: Mode | None,
-    channel: str | None,
-    participants: Sequence[str],
-    key: str | None,
-    tools: Sequence[str] | None,
-    isolation: Isolation | None,
-    title: str | None,
-    spawned_by: str | None,
-    spawned_call: str | None,
+    mode: Mode | None = None,
+    channel: str | None = None,
+    participants: Sequence[str] = (),
+    key: str | None = None,
+    tools: Sequence[str] | None = None,
+    isolation: Isolation | None = None,
+    title: str | None = None,
+    spawned_by: str | None = None,
+    spawned_call: str | None = None,
 ) -> SessionSettings:
     """Return what a handle was given as settings. Raise InvalidInput if a value is wrong."""
     if mode is not None and mode not in MODES:
@@ -96,9 +96,7 @@ def agree(
     )
 
 
-def opening(
-    session: WritableSession, settings: SessionSettings, *, ts_ms: int | None = None
-) -> NewEvent:
+def opening(session: Session, settings: SessionSettings, *, ts_ms: int | None = None) -> NewEvent:
     """Return the event that opens a session, now or when a log says that it was."""
     part = SessionOpened(
         channel=settings.channel,

@@ -7,11 +7,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 
-from treering.errors import InvalidInput, NotFound, TreeringError
+from treering.context.attachments import with_media
+from treering.context.dialects import render
+from treering.context.pairing import pair
+from treering.errors import Conflict, InvalidInput, NotFound, RunActive, TreeringError
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
-from treering.ledger.contexts import DIALECT_DEFAULT
+from treering.ledger.contexts import DIALECT_DEFAULT, Contexts
 from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.guarded_append import (
@@ -21,15 +24,32 @@ from treering.ledger.guarded_append import (
     redone,
     undone,
 )
-from treering.ledger.session_settings import check_title, read_settings
+from treering.ledger.inbox import Inbox
+from treering.ledger.lineage import Lineage
+from treering.ledger.outlines import Sketch, head_of
+from treering.ledger.pages import read_pages
+from treering.ledger.paging import parse_kinds
+from treering.ledger.session_settings import agree, check_title, opening, read_settings
+from treering.ledger.tool_calls import lineage_tool_calls
 from treering.ledger.turn_bounds import redoable, undoable
-from treering.ledger.writable_session import WritableSession
+from treering.ledger.views import Views
+from treering.ledger.windows import read_window
 from treering.memory.walls import is_walled
 from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
-from treering.model.fields import check_count, check_id, check_list, check_text
+from treering.model.events import NewEvent
+from treering.model.fields import (
+    check_count,
+    check_events,
+    check_id,
+    check_list,
+    check_name,
+    check_text,
+)
 from treering.model.kinds import BOUNDARIES
 from treering.model.parts import RunStarted, SessionClosed
+from treering.model.scopes import parse_scope
+from treering.model.sessions import TURN_WAIT_S, mentions
 from treering.spine.conversion import plain
 from treering.spine.run_events import said
 from treering.spine.run_state import check_wait
@@ -37,20 +57,112 @@ from treering.spine.runs import Run
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.context.assemble import Context
     from treering.context.summaries import Summariser
     from treering.context.tokens import Counter
-    from treering.ledger.contexts import Contributor
-    from treering.model.events import Header, NewEvent
+    from treering.ledger.contexts import Contributor, Shown
+    from treering.ledger.engine import Engine
+    from treering.ledger.people import ChannelPerson
+    from treering.model.events import Event, Header
     from treering.model.kinds import Boundary
-    from treering.model.sessions import SessionSettings
+    from treering.model.runs import OpenRun
+    from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
+    from treering.model.tool_records import ToolRecord
+    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 
 @checks_arguments
-class Session(WritableSession):
+class Session:
     """A handle on one timeline. Making one writes nothing."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session_id: str,
+        settings: SessionSettings,
+        *,
+        scope: str,
+        agent: str,
+        user: str | None = None,
+        mode: Mode | None = None,
+        person: ChannelPerson | None = None,
+    ) -> None:
+        """Take what the session is opened with; ``mode`` is the one that the handle insists on."""
+        self.scope = parse_scope(scope)
+        self.session_id = check_name(session_id, "session_id")
+        self.agent = check_name(agent, "agent")
+        self.user = check_name(user, "user") if user is not None else None
+        self._given = settings
+        self._mode = mode
+        self._person = person
+        self._settings: SessionSettings | None = None
+        """What it was opened with, once that is recorded."""
+        self._engine = engine
+        self._store = store = engine.store
+        self._lineage = Lineage(store, self.scope, self.session_id)
+        self._views = Views(self._lineage)
+        self._contexts = Contexts(self._lineage, lambda: engine.results.policy)
+        self._inbox = Inbox(store, self.scope, self.session_id)
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id!r}, scope={self.scope!r}, agent={self.agent!r})"
+
+    # What it was opened as.
+
+    @property
+    def settings(self) -> SessionSettings:
+        """Return what the session is, as it was opened; what this handle was given goes before."""
+        if self._settings is not None:
+            return self._settings
+        recorded = read_settings(self._store, self.scope, self.session_id)
+        return self._given if recorded is None else self._agree(recorded)
+
+    @property
+    def key(self) -> str | None:
+        """Return the name that another system knows it by."""
+        return self.settings.key
+
+    @property
+    def turn_wait_s(self) -> float:
+        """Return how long a second turn waits for the first when nobody says otherwise."""
+        return TURN_WAIT_S[self.settings.mode]
+
+    def permits(self, tool: str) -> bool:
+        """Whether ``tool`` may run in the session."""
+        return self.settings.permits(tool)
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """Return what the agent keeps away from in a group; None in other sessions."""
+        return self.settings.walls
+
+    @property
+    def memory_refs(self) -> list[str]:
+        """Return the ids of the memories that were kept in the session."""
+        return [memory.id for memory in self.memories() if memory.state == "kept"]
+
+    def is_addressed(
+        self, text: str, *, names: Sequence[str] = (), reply_to: str | None = None
+    ) -> bool:
+        """Whether the agent is meant: always, but in a group only by a mention or a reply.
+
+        ``names`` are others that the agent goes by; ``reply_to`` is the id of the event that is
+        replied to.
+        """
+        called = [check_text(name, "name") for name in check_list(names, "names")]
+        replied = None if reply_to is None else check_id(reply_to)
+        said = check_text(text, "text")
+        if self.settings.mode != "group" or mentions(said, (self.agent, *called)):
+            return True
+        answered = None if replied is None else self._store.find(self.scope, replied)
+        return (
+            answered is not None
+            and answered.kind == "conversation.assistant"
+            and answered.agent_id == self.agent
+            and answered.session_id in {segment.session_id for segment in self._lineage.segments()}
+        )
 
     # Writing.
 
@@ -104,6 +216,97 @@ class Session(WritableSession):
         check_wait(wait_seconds)
         begin = partial(self._engine.take, self)
         return self._inbox.take(begin, self._append, self.template, wait_seconds=wait_seconds)
+
+    def record(
+        self,
+        kind: str,
+        summary: str,
+        *,
+        payload: Any = None,
+        refs: Any = None,
+        event_id: str | None = None,
+        ts_ms: int | None = None,
+        run_id: str | None = None,
+        run_seq: int | None = None,
+        turn_id: str | None = None,
+        source: str | None = None,
+        origin: str | None = None,
+        visibility: str | None = None,
+    ) -> Header:
+        """Append one event of any kind to the session."""
+        event = self.new_event(
+            kind,
+            summary,
+            payload=payload,
+            refs=refs,
+            event_id=event_id,
+            ts_ms=ts_ms,
+            run_id=run_id,
+            run_seq=run_seq,
+            turn_id=turn_id,
+            source=source,
+            origin=origin,
+            visibility=visibility,
+        )
+        self.open()
+        return self._engine.append([self._with_user(event)])[0]
+
+    @property
+    def template(self) -> NewEvent:
+        """Return what all events of the session have in common."""
+        return self.new_event("", "")
+
+    def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
+        """Return an event of the session, by its agent and about its user, for ``append``."""
+        return NewEvent(
+            scope=self.scope,
+            session_id=self.session_id,
+            kind=kind,
+            agent_id=self.agent,
+            summary=summary,
+            user_id=self.user,
+            **fields,
+        )
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record many events of the session at once, all or none, as ``ledger.append`` does.
+
+        Raises InvalidInput if one of them is of another session.
+        """
+        listed = check_events(events)
+        for event in listed:
+            if event.session_id != self.session_id or parse_scope(event.scope) != self.scope:
+                raise InvalidInput(
+                    f"an event of session {event.session_id} was given to {self.session_id}",
+                    hint="use ledger.append for events of several sessions",
+                )
+        if not listed:
+            return []
+        self.open()
+        return self._engine.append(listed, expected_seq=expected_seq)
+
+    def open(self, *, ts_ms: int | None = None) -> None:
+        """Record the opening, unless the session has a past. Whatever is recorded does it.
+
+        ``ts_ms`` is when it was, of a session that is taken from a log.
+        """
+        if self._settings is not None:
+            return
+        recorded = read_settings(self._store, self.scope, self.session_id)
+        self._identify()
+        if recorded is None:
+            try:
+                event = opening(self, self._given, ts_ms=ts_ms)
+                self._engine.append([event], expected_seq=0)
+                if self._person is not None and self.user is not None:
+                    self.user = self._person.settle(self.user)
+            except Conflict:
+                # Another handle was faster, and has recorded it.
+                recorded = read_settings(self._store, self.scope, self.session_id)
+                self._identify()
+        self._settings = self._agree(recorded or self._given)
 
     # Marks.
 
@@ -185,8 +388,16 @@ class Session(WritableSession):
             )
         name = fork_name(self.session_id) if session_id is None else session_id
         own = None if title is None else check_title(title)
-        settings = msgspec.structs.replace(self.settings, title=own, key=None)
-        child = self._sibling(name, self.agent if agent is None else agent, settings)
+        settings = replace(self.settings, title=own, key=None)
+        child = Session(
+            self._engine,
+            name,
+            settings,
+            scope=self.scope,
+            agent=self.agent if agent is None else agent,
+            user=self.user,
+            mode=settings.mode,
+        )
         event = forked(child, settings, parent=self.session_id, seq=seq, at=at, ts_ms=ts_ms)
         was_pruned = self.outline().state == "pruned"
         self._engine.fork(event, parent=segment.session_id, seq=seq)
@@ -213,7 +424,96 @@ class Session(WritableSession):
         """Show again what was undone last, if nothing was said since. Raises NotFound."""
         return self._turn_back("redo", lambda: redone(self.template, redoable(self._lineage)))
 
-    # What the model sees.
+    # What happened.
+
+    def headers(
+        self,
+        *,
+        kinds: Sequence[str] = (),
+        turn_id: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> Iterator[Header]:
+        """Return what is safe to show, in order: all of it, the first or the last so many.
+
+        ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn.
+        """
+        lineage, keep = self._lineage, _filter(kinds, turn_id)
+        return read_pages(lineage.headers_after, lineage.headers_before, first, last, keep)
+
+    def events(
+        self,
+        *,
+        kinds: Sequence[str] = (),
+        turn_id: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+    ) -> Iterator[Event]:
+        """Return the same as ``headers``, with payloads."""
+        lineage, keep = self._lineage, _filter(kinds, turn_id)
+        return read_pages(lineage.events_after, lineage.events_before, first, last, keep)
+
+    def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
+        """Return the conversation as messages that a model takes: user, assistant, tool.
+
+        It holds what was said in turns that ended well and were not undone, however long ago, with
+        calls and results paired. Goals, memories, usage and other marks are left out, and nothing
+        is shortened: see ``context``. ``last`` gives the end of it: so many questions and answers,
+        a call and its result counting as one.
+        """
+        wanted = None if last is None else max(check_count(last, "last"), 1)
+        while True:
+            window = read_window(self._lineage, tokens=None, events=wanted, past="whole")
+            messages, _ = pair([*window.lead, *window.events], self._engine.results.policy)
+            if wanted is None or len(messages) > (last or 0) or not window.cut:
+                break
+            wanted *= 2
+        kept = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
+        shown, _ = with_media(kept, "openai-chat", None)
+        return render(shown, dialect="openai-chat").messages if kept else []
+
+    def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
+        """Return its turns in order, failed and undone ones marked: all, or the last so many."""
+        return self._views.turns(last=None if last is None else check_count(last, "last"))
+
+    def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
+        """Return one record for each tool call, in order, open ones too: all, or the last few."""
+        return lineage_tool_calls(
+            self._lineage, last=None if last is None else check_count(last, "last")
+        )
+
+    def summary(self) -> Counts:
+        """Return how much of what it holds: events by kind, turns, calls, times."""
+        return self._views.counts()
+
+    def outline(self) -> SessionOutline:
+        """Return the session at a glance: title, state, model, times. Raises NotFound."""
+        head = head_of(self._store, self.scope, self.session_id)
+        if head is None:
+            raise NotFound(
+                f"no session {self.session_id} in scope {self.scope}", hint="check both names"
+            )
+        return Sketch(self._store, self.scope, self._engine.now_ms()).outline(head)
+
+    # What is in force.
+
+    def goals(self) -> list[Goal]:
+        """Return the goals that were set and not removed."""
+        return self._views.goals()
+
+    def schedules(self) -> list[Schedule]:
+        """Return what is scheduled and was not removed."""
+        return self._views.schedules()
+
+    def memories(self) -> list[MemoryRecord]:
+        """Return what it did to memories: kept, archived, superseded, forgotten."""
+        return self._views.memories()
+
+    def usage(self) -> Usage:
+        """Return the tokens that it used, by model, and their cost; failed runs included."""
+        return self._views.usage()
+
+    # What models see and saw.
 
     def context(
         self,
@@ -257,6 +557,21 @@ class Session(WritableSession):
             record=self._note if turn is None else turn.emit,
         )
 
+    def shown(
+        self, *, turn: int | None = None, run_id: str | None = None, last: int = 1
+    ) -> list[Shown]:
+        """Return what models were shown, made again: in one turn, one run, or the last few times.
+
+        ``turn`` counts from 1. Each says whether it is exactly what was shown. Raises NotFound.
+        """
+        check_count(last, "last")
+        run_ids = [check_name(run_id, "run_id")] if run_id is not None else []
+        if turn is not None:
+            run_ids += self._views.turn(turn).run_ids
+            if not run_ids:
+                raise NotFound(f"turn {turn} has no run", hint="look at the events of it")
+        return self._contexts.shown(run_ids, last=last)
+
     def compact(
         self,
         max_tokens: int | None = None,
@@ -291,14 +606,14 @@ class Session(WritableSession):
             redact=self._redact,
         )
 
-    def settle(self, max_tokens: int) -> None:
+    def compact_if_needed(self, max_tokens: int) -> None:
         """Compact the session if it has outgrown ``max_tokens``; what fails is noted."""
         try:
             self.compact(max_tokens)
         except Exception as error:  # noqa: BLE001 - the turn ended well, whatever happens here.
             with contextlib.suppress(TreeringError):
-                told = {"code": "not_compacted", **describe(error)}
-                self.record("ops.warning", "session not compacted", payload=told)
+                payload = {"code": "not_compacted", **describe(error)}
+                self.record("ops.warning", "session not compacted", payload=payload)
 
     def write_episode(
         self, *, summariser: Summariser | None = None, expected_seq: int | None = None
@@ -320,6 +635,52 @@ class Session(WritableSession):
         )
 
     # Its own.
+
+    def _identify(self) -> None:
+        """See again who this is with: others may have met them since the handle was made."""
+        if self._person is not None:
+            self.user = self._person.user()
+            self._given = replace(self._given, participants=(self.user,))
+
+    def _agree(self, recorded: SessionSettings) -> SessionSettings:
+        return agree(self._given, recorded, mode=self._mode, session_id=self.session_id)
+
+    def _open_runs(self) -> list[OpenRun]:
+        return self._store.open_runs(self.scope, self.session_id)
+
+    def _owned_runs(self) -> list[OpenRun]:
+        """Return the runs that somebody carries out: one of an imported log may never end."""
+        return [run for run in self._open_runs() if run.owner is not None]
+
+    def _check_quiet(self, verb: str) -> None:
+        if self._owned_runs():
+            raise RunActive(
+                f"cannot {verb} session {self.session_id}: a turn is under way",
+                hint="end the turn first, or interrupt it",
+            )
+
+    def _check_queue(self) -> None:
+        if self.settings.mode != "queue":
+            raise InvalidInput(
+                f"session {self.session_id} has no inbox: it is a {self.settings.mode} session",
+                hint='open it with mode="queue"',
+            )
+
+    def _append(self, events: Sequence[NewEvent], expected_seq: int) -> list[Header]:
+        """Record ``events`` of the session right after a seq, all or none. Raises Conflict."""
+        self.open()
+        placed = [self._with_user(event) for event in events]
+        return self._engine.append(placed, expected_seq=expected_seq)
+
+    def _with_user(self, event: NewEvent) -> NewEvent:
+        """Return ``event`` about the user: who that is may be known only now."""
+        return event if event.user_id == self.user else replace(event, user_id=self.user)
+
+    def _redact(self, event_id: str) -> None:
+        self._engine.redact(self.scope, event_id)
+
+    def _note(self, kind: str, payload: Any = None, *, summary: str | None = None) -> Header:
+        return self.record(kind, summary or kind.replace(".", " "), payload=payload)
 
     def _append_compaction(
         self, events: Sequence[NewEvent], seq: int, duration_ms: int
@@ -370,27 +731,11 @@ class Session(WritableSession):
             check=lambda: self._check_quiet(verb),
         )
 
-    def _check_queue(self) -> None:
-        if self.settings.mode != "queue":
-            raise InvalidInput(
-                f"session {self.session_id} has no inbox: it is a {self.settings.mode} session",
-                hint='open it with mode="queue"',
-            )
 
-    def _sibling(self, session_id: str, agent: str, settings: SessionSettings) -> Session:
-        return Session(
-            self._engine,
-            session_id,
-            scope=self.scope,
-            agent=agent,
-            user=self.user,
-            channel=settings.channel,
-            mode=settings.mode,
-            participants=settings.participants,
-            key=settings.key,
-            tools=settings.tools,
-            isolation=settings.isolation,
-            title=settings.title,
-            spawned_by=settings.spawned_by,
-            spawned_call=settings.spawned_call,
-        )
+def _filter(kinds: Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
+    """Return what tells the events that are wanted; None if all are."""
+    named = frozenset(parse_kinds(kinds))
+    turn = None if turn_id is None else check_name(turn_id, "turn_id")
+    if not named and turn is None:
+        return None
+    return lambda header: (not named or header.kind in named) and turn in {None, header.turn_id}

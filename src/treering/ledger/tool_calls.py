@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.ledger.lineage import NO_END
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import parse_scope
 from treering.model.tool_records import (
@@ -19,6 +21,7 @@ from treering.model.tool_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from treering.ledger.lineage import Lineage, Segment
     from treering.ledger.ports import EventStore
     from treering.model.tool_records import ToolRecord, ToolStatistics
 
@@ -52,6 +55,45 @@ def read_page(
     edge = items[0 if query.backwards else -1] if has_more else None
     cursor = None if edge is None else make_tool_cursor(query, edge)
     return Page(items=items, has_more=has_more, next_cursor=cursor)
+
+
+def lineage_tool_calls(lineage: Lineage, *, last: int | None = None) -> Iterator[ToolRecord]:
+    """Return the records of a session's tool calls and of the past it shares, in order.
+
+    All of them, or the last so many.
+    """
+    return _calls(lineage) if last is None else iter(_last_calls(lineage, last))
+
+
+def _calls(lineage: Lineage) -> Iterator[ToolRecord]:
+    for segment in reversed(list(lineage.segments())):
+        end = _end_of(lineage, segment)
+        for record in session_tool_calls(lineage.store, lineage.scope, segment.session_id):
+            if record.position <= end:
+                yield record
+
+
+def _last_calls(lineage: Lineage, count: int) -> list[ToolRecord]:
+    records: list[ToolRecord] = []
+    for segment in lineage.segments():
+        if len(records) >= count:
+            break
+        end = _end_of(lineage, segment)
+        calls = last_tool_calls(lineage.store, lineage.scope, segment.session_id, page=count)
+        own = (record for record in calls if record.position <= end)
+        records += islice(own, count - len(records))
+    return records[::-1]
+
+
+def _end_of(lineage: Lineage, segment: Segment) -> int:
+    """Return the position of the last event of a part of a lineage."""
+    if segment.until_seq == NO_END:
+        return NO_END
+    before_seq = segment.until_seq + 1
+    headers = lineage.store.last_headers(
+        lineage.scope, segment.session_id, before_seq=before_seq, limit=1
+    )
+    return headers[0].position if headers else 0
 
 
 def session_tool_calls(store: EventStore, scope: str, session_id: str) -> Iterator[ToolRecord]:

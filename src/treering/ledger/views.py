@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.goals import GOALS
@@ -12,7 +12,7 @@ from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
 from treering.derive.snapshots import Fold, decode_snapshot, encode_snapshot
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, NotFound
 from treering.ledger.pages import PAGE
 
 if TYPE_CHECKING:
@@ -49,6 +49,25 @@ class Views:
         if last is not None and last < 0:
             raise InvalidInput("the number of turns must be >= 0", hint="ask for 1 or more")
         return self._turns(last)
+
+    def turn(self, number: int) -> TurnView:
+        """Return one turn, found from the end of the session that is nearer. Raises NotFound."""
+        if type(number) is not int:
+            raise InvalidInput(f"{number!r} is not a turn", hint="turns count from 1")
+        turn = self._turn(number)
+        if turn is None:
+            raise NotFound(f"there is no turn {number}", hint="turns count from 1")
+        return turn
+
+    def _turn(self, number: int) -> TurnView | None:
+        count = self.counts().turns
+        later = count - number
+        if later < number:
+            turn = next(self.turns(last=later + 1), None) if later >= 0 else None
+            # A turn that somebody began meanwhile has moved the end.
+            if self.counts().turns == count:
+                return turn
+        return next(islice(self.turns(), number - 1, None), None) if number > 0 else None
 
     def goals(self, *, run_id: str | None = None) -> list[Goal]:
         """Return the goals that count, in the order they were added.

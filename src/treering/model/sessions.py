@@ -58,7 +58,7 @@ GROUP_TOOLS: Final = (
 )
 """The default tools of a group."""
 
-PATIENCE_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0}
+TURN_WAIT_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.0}
 """How long a second run waits for the first by default; 0 refuses it at once."""
 
 

@@ -201,7 +201,7 @@ class RunState:
             if self.template.user_id != self.session.user:
                 # Whose session it is may be known only now.
                 self.template = replace(self.template, user_id=self.session.user)
-            wait_s = self.session.patience_s if self._wait_s is None else self._wait_s
+            wait_s = self.session.turn_wait_s if self._wait_s is None else self._wait_s
             try:
                 headers = self.engine.begin(self, more, wait_s=wait_s)
                 if headers is None:

@@ -157,7 +157,7 @@ class Run:
         """
         header = self._run_state.close("ended")
         if self.state == "ended" and self._room_tokens is not None:
-            self.session.settle(self._room_tokens)
+            self.session.compact_if_needed(self._room_tokens)
             self._room_tokens = None
         return header
 
