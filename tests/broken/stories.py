@@ -15,6 +15,7 @@ from broken.ledgers import AGENT, SCOPE, marked, open_ledger, said, shown
 from broken.powercut import RecordingDisk, write_files
 from effort import quick_folder
 from treering.errors import TreeringError
+from treering.storage.sqlite import indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,8 @@ OLD_MS: Final = 1_000_000
 """The time of events that are to expire."""
 AUTOCHECKPOINT_PAGES: Final = 20
 """Few, so that checkpoints happen between the appends of a short story."""
+LAG_EVENTS: Final = 9
+"""Few, so that events are entered into the indexes as well."""
 
 
 @dataclass
@@ -157,12 +160,14 @@ def told(workload: str, *, seed: int, durability: Durability = "full") -> Iterat
     """Run a workload to its end and yield its story."""
     folder = Path(tempfile.mkdtemp(prefix="treering-story-", dir=quick_folder()))
     disk = RecordingDisk(present=NAME)
+    usual, indexes.LAG_EVENTS_MAX = indexes.LAG_EVENTS_MAX, LAG_EVENTS  # type: ignore[misc]
     try:
         with mounted(disk) as vfs:
             story = Story(folder / NAME, vfs, disk, durability, Random(seed))
             WORKLOADS[workload](story)
             yield story
     finally:
+        indexes.LAG_EVENTS_MAX = usual  # type: ignore[misc]
         shutil.rmtree(folder)
 
 

@@ -11,6 +11,7 @@ import fork_server
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, shown
 from effort import PATIENCE_S, SEED, rounds
 from treering.model.codec import decode, encode
+from treering.storage.sqlite import indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ def test_an_eraser_that_is_killed_again_and_again_finishes_what_it_began(tmp_pat
 def append_forever(path: Path, name: int, told: Connection) -> None:
     """Append alone and in batches, and tell the ids of what was acknowledged."""
     ledger = open_ledger(path, autocheckpoint_pages=30)
+    indexes.LAG_EVENTS_MAX = 20  # type: ignore[misc]
     dice = Random(name)
     number = 0
     while True:
@@ -84,6 +86,7 @@ def append_forever(path: Path, name: int, told: Connection) -> None:
 def erase_forever(path: Path, name: int, told: Connection) -> None:
     """Append, redact and expire, and tell the ids of what was erased and proved gone."""
     ledger = open_ledger(path, autocheckpoint_pages=30)
+    indexes.LAG_EVENTS_MAX = 20  # type: ignore[misc]
     for number in range(1_000_000):
         ids = [f"{name}-{number}-{at}" for at in range(3)]
         ledger.append([secret_of(event_id) for event_id in ids])

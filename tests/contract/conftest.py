@@ -8,6 +8,7 @@ import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from clocks import Clock
+from treering.storage.sqlite import indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("treering.app.now_ms", clock)
     return clock
+
+
+@pytest.fixture(autouse=True)
+def _index_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ledgers in memory index events at once: in a file all of a small ledger is not yet."""
+    if "kept_in" in request.fixturenames and request.getfixturevalue("kept_in") == "memory":
+        monkeypatch.setattr(indexes, "LAG_EVENTS_MAX", 2)
 
 
 @pytest.fixture

@@ -329,7 +329,7 @@ def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
 def test_every_hot_query_uses_its_index(path: Path) -> None:
     from treering.model.queries import Query, TimelinePoint
     from treering.model.scopes import Scope
-    from treering.storage.sqlite import reader, rows, runs, timeline
+    from treering.storage.sqlite import indexes, reader, rows, runs, timeline
 
     treering.open(path).close()
     connection = apsw.Connection(str(path))
@@ -362,17 +362,22 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)" in in_session
         assert "SCAN e" not in in_scope + in_session
         assert "contents" not in in_scope + in_session
-    for direction in ("ASC", "DESC"):
-        headers = plan(reader.seq_statement(rows.HEADER, "", direction), (1, 0, 9, 5))
-        assert "SEARCH e USING INDEX events_by_seq (session=? AND seq>? AND seq<?)" in headers
-        assert "TEMP B-TREE" not in headers
-        assert "contents" not in headers
+    asked = {"session": 1, "after": 0, "before": 9, "limit": 5, "mark": 3}
+    for halves in (reader.SESSION_HEADERS, reader.LAST_HEADERS):
+        indexed, tail = plan(halves.indexed, asked), plan(halves.tail, asked)
+        assert "SEARCH t USING PRIMARY KEY (session=? AND seq>? AND seq<?)" in indexed
+        assert "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)" in indexed
+        assert tail == "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)"
+        assert "TEMP B-TREE" not in indexed
+        assert "contents" not in indexed
     for stretch in (reader.LIVE_HEADERS, reader.LIVE_EVENTS, reader.ALL_RECORDS):
         following = plan(stretch, (0, 9, 1, 5))
         assert "SEARCH e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in following
         assert "INDEX" not in following
-    by_id = "SELECT 1 FROM events WHERE scope = ? AND event_id = ?"
-    assert "events_by_id (scope=? AND event_id=?)" in plan(by_id, (1, b"x"))
+    by_id = plan(f"SELECT {indexes.position_of_id('?1', '?2')}", (1, b"x"))
+    assert "SEARCH ids_by_scope USING PRIMARY KEY (scope=? AND event_id=?)" in by_id
+    assert "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)" in by_id
+    assert "SCAN events" not in by_id
     by_blob = "SELECT 1 FROM contents WHERE blob = ? LIMIT 1"
     assert "contents_by_blob (blob=?)" in plan(by_blob, (1,))
     is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
@@ -382,8 +387,8 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     listed = plan(runs.ALL_OPEN, {"scope": None, "name": None, "limit": 9})
     assert "SCAN r USING INDEX runs_open" in listed
     for found in (told, listed):
-        assert "events_by_seq (session=? AND seq=?)" in found
-        assert found.count("SCAN") == (found is listed)
+        assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in found
+        assert found.replace("SCAN CONSTANT ROW", "").count("SCAN") == (found is listed)
 
 
 def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(

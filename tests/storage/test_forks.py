@@ -221,19 +221,26 @@ def plan(path: Path, statement: str, bindings: object) -> str:
 
 
 def test_reads_about_forks_use_their_indexes(path: Path) -> None:
-    asked = {"session": 1, "before": 9, "until": 9, "run": None, "limit": 9}
+    asked = {
+        "session": 1, "after": 0, "before": 9, "until": 9, "run": None, "limit": 9, "mark": 3
+    }  # fmt: skip
 
-    counting = plan(path, reader.COMMITTED.format(kinds="1, 2"), asked)
+    counting = plan(path, reader.COMMITTED.of_kinds([1, 2]).indexed, asked)
+    tail = plan(path, reader.COMMITTED.of_kinds([1, 2]).tail, asked)
     at_seqs = plan(path, reader.AT_SEQS, (1, b"[1]"))
     heads = plan(path, sessions.HEADS, (1, 9, 9))
 
-    assert "e USING INDEX events_by_seq (session=? AND seq<?)" in counting
-    assert "r USING INDEX sqlite_autoindex_runs_1 (session=? AND run=?)" in counting
-    assert "TEMP B-TREE" not in counting
-    assert counting.index("SEARCH e ") < counting.index("SEARCH c ")
-    assert "e USING INDEX events_by_seq (session=? AND seq=?)" in at_seqs
+    assert "t USING PRIMARY KEY (session=? AND seq>? AND seq<?)" in counting
+    assert "e USING INTEGER PRIMARY KEY (rowid>?)" in tail
+    for half in (counting, tail):
+        assert "r USING INDEX sqlite_autoindex_runs_1 (session=? AND run=?)" in half
+        assert "TEMP B-TREE" not in half
+        assert half.index("SEARCH e ") < half.index("SEARCH c ")
+    assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in at_seqs
     assert "s USING COVERING INDEX sessions_by_key (scope=?)" in heads
-    assert "e USING COVERING INDEX events_by_seq" in heads
+    assert "t USING PRIMARY KEY (session=? AND seq=?)" in heads
+    assert "e USING INTEGER PRIMARY KEY (rowid>?)" in heads
+    assert "SCAN e" not in heads
     assert "USING INDEX sqlite_autoindex_snapshots_1" in plan(path, snapshots.LATEST, (1, 9))
 
 

@@ -125,7 +125,8 @@ def test_events_are_followed_by_position_and_fetched_by_seq(
     fetched = plan(tool_records.AT_PLACES, ("[]",))
 
     assert "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in stretch
-    assert "e USING INDEX events_by_seq (session=? AND seq=?)" in fetched
+    assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in fetched
+    assert "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)" in fetched
 
 
 def told(dice: Random, number: int) -> list[treering.NewEvent]:

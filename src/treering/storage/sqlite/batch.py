@@ -21,8 +21,9 @@ from treering.storage.repeats import (
 )
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
-from treering.storage.sqlite import rows, timeline
-from treering.storage.sqlite.reader import find_ids, find_note, stored_header
+from treering.storage.sqlite import indexes, rows
+from treering.storage.sqlite.indexes import INDEXED_POSITION
+from treering.storage.sqlite.reader import find_note, stored_header
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
@@ -42,18 +43,35 @@ PLAIN: Final = {"safe": encoding.ALWAYS, "private": encoding.ALWAYS | encoding.P
 _LAST_RUN_SEQ: Final = """
 SELECT max(e.run_seq)
 FROM runs AS r
-CROSS JOIN events AS e INDEXED BY events_by_seq
-WHERE r.session = ? AND r.run = ?
-  AND e.session = r.session AND e.run = r.run AND e.seq > max(r.first_seq - 1, ?)
+CROSS JOIN seqs_by_session AS t ON t.session = r.session AND t.seq > max(r.first_seq - 1, ?3)
+CROSS JOIN events AS e ON e.position = t.position
+WHERE r.session = ?1 AND r.run = ?2 AND e.run = r.run
+"""
+_LAST_TAIL_RUN_SEQ: Final = f"""
+SELECT max(e.run_seq)
+FROM events AS e
+WHERE e.position > {INDEXED_POSITION} AND e.session = ?1 AND e.run = ?2 AND e.seq > ?3
 """
 # Ids are made in the order of time, but for those that are given.
-_LAST_BOX: Final = """
-SELECT 1 FROM (
-  SELECT position FROM events WHERE scope = ? ORDER BY event_id DESC LIMIT 64
-) AS e JOIN contents AS c ON c.position = e.position WHERE length(c.salt) > ? LIMIT 1
+_LAST_BOX: Final = f"""
+SELECT 1
+FROM (
+  SELECT position
+  FROM (
+    SELECT position
+    FROM events
+    WHERE position > {INDEXED_POSITION} AND scope = ?1
+    ORDER BY position DESC
+    LIMIT 64
+  )
+  UNION ALL
+  SELECT position
+  FROM (SELECT position FROM ids_by_scope WHERE scope = ?1 ORDER BY event_id DESC LIMIT 64)
+) AS e
+JOIN contents AS c ON c.position = e.position
+WHERE length(c.salt) > ?2
+LIMIT 1
 """
-
-_IS_TAKEN: Final = "SELECT 1 FROM events WHERE scope = ? AND event_id = ?"
 _NOTE_KEY: Final = """
 INSERT INTO cursors (scope, follower, cursor) SELECT id, ?, ? FROM scopes WHERE name = ?
 ON CONFLICT (scope, follower) DO NOTHING
@@ -68,9 +86,9 @@ class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
     def __init__(
-        self, known: IdCache, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
+        self, ids: IdCache, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
     ) -> None:
-        self._known = known
+        self._ids = ids
         self._vault = vault
         self.connection = connection
         self.cursor = cursor
@@ -103,13 +121,13 @@ class Batch:
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
         self.torn = True
-        added = [self._add(draft) for draft in fresh]
+        added = self._add_all(fresh)
         self.torn = False
         return in_call_order(repeated, added) if repeated else added
 
     def head(self, session: int) -> tuple[int, bytes]:
         """Return where a session stands, with what this transaction has added."""
-        return self._heads.get(session) or self._known.head(self.connection, session)
+        return self._heads.get(session) or self._ids.head(self.connection, session)
 
     def flush(self) -> None:
         """Write what was placed."""
@@ -127,10 +145,11 @@ class Batch:
             cursor.execute(
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
             )
-        self._known.heads.update(self._heads)
+        self._ids.heads.update(self._heads)
+        self._ids.add_tail_ids((event[1], event[4]) for event in self._events)
         self._events, self._contents, self._heads = [], [], {}
-        if self._known.position - self._known.timed >= timeline.LAG_EVENTS_MAX:
-            self.enter_times()
+        if self._ids.position - self._ids.indexed >= indexes.LAG_EVENTS_MAX:
+            self.index()
 
     def _insert(self, one: str, several: str, found: list[Row]) -> None:
         """Insert rows, ``rows.AT_ONCE`` in one statement as long as there are so many."""
@@ -142,11 +161,16 @@ class Batch:
         for row in found[start:]:
             cursor.execute(one, row)
 
-    def enter_times(self) -> None:
-        """Bring the orders of time up to date."""
-        timeline.enter(self.connection, self._known.position)
-        self._known.timed = self._known.position
-        self._known.trim()
+    def index(self) -> None:
+        """Bring the indexes up to date with the events that are written."""
+        self.flush()
+        if self._ids.indexed == self._ids.position:
+            return
+        indexes.enter(self.connection, self._ids.position)
+        self._ids.indexed = self._ids.position
+        self._ids.drop_tail_ids()
+        self._ids.trim()
+        self.dirty = True
         self.dirty = True
 
     # Checks, before anything is written.
@@ -161,10 +185,10 @@ class Batch:
                 by_scope.setdefault(draft.scope, set()).add(draft.event_id)
         unknown: set[tuple[str, str]] = set()
         for name, ids in by_scope.items():
-            scope, scope_key = self._known.scope(self.connection, name, create=False)
+            scope, scope_key = self._ids.scope(self.connection, name, create=False)
             keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
             keys = encoding.either_key(self._hiding(name, keys), keys)
-            there = find_ids(self.connection, scope, list(keys)) if scope else set()
+            there = self.find_ids(scope, list(keys)) if scope else ()
             known = {keys[key] for key in there}
             unknown.update((name, one) for one in ids if one not in known)
         return frozenset(unknown)
@@ -179,25 +203,39 @@ class Batch:
             return placed[1]
         if (draft.scope, draft.event_id) in self._unknown:
             return None
-        scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
-        key, _ = encoding.id_key(scope_key, draft.event_id)
-        found = stored_header(self.connection, scope, key) if scope else None
-        if found is None and (hiding := self._hiding(draft.scope, {key: draft.event_id})):
-            found = stored_header(self.connection, scope, encoding.hidden_key(hiding, key))
-        if found is None:
+        scope, scope_key = self._ids.scope(self.connection, draft.scope, create=False)
+        if not scope:
             return None
-        header, salt = found
+        key, _ = encoding.id_key(scope_key, draft.event_id)
+        position = self._find_id(scope, key, draft)
+        if position is None:
+            return None
+        header, salt = stored_header(self.connection, position)
         if not header.redacted and not Opener(self._vault).says_the_same(draft, header, key, salt):
             raise taken(draft)
         self.repeats = True
         return header
+
+    def find_ids(self, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
+        """Return those of ``keys`` that are ids of events in the file, with their positions."""
+        tail = self._ids.tail_ids(self.connection)
+        if any((scope, key) in tail for key in keys):
+            return indexes.find_ids(self.connection, scope, keys)
+        return indexes.indexed_ids(self.connection, scope, keys)
+
+    def _find_id(self, scope: int, key: bytes, draft: Draft) -> int | None:
+        """Return where the event with the id of ``draft`` is, hidden or not; None if nowhere."""
+        found = self.find_ids(scope, [key])
+        if not found and (hiding := self._hiding(draft.scope, {key: draft.event_id})):
+            found = self.find_ids(scope, [encoding.hidden_key(hiding, key)])
+        return next(iter(found.values()), None)
 
     def _hiding(self, scope: str, ids: dict[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
 
         Raises KeyMissing if the scope was used with another key than the one that is here.
         """
-        if not self._known.hides or not encoding.are_guessable(ids):
+        if not self._ids.hides or not encoding.are_guessable(ids):
             return b""
         noted = partial(find_note, self.connection, scope)
         return self._vault.find_id_key(scope, noted, HIDDEN_IDS)
@@ -218,19 +256,16 @@ class Batch:
 
     def note_hidden(self) -> None:
         """Have whoever looks for an id look for a hidden one, too."""
-        if not self._known.hides:
+        if not self._ids.hides:
             self.connection.execute("INSERT INTO ledger (name, value) VALUES ('hidden_ids', 1)")
-            self._known.hides = True
+            self._ids.hides = True
 
-    def is_taken(self, scope: int, event_key: bytes, record: Record) -> bool:
-        """Whether an id is that of an event, gone or not."""
-        if fetch_value(self.connection, _IS_TAKEN, (scope, event_key)):
-            return True
-        if not self._known.hides:
+    def is_hidden(self, scope: int, key: bytes, record: Record) -> bool:
+        """Whether an id is that of an event that is gone, and is hidden since."""
+        if not self._ids.hides:
             return False
-        ids = {event_key: record.event_id}
-        keys = encoding.either_key(self._hiding(record.scope, ids), ids)
-        return bool(find_ids(self.connection, scope, list(keys)))
+        hiding = self._hiding(record.scope, {key: record.event_id})
+        return bool(hiding and self.find_ids(scope, [encoding.hidden_key(hiding, key)]))
 
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         targets = {(draft.scope, draft.session_id) for draft in drafts}
@@ -249,85 +284,96 @@ class Batch:
             )
 
     def _find_session(self, draft: Draft) -> int:
-        place = self._known.places.get((draft.scope, draft.session_id))
+        place = self._ids.places.get((draft.scope, draft.session_id))
         if place is not None:
             return place[2]
-        scope, scope_key = self._known.scope(self.connection, draft.scope, create=False)
-        return scope and self._known.session(self.connection, scope, scope_key, draft.session_id)
+        scope, scope_key = self._ids.scope(self.connection, draft.scope, create=False)
+        return scope and self._ids.session(self.connection, scope, scope_key, draft.session_id)
 
     # Placing.
 
-    def _add(self, draft: Draft) -> Header:  # noqa: C901  (straight on: every event passes here)
-        known, connection = self._known, self.connection
-        (
-            event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
-            agent_id, user_id, ts_ms, recorded_ms, visibility, summary, _,
-        ) = fields = draft.fields  # fmt: skip
-        place = known.places.get((scope_name, session_id))
-        if place is None:
-            place = known.place(connection, scope_name, session_id)
-        scope, scope_key, session = place
-        seq, previous = self._heads.get(session) or known.head(connection, session)
-        if draft.is_first and seq:
-            raise not_first(draft, seq)
-        seq += 1
-        ids, name = known.names, known.name
-        run = turn = user = None
-        if run_id is not None:
-            run = ids.get(run_id) or name(connection, run_id)
-            if kind in RUN_KINDS or known.runs.get((session, run)) != RUN_OPEN:
-                self._follow_run(session, run, draft, seq)
-            if draft.counted:
-                run_seq = self._number(draft, session, run, seq)
-                fields = draft.fields
-            elif run_seq is not None:
-                number, at, generation = known.run_seqs.get((session, run), _NEVER)
-                known.run_seqs[session, run] = (max(number, run_seq), at, generation)
-        if turn_id is not None:
-            turn = ids.get(turn_id) or name(connection, turn_id)
-        if user_id is not None:
-            user = ids.get(user_id) or name(connection, user_id)
-        digest = draft.content_digest
-        last = link(previous, seq, draft.header_digest, digest)
-        known.position = position = known.position + 1
-        flags = PLAIN[visibility]
-        key, event_name = draft.made_id, None
-        if key is None:
-            key, named = encoding.id_key(scope_key, event_id)
-            if named:
-                event_name, flags = event_id, flags | encoding.NAMED
-        content: Row = (position, draft.salt, draft.payload, None)
-        if draft.blob is not None or scope_name not in known.unsealed:
-            self._check_wordless(draft)
-            flags |= 0 if draft.blob is None else encoding.SPILLED
-            owner = (scope_name, scope, scope_key)
-            stored = self.content(owner, kind, key, draft.salt, draft.payload, draft.blob)
-            content = (position, *stored)
-        self._events.append((
-            position, scope, session, seq, key, event_name,
-            ids.get(kind) or name(connection, kind),
-            ids.get(source) or name(connection, source),
-            None if origin is None else name(connection, origin), run, run_seq, turn,
-            ids.get(agent_id) or name(connection, agent_id), user, ts_ms, recorded_ms, flags,
-            SCHEMA_VERSION, draft.payload_bytes, digest, last, summary, draft.refs,
-        ))  # fmt: skip
-        self._contents.append(content)
-        self._heads[session] = (seq, last)
-        header = Header(
-            position, seq, *fields, draft.payload_bytes, False, False, SCHEMA_VERSION, digest, last,  # type: ignore[call-arg]
-        )  # fmt: skip
-        self.added.append(header)
-        if draft.made_id is None:
-            self._named[scope_name, event_id] = (draft, header)
-        return header
+    def _add_all(self, drafts: Sequence[Draft]) -> list[Header]:  # noqa: C901, PLR0912, PLR0915
+        """Give each of ``drafts`` its number and link; straight on, for every event passes here."""
+        ids, connection, heads = self._ids, self.connection, self._heads
+        places, runs, names, name = ids.places, ids.runs, ids.names, ids.name
+        add_event, add_content = self._events.append, self._contents.append
+        added: list[Header] = []
+        position = ids.position
+        for draft in drafts:
+            (
+                event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
+                agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
+            ) = draft.fields  # fmt: skip
+            place = places.get((scope_name, session_id))
+            if place is None:
+                place = ids.place(connection, scope_name, session_id)
+            scope, scope_key, session = place
+            seq, previous = heads.get(session) or ids.head(connection, session)
+            if draft.is_first and seq:
+                raise not_first(draft, seq)
+            seq += 1
+            run = turn = user = None
+            if run_id is not None:
+                run = names.get(run_id) or name(connection, run_id)
+                if kind in RUN_KINDS or runs.get((session, run)) != RUN_OPEN:
+                    self._follow_run(session, run, draft, seq)
+                if draft.counted:
+                    run_seq = self._number(draft, session, run, seq)
+                elif run_seq is not None:
+                    number, at, generation = ids.run_seqs.get((session, run), _NEVER)
+                    ids.run_seqs[session, run] = (max(number, run_seq), at, generation)
+            if turn_id is not None:
+                turn = names.get(turn_id) or name(connection, turn_id)
+            if user_id is not None:
+                user = names.get(user_id) or name(connection, user_id)
+            digest, payload_bytes = draft.content_digest, draft.payload_bytes
+            last = link(previous, seq, draft.header_digest, digest)
+            heads[session] = (seq, last)
+            position += 1
+            flags = PLAIN[visibility]
+            key, event_name = draft.made_id, None
+            if key is None:
+                key, named = encoding.id_key(scope_key, event_id)
+                if named:
+                    event_name, flags = event_id, flags | encoding.NAMED
+            if draft.blob is not None or scope_name not in ids.unsealed:
+                self._check_wordless(draft)
+                flags |= 0 if draft.blob is None else encoding.SPILLED
+                owner = (scope_name, scope, scope_key)
+                add_content((
+                    position,
+                    *self.content(owner, kind, key, draft.salt, draft.payload, draft.blob),
+                ))  # fmt: skip
+            else:
+                add_content((position, draft.salt, draft.payload, None))
+            add_event((
+                position, scope, session, seq, key, event_name,
+                names.get(kind) or name(connection, kind),
+                names.get(source) or name(connection, source),
+                None if origin is None else name(connection, origin), run, run_seq, turn,
+                names.get(agent_id) or name(connection, agent_id), user, ts_ms, recorded_ms, flags,
+                SCHEMA_VERSION, payload_bytes, digest, last, summary, draft.refs,
+            ))  # fmt: skip
+            header = Header(
+                position, seq, event_id, scope_name, session_id, kind, source, origin, run_id,
+                run_seq, turn_id, agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
+                payload_bytes, False, False, SCHEMA_VERSION, digest, last,
+            )  # fmt: skip
+            added.append(header)
+            if draft.made_id is None:
+                self._named[scope_name, event_id] = (draft, header)
+        ids.position = position
+        self.added += added
+        return added
 
     def _number(self, draft: Draft, session: int, run: int, seq: int) -> int:
         """Give ``draft`` its number in its run, which is known to the table of runs."""
-        known = self._known
+        known = self._ids
         last, at, generation = known.run_seqs.get((session, run), _NEVER)
         if generation != known.generation:
-            later = fetch_value(self.connection, _LAST_RUN_SEQ, (session, run, at))
-            last = max(last, later or 0)
+            for statement in (_LAST_RUN_SEQ, _LAST_TAIL_RUN_SEQ):
+                later = fetch_value(self.connection, statement, (session, run, at))
+                last = max(last, later or 0)
         number = draft.number_after(last)
         known.run_seqs[session, run] = (number, seq, known.generation)
         return number
@@ -337,13 +383,13 @@ class Batch:
         if (
             draft.payload is not None
             and not draft.wordless
-            and draft.scope in self._known.sealed
+            and draft.scope in self._ids.sealed
             and is_sealable(draft.kind)
         ):
             raise SealedMeanwhile(draft.scope)
 
     def _check_unsealed(self, name: str, scope: int) -> None:
-        known = self._known
+        known = self._ids
 
         def has_boxes() -> bool:
             if name in known.boxless:
@@ -356,14 +402,18 @@ class Batch:
 
     def next_position(self) -> int:
         """Return the position of the next event."""
-        self._known.position += 1
-        return self._known.position
+        self._ids.position += 1
+        return self._ids.position
 
     def push(self, event: Row, content: Row, session: int, head: tuple[int, bytes]) -> None:
         """Add one event's rows, and move its session's head."""
         self._events.append(event)
         self._contents.append(content)
         self._heads[session] = head
+
+    def drop_tail_ids(self) -> None:
+        """Note that ids of events in the tail were changed."""
+        self._ids.drop_tail_ids()
 
     def content(
         self,
@@ -379,9 +429,9 @@ class Batch:
         ``scope`` is its name, id and key; ``body`` the payload compressed, if it is large.
         """
         name, number, scope_key = scope
-        sealed = payload is not None and name in self._known.sealed and is_sealable(kind)
+        sealed = payload is not None and name in self._ids.sealed and is_sealable(kind)
         key = self._vault.in_use(name) if sealed else None
-        known = self._known
+        known = self._ids
         plain = payload is not None and not sealed and is_sealable(kind)
         if plain and name not in known.unsealed:
             self._check_unsealed(name, number)
@@ -406,20 +456,20 @@ class Batch:
         return added
 
     def _follow_run(self, session: int, run: int, draft: Draft, seq: int) -> None:
-        before = self._known.run_state(self.connection, session, run)
+        before = self._ids.run_state(self.connection, session, run)
         check_run(draft, before)
         if before is None:
-            self._known.run_seqs[session, run] = (0, seq - 1, self._known.generation)
+            self._ids.run_seqs[session, run] = (0, seq - 1, self._ids.generation)
         self._note_run(session, run, before, state_after(draft.kind), seq)
 
     def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:
         """Note that a run has begun, gone on or ended at ``seq``."""
-        before = self._known.run_state(self.connection, session, run)
-        self._known.run_seqs.pop((session, run), None)
+        before = self._ids.run_state(self.connection, session, run)
+        self._ids.run_seqs.pop((session, run), None)
         self._note_run(session, run, before, state_after(kind), seq)
 
     def _note_run(self, session: int, run: int, before: int | None, state: int, seq: int) -> None:
-        known, connection = self._known, self.connection
+        known, connection = self._ids, self.connection
         if before is None:
             connection.execute(
                 "INSERT INTO runs (session, run, state, first_seq, last_seq)"

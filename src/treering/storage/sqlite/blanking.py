@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
-from treering.storage.sqlite import snapshots, timeline, tool_calls
+from treering.storage.sqlite import indexes, snapshots, timeline, tool_calls
 from treering.storage.sqlite.sql import fetch_one, fetch_value
 
 if TYPE_CHECKING:
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from treering.ledger.records import Erasure
     from treering.storage.sqlite.batch import Batch
 
-_REDACT: Final = """
+_REDACT: Final = f"""
 UPDATE events
-SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?
 WHERE position = ?
 """
 # The run stays, so that what is known of runs can be made anew from the events.
-_EXPIRE: Final = """
+_EXPIRE: Final = f"""
 UPDATE events
-SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~16) | ?, event_name = NULL,
-    source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0, user = NULL,
-    ts_ms = 0, recorded_ms = 0, content_digest = x''
+SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?,
+    event_name = NULL, source = 0, origin = NULL, run_seq = NULL, turn = NULL, agent = 0,
+    user = NULL, ts_ms = 0, recorded_ms = 0, content_digest = x''
 WHERE position = ?
 """
 _BLANK_CONTENT: Final = """
@@ -41,13 +41,14 @@ WHERE position = ?
 
 LOG: Final = 1
 """The log may hold bytes of what was erased."""
+IDS: Final = 2
+"""The index by id may, too: it holds hashes of ids."""
 INDEXES: Final = {
-    2: ("events_by_id",),
     4: ("sessions_by_key", "names_by_key"),
     8: ("blobs_by_key",),
 }
-"""Indexes that may, too: hashes of ids, of names, and of large payloads."""
-IDS, NAMES, BLOBS = INDEXES
+"""So may these indexes: hashes of names, and of large payloads."""
+NAMES, BLOBS = INDEXES
 
 
 def note_erased(connection: apsw.Connection, indexes: int = 0) -> None:
@@ -84,16 +85,21 @@ def hide_ids(batch: Batch, positions: list[int]) -> None:
     for position in positions:
         row = fetch_one(
             connection,
-            "SELECT e.event_id, e.flags, s.name FROM events AS e JOIN scopes AS s ON s.id = e.scope"
-            " WHERE e.position = ?",
+            "SELECT e.event_id, e.flags, s.name, s.id"
+            " FROM events AS e JOIN scopes AS s ON s.id = e.scope WHERE e.position = ?",
             (position,),
         )
         if row is not None and encoding.is_guessable(*row[:2]):
+            event_id, _, name, scope = row
+            hidden_key = batch.hidden_key(name, event_id)
             connection.execute(
                 "UPDATE events SET event_id = ?, flags = flags | ? WHERE position = ?",
-                (batch.hidden_key(row[2], row[0]), encoding.NAMED, position),
+                (hidden_key, encoding.NAMED, position),
             )
+            indexes.change_id(connection, position, scope, event_id, hidden_key)
             hidden += 1
+    if hidden:
+        batch.drop_tail_ids()
     note_erased(connection, IDS if hidden else 0)
 
 

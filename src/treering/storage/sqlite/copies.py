@@ -23,6 +23,7 @@ from treering.storage.sqlite.forgetting import (
     forget_names,
     name_by_genesis,
 )
+from treering.storage.sqlite.indexes import position_at, positions_in
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.writer import Writer
 
 
-_STRETCH: Final = """
-SELECT session, seq, position, link, kind, flags
-FROM events
-WHERE session = ? AND seq BETWEEN ? AND ?
-ORDER BY seq
+_STRETCH: Final = f"""
+SELECT e.session, e.seq, e.position, e.link, e.kind, e.flags
+FROM ({positions_in("= ?1")}) AS place
+CROSS JOIN events AS e ON e.position = place.position
+WHERE e.seq BETWEEN ?2 AND ?3
+ORDER BY e.seq
 """
+_LINK_AT: Final = f"SELECT link FROM events WHERE position = {position_at('?1', '?2')}"
 
 
 class Copier:
@@ -56,6 +59,7 @@ class Copier:
         def work(batch: Batch, _: None) -> None:
             nonlocal added, forgotten
             copy = _Copy(self._writer, batch)
+            copy.look_ahead(records)
             for record in records:
                 added += copy.place(sessions[record.scope, record.session_id], record)
             copy.note_arriving()
@@ -76,9 +80,22 @@ class _Copy:
         self._connection = batch.connection
         self._places: dict[tuple[str, str], tuple[tuple[int, bytes], int]] = {}
         self._keys: set[tuple[int, bytes]] = set()
+        self._taken: set[tuple[int, bytes]] = set()
+        """Ids that events here have already."""
         self._arriving: set[tuple[int, bytes]] = set()
         self.forgotten = 0
         """Events that say that somebody was forgotten who was known here."""
+
+    def look_ahead(self, records: Sequence[Record]) -> None:
+        """Look by few statements which ids of ``records`` are given already."""
+        by_scope: dict[str, list[Record]] = {}
+        for record in records:
+            by_scope.setdefault(record.scope, []).append(record)
+        for name, group in by_scope.items():
+            scope, scope_key = self._known.scope(self._connection, name, create=False)
+            if scope:
+                keys = [_id_key(scope_key, record)[0] for record in group]
+                self._taken.update((scope, key) for key in self._batch.find_ids(scope, keys))
 
     def place(self, session: SessionRecord, record: Record) -> int:
         """Add one record unless it is there already; return how many were added."""
@@ -96,7 +113,7 @@ class _Copy:
                 f"session {record.session_id} jumps from seq {seq} to {record.seq}",
                 hint="the file lacks lines; export again",
             )
-        if record.erasure == "expired" and record.event_id.startswith("#"):
+        if _is_hidden(record):
             check_same_key(scope[1], session)
         self._add(scope, number, record)
         if record.erasure is not None:
@@ -164,11 +181,7 @@ class _Copy:
 
     def _check_same(self, session: int, record: Record) -> None:
         self._batch.flush()
-        stored = fetch_value(
-            self._connection,
-            "SELECT link FROM events WHERE session = ? AND seq = ?",
-            (session, record.seq),
-        )
+        stored = fetch_value(self._connection, _LINK_AT, (session, record.seq))
         if stored != record.link:
             raise Conflict(
                 f"seq {record.seq} of session {record.session_id} differs from what is here",
@@ -178,11 +191,9 @@ class _Copy:
 
     def _add(self, scope: tuple[int, bytes], session: int, record: Record) -> None:
         expired = record.erasure == "expired"
-        if expired and record.event_id.startswith("#"):
-            key, named = bytes.fromhex(record.event_id[1:]), True
+        if _is_hidden(record):
             self._batch.note_hidden()
-        else:
-            key, named = encoding.id_key(scope[1], record.event_id)
+        key, named = _id_key(scope[1], record)
         check_readable(record)
         self._check_new((scope[0], key), record)
         spilled = record.payload is not None and len(record.payload) > PAYLOAD_BYTES_MAX
@@ -219,7 +230,7 @@ class _Copy:
             self._batch.follow_run(session, run, record.kind, record.seq)
 
     def _check_new(self, key: tuple[int, bytes], record: Record) -> None:
-        if self._batch.is_taken(*key, record) or key in self._keys:
+        if key in self._taken or key in self._keys or self._batch.is_hidden(*key, record):
             raise DuplicateEvent(
                 f"event_id already exists: {record.event_id}", hint="import into an empty ledger"
             )
@@ -253,3 +264,15 @@ class _Copy:
             self.forgotten += 1 if standing else 0
             if claim.whole:
                 self.forgotten += forget_name(self._batch, self._known, session)
+
+
+def _is_hidden(record: Record) -> bool:
+    """Whether a record has the hash of an id in place of the id itself."""
+    return record.erasure == "expired" and record.event_id.startswith("#")
+
+
+def _id_key(scope_key: bytes, record: Record) -> tuple[bytes, bool]:
+    """Return the bytes that stand for the id of a record, and whether they are a hash."""
+    if _is_hidden(record):
+        return bytes.fromhex(record.event_id[1:]), True
+    return encoding.id_key(scope_key, record.event_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import Conflict, NotFound
 from treering.ledger.records import ForkPoint
 from treering.storage.repeats import taken
+from treering.storage.sqlite.indexes import position_at
 from treering.storage.sqlite.sql import fetch_all, fetch_one, session_name
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ LEFT JOIN forks ON forks.session = s.id
 LEFT JOIN sessions AS parents ON parents.id = forks.parent
 """
 """Brings ``CUT`` to the sessions ``s``."""
-_AT: Final = """
+_AT: Final = f"""
 SELECT s.genesis, e.link
 FROM events AS e
 JOIN sessions AS s ON s.id = e.session
-WHERE e.session = ? AND e.seq = ?
+WHERE e.position = {position_at("?1", "?2")}
 """
 
 

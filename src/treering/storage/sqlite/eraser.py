@@ -18,8 +18,9 @@ from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
 from treering.storage import encoding
 from treering.storage.erasure_records import cover_of
-from treering.storage.sqlite import timeline
-from treering.storage.sqlite.blanking import INDEXES, LOG, blank
+from treering.storage.runs import RUN_OPEN
+from treering.storage.sqlite import indexes, timeline
+from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank
 from treering.storage.sqlite.erasure_events import erasure_events
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.forgetting import forget_name
@@ -47,10 +48,45 @@ if TYPE_CHECKING:
 CHECKPOINT_PATIENCE_MS: Final = 2_000
 
 _LEFT: Final[dict[Erasure, str]] = {
-    "null": "e.flags & 2 = 0", "placeholder": "e.flags & 2 = 0", "expired": "e.flags < 64",
-}  # fmt: skip
+    "null": f"e.flags & {encoding.ERASED} = 0",
+    "placeholder": f"e.flags & {encoding.ERASED} = 0",
+    "expired": f"e.flags < {encoding.EXPIRED}",
+}
 """What an erasure still finds: what is redacted may expire, and not the other way round."""
 
+_SELECTED: Final = "SELECT e.session, e.seq, e.position, e.link, e.kind"
+_BY_ID: Final = f"""
+{_SELECTED}
+FROM ids_by_scope AS t
+JOIN events AS e ON e.position = t.position
+WHERE t.scope = :scope AND t.event_id = :id AND {{left}} AND e.kind NOT IN ({{spared}})
+"""
+_IN_SESSION: Final = f"""
+{_SELECTED}
+FROM seqs_by_session AS t
+CROSS JOIN events AS e ON e.position = t.position
+WHERE t.session = :session AND t.seq <= coalesce(:until, t.seq)
+  AND {{about}} AND {{left}} AND e.kind NOT IN ({{spared}})
+ORDER BY t.seq
+LIMIT :limit
+"""
+_BEFORE: Final = f"""
+{_SELECTED}
+FROM times_by_kind AS t
+JOIN events AS e ON e.position = t.position
+WHERE t.scope = :scope AND t.kind = :kind AND t.ts_ms < :cutoff
+  AND NOT EXISTS (
+    SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = {RUN_OPEN}
+  )
+  AND e.session NOT IN (
+    SELECT i.session
+    FROM times_by_kind AS k
+    JOIN events AS i ON i.position = k.position
+    WHERE k.scope = :scope AND k.kind = :imported
+  )
+ORDER BY t.ts_ms, t.position
+LIMIT :limit
+"""
 _PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
 
 _PROJECTIONS: Final = """
@@ -202,50 +238,41 @@ class Eraser:
         connection = batch.connection
         known = self._writer.known
         scope, scope_key = known.scope(connection, selection.scope, create=False)
-        columns = "SELECT e.session, e.seq, e.position, e.link, e.kind FROM events AS e"
         spared = ERASURE_KINDS | selection.spare
         keep = ", ".join(str(known.name(connection, kind)) for kind in sorted(spared))
         if not scope:
             return []
+        batch.index()
+        left = _LEFT[erasure]
         if selection.event_id is not None:
             key = encoding.id_key(scope_key, selection.event_id)[0]
-            return fetch_all(
-                connection,
-                f"{columns} WHERE e.scope = ? AND e.event_id = ? AND {_LEFT[erasure]}"
-                f" AND e.kind NOT IN ({keep})",
-                (scope, key),
-            )
+            statement = _BY_ID.format(left=left, spared=keep)
+            return fetch_all(connection, statement, {"scope": scope, "id": key})
         if selection.session_id is not None:
             session = known.session(connection, scope, scope_key, selection.session_id)
-            about = ""
+            about = "TRUE"
             if selection.users is not None:
                 users = (str(_kind(connection, user)) for user in sorted(selection.users))
-                about = f" AND e.user IN ({', '.join(users)})"
+                about = f"e.user IN ({', '.join(users)})"
             return fetch_all(
                 connection,
-                f"{columns} WHERE e.session = ? AND e.seq <= coalesce(?, e.seq){about}"
-                f" AND {_LEFT[erasure]} AND e.kind NOT IN ({keep}) ORDER BY e.seq LIMIT ?",
-                (session, selection.until_seq, limit),
+                _IN_SESSION.format(about=about, left=left, spared=keep),
+                {"session": session, "until": selection.until_seq, "limit": limit},
             )
         found: list[_Found] = []
-        batch.enter_times()
         imported = _kind(connection, IMPORTED)
         for name, cutoff in (selection.cutoffs or {}).items():
             if name not in ERASURE_KINDS and len(found) < limit:
                 found += fetch_all(
                     connection,
-                    "SELECT e.session, e.seq, e.position, e.link, e.kind"
-                    " FROM times_by_kind AS t JOIN events AS e ON e.position = t.position"
-                    " WHERE t.scope = ? AND t.kind = ? AND t.ts_ms < ? AND NOT EXISTS"
-                    " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
-                    " AND e.session NOT IN (SELECT i.session FROM times_by_kind AS k"
-                    " JOIN events AS i ON i.position = k.position"
-                    " WHERE k.scope = ? AND k.kind = ?) ORDER BY t.ts_ms, t.position LIMIT ?",
-                    (
-                        *(scope, known.name(connection, name), cutoff),
-                        *(scope, imported if name in selection.kept_if_imported else 0),
-                        limit - len(found),
-                    ),
+                    _BEFORE,
+                    {
+                        "scope": scope,
+                        "kind": known.name(connection, name),
+                        "cutoff": cutoff,
+                        "imported": imported if name in selection.kept_if_imported else 0,
+                        "limit": limit - len(found),
+                    },
                 )
         return sorted(found)
 
@@ -275,16 +302,18 @@ class Eraser:
 
 
 def _build_indexes(connection: apsw.Connection) -> None:
-    """Build indexes again whose pages may hold keys of what was erased between their entries.
+    """Build indexes again whose pages may hold keys of erased events between their entries.
 
-    Raises ConstraintError if somebody doubled a row behind the ledger's back.
+    Raise ConstraintError if somebody doubled a row behind the ledger's back.
     """
     with connection:
         pending = fetch_value(connection, _PENDING)
         names = [name for bit, some in INDEXES.items() if pending & bit for name in some]
         for name in names:
             connection.execute(f"REINDEX {name}")
-        if names:
+        if pending & IDS:
+            indexes.rebuild_ids(connection)
+        if names or pending & IDS:
             connection.execute("UPDATE ledger SET value = ? WHERE name = 'erasure_pending'", (LOG,))
 
 

@@ -9,6 +9,7 @@ import msgspec
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage.encoding import GONE
 from treering.storage.sqlite.companion_file import Unsound
+from treering.storage.sqlite.indexes import INDEXED_POSITION
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.tool_calls import name_id
 
@@ -20,14 +21,21 @@ if TYPE_CHECKING:
 _LAST: Final = 2**62
 _VOUCHERS: Final = """
 SELECT e.scope, e.session, c.payload
-FROM events AS e NOT INDEXED
+FROM events AS e
 JOIN contents AS c ON c.position = e.position
 WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
 ORDER BY e.position
 """
 _ERASED: Final = f"""
-SELECT position, kind FROM events INDEXED BY events_by_seq
-WHERE session = ? AND seq BETWEEN ? AND ? AND flags & {GONE}
+SELECT e.position, e.kind
+FROM seqs_by_session AS t
+CROSS JOIN events AS e ON e.position = t.position
+WHERE t.session = ?1 AND t.seq BETWEEN ?2 AND ?3 AND e.flags & {GONE}
+UNION ALL
+SELECT e.position, e.kind
+FROM events AS e
+WHERE e.position > {INDEXED_POSITION}
+  AND e.session = ?1 AND e.seq BETWEEN ?2 AND ?3 AND e.flags & {GONE}
 """
 
 

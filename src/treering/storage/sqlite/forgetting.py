@@ -14,6 +14,7 @@ from treering.ledger.records import Share, forgotten_name
 from treering.model.kinds import ERASURE_KINDS, KINDS, SOURCES
 from treering.storage.encoding import EXPIRED, name_key
 from treering.storage.sqlite.blanking import NAMES, note_erased
+from treering.storage.sqlite.indexes import positions_in
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, session_name
 from treering.storage.sqlite.tool_calls import name_id
@@ -43,9 +44,12 @@ SELECT
   sum(e.user IN ({{users}})),
   sum(e.user IN ({{users}}) AND e.kind IN ({{said}})),
   sum(e.user NOT IN ({{users}}) OR (e.user IS NULL AND e.kind IN ({{said}})))
-FROM events AS e
+FROM (
+  {positions_in("IN (SELECT id FROM sessions WHERE scope = ?1)")}
+) AS place
+CROSS JOIN events AS e ON e.position = place.position
 JOIN sessions AS s ON s.id = e.session
-WHERE e.scope = ? AND e.flags < {EXPIRED}
+WHERE e.flags < {EXPIRED}
 GROUP BY e.session
 HAVING sum(e.user IN ({{users}})) > 0
 """
@@ -64,6 +68,20 @@ _UNUSED: Final = f"""
 SELECT id, name
 FROM names
 WHERE name IS NOT NULL AND id NOT IN (SELECT kind FROM ({_USED}) WHERE kind IS NOT NULL)
+"""
+
+
+_FORGETTABLE: Final = f"""
+SELECT s.genesis, scopes.key
+FROM sessions AS s
+JOIN scopes ON scopes.id = s.scope
+WHERE s.id = ?1 AND s.name IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1
+    FROM ({positions_in("= ?1")}) AS place
+    CROSS JOIN events AS e ON e.position = place.position
+    WHERE e.flags < {EXPIRED} AND e.kind NOT IN ({{vouching}})
+  )
 """
 
 
@@ -88,13 +106,7 @@ def forget_name(batch: Batch, known: IdCache, session: int) -> int:
     """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
     connection = batch.connection
     vouching = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
-    row = fetch_one(
-        connection,
-        "SELECT s.genesis, scopes.key FROM sessions AS s JOIN scopes ON scopes.id = s.scope"
-        " WHERE s.id = ? AND s.name IS NOT NULL AND NOT EXISTS (SELECT 1 FROM events AS e"
-        f" WHERE e.session = s.id AND e.flags < {EXPIRED} AND e.kind NOT IN ({vouching}))",
-        (session,),
-    )
+    row = fetch_one(connection, _FORGETTABLE.format(vouching=vouching), (session,))
     if row is None:
         return 0
     genesis, scope_key = row

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.chain import SALT_BYTES, genesis, with_session
 from treering.ledger.records import forgotten_name
 from treering.storage.encoding import name_key
+from treering.storage.sqlite import indexes
 from treering.storage.sqlite.sql import (
     fetch_all,
     fetch_one,
@@ -20,9 +21,10 @@ from treering.storage.sqlite.sql import (
     key_of_names,
     session_name,
 )
-from treering.storage.sqlite.timeline import timed_position
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import apsw
 
     from treering.ledger.records import ForkPoint
@@ -82,7 +84,8 @@ class IdCache:
         self.hides = False
         """Whether ids of what is gone are hashed under a key that lies elsewhere."""
         self.position = -1
-        self.timed = 0
+        self.indexed = 0
+        self._tail_ids: set[tuple[int, bytes]] | None = None
         self._version = -1
 
     def refresh(self, connection: apsw.Connection) -> None:
@@ -102,11 +105,27 @@ class IdCache:
         self.counted = -1
         self.digests.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
-        self.timed = timed_position(connection)
+        self.indexed = indexes.indexed_position(connection)
+        self._tail_ids = None
         self.sealed = sealed_scopes(connection)
         self.unsealed.clear()
         self.boxless -= self.sealed
         self.hides = bool(fetch_value(connection, HIDES))
+
+    def tail_ids(self, connection: apsw.Connection) -> set[tuple[int, bytes]]:
+        """Return the scopes and ids of the events that are in no index yet."""
+        if self._tail_ids is None:
+            self._tail_ids = indexes.tail_ids(connection)
+        return self._tail_ids
+
+    def add_tail_ids(self, added: Iterable[tuple[int, bytes]]) -> None:
+        """Add the ids of events that were written just now."""
+        if self._tail_ids is not None:
+            self._tail_ids.update(added)
+
+    def drop_tail_ids(self) -> None:
+        """Read the ids of the tail again: they were entered, or changed."""
+        self._tail_ids = None
 
     def drop_names(self) -> None:
         """Drop the names of sessions and all others; some may have been forgotten."""

@@ -14,10 +14,19 @@ import apsw
 from treering.errors import Corrupt, TreeringError
 from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, genesis, with_session
 from treering.ledger.records import HIDDEN_IDS
-from treering.storage.encoding import name_key
+from treering.storage.encoding import (
+    ALWAYS,
+    ERASED,
+    EXPIRED,
+    NAMED,
+    PLACEHOLDER,
+    SPILLED,
+    name_key,
+)
 from treering.storage.sqlite import runs, schema, tool_calls
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.id_cache import SEALED_MARK
+from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at, positions_in
 from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names, session_name
 
 if TYPE_CHECKING:
@@ -31,16 +40,16 @@ FROM events AS e
 JOIN sessions AS s ON s.id = e.session
 WHERE {own} AND s.scope <> e.scope
 """
-_ODD_FLAGS: Final = """
+_ODD_FLAGS: Final = f"""
 SELECT count(*)
 FROM events AS e
 LEFT JOIN contents AS c ON c.position = e.position
-WHERE {own} AND (
-  e.flags >= 128
-  OR e.flags & 8 = 0
-  OR (e.flags & 68 <> 0 AND e.flags & 2 = 0)
-  OR (e.flags & 32 = 0 AND e.event_name IS NOT NULL)
-  OR (e.flags & 16 = 0) <> (c.blob IS NULL)
+WHERE {{own}} AND (
+  e.flags > {2 * EXPIRED - 1}
+  OR e.flags & {ALWAYS} = 0
+  OR (e.flags & {PLACEHOLDER | EXPIRED} <> 0 AND e.flags & {ERASED} = 0)
+  OR (e.flags & {NAMED} = 0 AND e.event_name IS NOT NULL)
+  OR (e.flags & {SPILLED} = 0) <> (c.blob IS NULL)
 )
 """
 _UNMARKED: Final = f"""
@@ -93,17 +102,18 @@ LEFT JOIN sessions AS s ON s.id = f.session
 LEFT JOIN sessions AS p ON p.id = f.parent
 WHERE s.scope IS NULL OR p.scope IS NOT s.scope
 """
-_WRONG_CUTS: Final = """
+_WRONG_CUTS: Final = f"""
 SELECT count(*)
 FROM forks AS f
-LEFT JOIN events AS e ON e.session = f.parent AND e.seq = f.seq
+LEFT JOIN events AS e
+  ON e.position = {position_at("f.parent", "f.seq")} AND e.session = f.parent AND e.seq = f.seq
 WHERE e.link IS NOT f.link
 """
 # What is said to be done with, and is not here yet: it would be left out when it comes.
 _AHEAD: Final = """
 SELECT count(*)
 FROM ledger
-WHERE (name IN ('timed_position', 'tools_seen')
+WHERE (name IN ('indexed_position', 'timed_position', 'tools_seen')
     AND value > (SELECT coalesce(max(position), 0) FROM events))
   OR (name = 'sessions' AND value > (SELECT coalesce(max(id), 0) FROM sessions))
 """
@@ -155,26 +165,65 @@ _STRAYS: Final = (
     ),
 )
 """Complaints of the whole ledger, and how many there are of each."""
-_ENTERED: Final = """
+# An event may be in the tail and not in an index, or in an index and not in the tail: it is found
+# once, then. Twice the same seq or id may be neither in the one nor in both.
+_INDEXED: Final = f"""
 SELECT count(*)
 FROM events AS e
-WHERE {own} AND e.flags < 64
+WHERE {{own}} AND e.position <= {INDEXED_POSITION}
+"""
+_IN_SEQS: Final = """
+SELECT count(*)
+FROM seqs_by_session AS t
+JOIN events AS e ON e.position = t.position AND e.session = t.session AND e.seq = t.seq
+WHERE {own}
+"""
+_IN_IDS: Final = """
+SELECT count(*)
+FROM ids_by_scope AS t
+JOIN events AS e ON e.position = t.position AND e.scope = t.scope AND e.event_id = t.event_id
+WHERE {own}
+"""
+_DOUBLED: Final = (
+    (
+        "seqs of new events were given before",
+        f"""
+SELECT count(*) - count(DISTINCT e.session || ' ' || e.seq) + count(t.position)
+FROM events AS e
+LEFT JOIN seqs_by_session AS t ON t.session = e.session AND t.seq = e.seq
+WHERE e.position > {INDEXED_POSITION}
+""",
+    ),
+    (
+        "ids of new events were given before",
+        f"""
+SELECT count(*) - count(DISTINCT e.scope || ' ' || hex(e.event_id)) + count(t.position)
+FROM events AS e
+LEFT JOIN ids_by_scope AS t ON t.scope = e.scope AND t.event_id = e.event_id
+WHERE e.position > {INDEXED_POSITION}
+""",
+    ),
+)
+_ENTERED: Final = f"""
+SELECT count(*)
+FROM events AS e
+WHERE {{own}} AND e.flags < {EXPIRED}
   AND e.position <= (SELECT value FROM ledger WHERE name = 'timed_position')
 """
 _TIMED: Final = (
-    """
+    f"""
 SELECT count(*)
 FROM events AS e
 JOIN times_by_session AS t
   ON t.session = e.session AND t.ts_ms = e.ts_ms AND t.position = e.position
-WHERE {own} AND e.flags < 64
+WHERE {{own}} AND e.flags < {EXPIRED}
 """,
-    """
+    f"""
 SELECT count(*)
 FROM events AS e
 JOIN times_by_kind AS t
   ON t.scope = e.scope AND t.kind = e.kind AND t.ts_ms = e.ts_ms AND t.position = e.position
-WHERE {own} AND e.flags < 64
+WHERE {{own}} AND e.flags < {EXPIRED}
 """,
 )
 _SESSIONS: Final = """
@@ -208,13 +257,12 @@ class _CheckedPart(NamedTuple):
 
     events: str = "TRUE"
     """On the events, as e."""
+    in_sessions: str = "TRUE"
+    """On whatever belongs to a session, as e."""
     sessions: str = "TRUE"
     """On the sessions, as e."""
     scope: int | None = None
     session: int | None = None
-
-    def runs(self, statement: str) -> str:
-        return f"SELECT * FROM ({statement}) AS e WHERE {self.events}"
 
 
 def first_problem(
@@ -260,18 +308,21 @@ def _part(connection: apsw.Connection, scope: Scope, session_id: str | None) -> 
         return None
     number, key = found[0]
     if session_id is None:
-        own = f"e.session IN (SELECT id FROM sessions WHERE scope = {number})"
-        return _CheckedPart(own, f"e.scope = {number}", number)
+        own = f"IN (SELECT id FROM sessions WHERE scope = {number})"
+        return _CheckedPart(_events_in(own), f"e.session {own}", f"e.scope = {number}", number)
     session = fetch_value(
         connection,
         "SELECT id FROM sessions WHERE scope = ? AND key = ?",
         (number, name_key(key, session_id)),
     )
-    return (
-        _CheckedPart(f"e.session = {session}", f"e.id = {session}", number, session)
-        if session
-        else None
-    )
+    if not session:
+        return None
+    own = f"= {session}"
+    return _CheckedPart(_events_in(own), f"e.session {own}", f"e.id {own}", number, session)
+
+
+def _events_in(sessions: str) -> str:
+    return f"e.position IN ({positions_in(sessions)})"
 
 
 def _flaw_of_file(connection: apsw.Connection) -> str | None:
@@ -281,7 +332,7 @@ def _flaw_of_file(connection: apsw.Connection) -> str | None:
     changed = _changed_schema(connection)
     if changed is not None:
         return f"the schema was changed: {changed} is not as it was made"
-    flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS)
+    flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS + _DOUBLED)
     scopes = fetch_all(connection, "SELECT id FROM scopes ORDER BY id")
     sets = (_flaw_of_set(connection, scope) for (scope,) in scopes)
     return flaw or next((one for one in sets if one is not None), None)
@@ -344,24 +395,38 @@ def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _CheckedP
 
 
 def _flaw_of_derived(connection: apsw.Connection, part: _CheckedPart) -> str | None:
+    for name, statements in _all_indexed(part).items():
+        counts = {fetch_value(connection, one.format(own=part.events)) for one in statements}
+        if len(counts) > 1:
+            return f"the index by {name} does not hold the events as they are"
     entered = fetch_value(connection, _ENTERED.format(own=part.events))
     found = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
     found |= {fetch_value(connection, statement) for statement in _all_timed(part)}
     if found != {entered}:
         return "the orders of time do not hold the events as they are"
-    stored, derived = part.runs(runs.STORED), part.runs(runs.DERIVED)
+    stored = runs.STORED.format(own=part.in_sessions)
+    derived = runs.DERIVED.format(own=part.events)
     for one, other in ((stored, derived), (derived, stored)):
         if fetch_value(connection, f"SELECT count(*) FROM ({one} EXCEPT {other})"):
             return "the states of runs are not what their events say"
-    if not tool_calls.is_sound(connection, part.events):
+    if not tool_calls.is_sound(connection, part.events, part.in_sessions):
         return "the tool calls are not what their events say"
     return None
+
+
+def _all_indexed(part: _CheckedPart) -> dict[str, tuple[str, ...]]:
+    """Return SQL whose counts are the same for each index: events, true entries, all entries."""
+    in_scope = "TRUE" if part.scope is None else f"t.scope = {part.scope}"
+    seqs = f"SELECT count(*) FROM seqs_by_session AS e WHERE {part.in_sessions}"
+    ids = f"SELECT count(*) FROM ids_by_scope AS t WHERE {in_scope}"
+    by_id = (_INDEXED, _IN_IDS) if part.session else (_INDEXED, _IN_IDS, ids)
+    return {"seq": (_INDEXED, _IN_SEQS, seqs), "id": by_id}
 
 
 def _all_timed(part: _CheckedPart) -> list[str]:
     """Return SQL that counts all entries of a part in the orders of time, true or not."""
     in_scope = "TRUE" if part.scope is None else f"t.scope = {part.scope}"
-    by_session = f"SELECT count(*) FROM times_by_session AS e WHERE {part.events}"
+    by_session = f"SELECT count(*) FROM times_by_session AS e WHERE {part.in_sessions}"
     by_kind = f"SELECT count(*) FROM times_by_kind AS t WHERE {in_scope}"
     return [by_session] if part.session else [by_session, by_kind]
 

@@ -30,7 +30,7 @@ LOOKED_AT_MAX: Final = 20_000
 
 _LIVE: Final = f"""
 SELECT {EVENT}
-FROM events AS e NOT INDEXED
+FROM events AS e
 CROSS {WITH_CONTENT}
 WHERE e.position > :after AND e.position <= :until AND e.scope = :scope AND e.flags & {GONE} = 0
 """
@@ -49,7 +49,7 @@ ON_SHELF: Final[dict[IndexName, str]] = {
 }
 _LAG: Final = f"""
 SELECT count(*)
-FROM events AS e NOT INDEXED
+FROM events AS e
 WHERE e.position > :after AND e.scope = :scope AND e.flags & {GONE} = 0
 """
 LAG: Final[dict[IndexName, str]] = {

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from treering.errors import InvalidCursor
+from treering.errors import Corrupt, InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.codec import encode
 from treering.model.events import REDACTED
@@ -15,12 +16,21 @@ from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import bounded, name_key
+from treering.storage.encoding import EXPIRED, bounded, name_key
 from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
-from treering.storage.sqlite import rows, runs, timeline
+from treering.storage.sqlite import indexes, rows, runs, timeline
 from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
-from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, WITH_CONTENT
+from treering.storage.sqlite.indexes import (
+    IDS_AT_ONCE,
+    LIVE,
+    SessionStatements,
+    position_at,
+    position_of_id,
+    session_rows,
+    session_statements,
+)
+from treering.storage.sqlite.rows import EVENT, HEADER, PAYLOAD_BYTES, RECORD, SEQ, WITH_CONTENT
 from treering.storage.sqlite.sql import (
     fetch_all,
     fetch_one,
@@ -49,53 +59,85 @@ SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
-IDS_AT_ONCE: Final = 500
 ATTEMPTS_MAX: Final = 5
 """How often a page is read of which something is erased meanwhile."""
 
 Item = TypeVar("Item", bound="Header")
 
-# Stretches of the ledger, of one scope. Not by an index on the scope: that one would look through
-# all that the scope ever had.
-_STRETCH: Final = """
-WHERE e.position > ? AND e.position <= ? AND e.scope = ?
+# Stretches of the ledger, of one scope.
+_STRETCH: Final = "WHERE e.position > ? AND e.position <= ? AND e.scope = ?"
+LIVE_HEADERS: Final = f"""
+SELECT {HEADER}
+FROM events AS e
+{_STRETCH} {LIVE}
+ORDER BY e.position
+LIMIT ?
 """
-LIVE_HEADERS: Final = (
-    f"SELECT {HEADER} FROM events AS e NOT INDEXED"
-    f" {_STRETCH} AND e.flags < 64 ORDER BY e.position LIMIT ?"
-)
-LIVE_EVENTS: Final = (
-    f"SELECT {EVENT} FROM events AS e NOT INDEXED {WITH_CONTENT}"
-    f" {_STRETCH} AND e.flags < 64 ORDER BY e.position LIMIT ?"
-)
-ALL_RECORDS: Final = (
-    f"SELECT {RECORD} FROM events AS e NOT INDEXED {WITH_CONTENT}"
-    f" {_STRETCH} ORDER BY e.position LIMIT ?"
-)
-RECORDS: Final = (
-    # A left join: a payload row that was torn out must not hide its event.
-    f"SELECT {RECORD} FROM events AS e LEFT {WITH_CONTENT}"
-    " WHERE e.session = ? AND e.seq > ? AND e.seq < ? ORDER BY e.seq LIMIT ?"
-)
-AT_SEQS: Final = (
-    f"SELECT {EVENT} FROM events AS e INDEXED BY events_by_seq {WITH_CONTENT}"
-    " WHERE e.session = ? AND e.seq IN (SELECT value FROM json_each(CAST(? AS TEXT)))"
-    " AND e.flags < 64 ORDER BY e.seq"
-)
-# What does not count is passed over before its content is looked at.
-COMMITTED: Final = f"""
+LIVE_EVENTS: Final = f"""
 SELECT {EVENT}
-FROM events AS e INDEXED BY events_by_seq
-CROSS {WITH_CONTENT}
-WHERE e.session = :session AND e.seq < :before AND e.flags < 64 AND e.kind IN ({{kinds}})
+FROM events AS e
+{WITH_CONTENT}
+{_STRETCH} {LIVE}
+ORDER BY e.position
+LIMIT ?
+"""
+ALL_RECORDS: Final = f"""
+SELECT {RECORD}
+FROM events AS e
+{WITH_CONTENT}
+{_STRETCH}
+ORDER BY e.position
+LIMIT ?
+"""
+# Stretches of one session.
+SESSION_HEADERS: Final = session_statements(HEADER, where=LIVE)
+SESSION_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE)
+LAST_HEADERS: Final = session_statements(HEADER, where=LIVE, backwards=True)
+LAST_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE, backwards=True)
+# A left join: a payload row that was torn out must not hide its event.
+RECORDS: Final = session_statements(RECORD, joins=f"LEFT {WITH_CONTENT}", by="seq")
+COVERS: Final = session_statements(EVENT, joins=WITH_CONTENT, where="AND e.kind IN ({kinds})")
+AT_SEQS: Final = f"""
+SELECT {EVENT}
+FROM json_each(CAST(?2 AS TEXT)) AS place
+CROSS JOIN events AS e ON e.position = {position_at("?1", "place.value")}
+{WITH_CONTENT}
+WHERE e.flags < {EXPIRED}
+ORDER BY e.seq
+"""
+# What does not count is passed over before its content is read.
+COMMITTED: Final = session_statements(
+    EVENT,
+    joins=f"CROSS {WITH_CONTENT}",
+    where=f"""{LIVE} AND e.kind IN ({{kinds}})
   AND (e.run IS NULL OR e.run = :run OR EXISTS (
     SELECT 1
     FROM runs AS r
     WHERE r.session = e.session AND r.run = e.run AND r.state = {state_after("run.ended")}
       AND r.last_seq <= :until
-  ))
-ORDER BY e.seq DESC
-LIMIT :limit
+  ))""",
+    backwards=True,
+)
+_FIND: Final = f"""
+SELECT {EVENT}
+FROM events AS e
+{WITH_CONTENT}
+WHERE e.position = {position_of_id("?1", "?2")} AND e.flags < {EXPIRED}
+"""
+_PLACES: Final = f"""
+SELECT e.event_id, {session_name("s")}, e.seq, e.ts_ms
+FROM json_each(CAST(? AS TEXT)) AS place
+CROSS JOIN events AS e ON e.position = place.value
+JOIN sessions AS s ON s.id = e.session
+"""
+_POSITION: Final = f"SELECT {position_at('?1', '?2')}"
+_STORED_HEADER: Final = f"""
+SELECT {HEADER}, c.salt, scopes.name, {session_name("sessions")}
+FROM events AS e
+JOIN contents AS c ON c.position = e.position
+JOIN sessions ON sessions.id = e.session
+JOIN scopes ON scopes.id = e.scope
+WHERE e.position = ?
 """
 _BOXES: Final = """
 SELECT position, salt
@@ -156,38 +198,35 @@ class Reader:
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Header]:
         """Return headers of a session in order, behind ``after_seq``."""
-        statement = seq_statement(HEADER, "", "ASC")
-        return self._to_headers(self._by_seq(scope, session_id, statement, after_seq, LAST, limit))
+        found = self._by_seq(scope, session_id, SESSION_HEADERS, after_seq, LAST, limit)
+        return self._to_headers(found)
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
         """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
-        statement = seq_statement(EVENT, WITH_CONTENT, "ASC")
-        found = self._by_seq(scope, session_id, statement, after_seq, LAST, limit)
+        found = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
         return self._to_events(bounded(found, PAYLOAD_BYTES))
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Header]:
         """Return the last headers of a session, before ``before_seq``, in order."""
-        statement = seq_statement(HEADER, "", "DESC")
-        found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
+        found = self._by_seq(scope, session_id, LAST_HEADERS, 0, before_seq or LAST, limit)
         return self._to_headers(found[::-1])
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Event]:
         """Return the last events before ``before_seq``, in order; fewer if they are large."""
-        statement = seq_statement(EVENT, WITH_CONTENT, "DESC")
-        found = self._by_seq(scope, session_id, statement, 0, before_seq or LAST, limit)
+        found = self._by_seq(scope, session_id, LAST_EVENTS, 0, before_seq or LAST, limit)
         return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            found = fetch_all(connection, AT_SEQS, (session, encode(list(seqs))))
+            found = fetch_all(connection, AT_SEQS, (session, encode(sorted(set(seqs)))))
         return self._to_events(found)
 
     def committed_events(
@@ -204,20 +243,24 @@ class Reader:
         """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
         with self._database.reading() as connection:
             numbers = _kinds(connection, tuple(sorted(kinds)))
-            place = {
-                "session": find_session(connection, *find_scope(connection, scope), session_id),
-                "before": before_seq,
-                "until": until_seq,
-                "run": None if run_id is None else _name(connection, run_id),
-                "limit": limit,
-            }
-            statement = COMMITTED.format(kinds=", ".join(map(str, numbers)))
-            found = fetch_all(connection, statement, place)
+            found = session_rows(
+                connection,
+                COMMITTED.of_kinds(numbers),
+                find_session(connection, *find_scope(connection, scope), session_id),
+                0,
+                before_seq,
+                limit,
+                until=until_seq,
+                run=None if run_id is None else _name(connection, run_id),
+            )
         return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
         found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
+        with corrupt_on_error(self._database.path):
+            # They are in order, unless somebody changed seqs and not the index: verify says which.
+            found.sort(key=itemgetter(SEQ))
         return self._to_records(bounded(found, PAYLOAD_BYTES))
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
@@ -225,13 +268,7 @@ class Reader:
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
-            found = fetch_all(
-                connection,
-                f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
-                f" WHERE e.session = ? AND e.kind IN ({', '.join(map(str, kinds))})"
-                " ORDER BY e.seq",
-                (session,),
-            )
+            found = session_rows(connection, COVERS.of_kinds(kinds), session, 0, LAST, LAST)
         return self._to_events(found)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
@@ -274,14 +311,20 @@ class Reader:
             after = page[-1].seq
 
     def _by_seq(
-        self, scope: Scope, session_id: str, statement: str, after: int, before: int, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        statements: SessionStatements,
+        after: int,
+        before: int,
+        limit: int,
     ) -> list[Row]:
         # The first event, or the last one, is mostly looked at by whoever is about to write.
         database = self._database
         reading = database.reading_at_hand() if limit == 1 else database.reading()
         with reading as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            return fetch_all(connection, statement, (session, after, before, limit))
+            return session_rows(connection, statements, session, after, before, limit)
 
     # By id and by position.
 
@@ -289,12 +332,8 @@ class Reader:
         """Return the event with this id, or None."""
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
-            found = fetch_all(
-                connection,
-                f"SELECT {EVENT} FROM events AS e {WITH_CONTENT}"
-                " WHERE e.scope = ? AND e.event_id = ? AND e.flags < 64",
-                (number, encoding.id_key(scope_key, event_id)[0]),
-            )
+            key = encoding.id_key(scope_key, event_id)[0]
+            found = fetch_all(connection, _FIND, (number, key))
         return next(iter(self._to_events(found)), None)
 
     def rekeyed_ms(self) -> int | None:
@@ -313,16 +352,8 @@ class Reader:
             if hides_ids(connection) and encoding.are_guessable(keys):
                 noted = partial(find_note, connection, scope)
                 keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
-            found: list[Row] = []
-            for start in range(0, len(keys), IDS_AT_ONCE):
-                some = list(keys)[start : start + IDS_AT_ONCE]
-                found += fetch_all(
-                    connection,
-                    f"SELECT e.event_id, {session_name('s')}, e.seq, e.ts_ms FROM events AS e"
-                    " JOIN sessions AS s ON s.id = e.session"
-                    f" WHERE e.scope = ? AND e.event_id IN ({', '.join('?' * len(some))})",
-                    (number, *some),
-                )
+            positions = indexes.find_ids(connection, number, list(keys)) if keys else {}
+            found = fetch_all(connection, _PLACES, (encode(list(positions.values())),))
         return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
@@ -396,9 +427,7 @@ class Reader:
             )
             for session, key, shared in sessions:
                 position = fetch_value(
-                    connection,
-                    "SELECT position FROM events WHERE session = ? AND seq = ?",
-                    (session, max(known.get(key, 0), shared) + 1),
+                    connection, _POSITION, (session, max(known.get(key, 0), shared) + 1)
                 )
                 first = min(first, position or LAST)
         return first - 1
@@ -495,15 +524,6 @@ def _is_torn(record: Record) -> bool:
     return gone and record.erasure is None and record.payload_bytes > 0
 
 
-def seq_statement(columns: str, joins: str, direction: str) -> str:
-    """Return the SQL that reads a stretch of a session."""
-    return (
-        f"SELECT {columns} FROM events AS e {joins}"
-        " WHERE e.session = ? AND e.seq > ? AND e.seq < ? AND e.flags < 64"
-        f" ORDER BY e.seq {direction} LIMIT ?"
-    )
-
-
 def find_scope(connection: apsw.Connection, name: str) -> tuple[int, bytes]:
     """Return the id and key of a scope; id 0 if it is not there."""
     row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
@@ -565,35 +585,14 @@ def find_note(connection: apsw.Connection, scope: str, name: str) -> str | None:
     return found
 
 
-def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> set[bytes]:
-    """Return those of the keys that stand for an id of the scope."""
-    found: set[bytes] = set()
-    for start in range(0, len(keys), IDS_AT_ONCE):
-        some = keys[start : start + IDS_AT_ONCE]
-        rows = fetch_all(
-            connection,
-            "SELECT event_id FROM events"
-            f" WHERE scope = ? AND event_id IN ({', '.join('?' * len(some))})",
-            (scope, *some),
-        )
-        found.update(key for (key,) in rows)
-    return found
-
-
-def stored_header(
-    connection: apsw.Connection, scope: int, key: bytes
-) -> tuple[Header, bytes] | None:
-    """Return the header and salt of the event with this id, or None."""
-    row = fetch_one(
-        connection,
-        f"SELECT {rows.HEADER}, c.salt, scopes.name, {session_name('sessions')}"
-        " FROM events AS e JOIN contents AS c ON c.position = e.position"
-        " JOIN sessions ON sessions.id = e.session JOIN scopes ON scopes.id = e.scope"
-        " WHERE e.scope = ? AND e.event_id = ?",
-        (scope, key),
-    )
+def stored_header(connection: apsw.Connection, position: int) -> tuple[Header, bytes]:
+    """Return the header and salt of the event at ``position``. Raise Corrupt if it is torn."""
+    row = fetch_one(connection, _STORED_HEADER, (position,))
     if row is None:
-        return None
+        raise Corrupt(
+            f"the ledger is damaged: the event at position {position} has lost its payload",
+            hint="keep a copy, then run treering verify and restore from an export",
+        )
     *columns, salt, scope_name, name = row
     ids = {columns[at] for at in rows.NAME_COLUMNS if columns[at]}
     marks = ", ".join("?" * len(ids))

@@ -40,6 +40,7 @@ COLUMNS: Final = (
 _READ: Final = tuple(column for column in COLUMNS if column != "scope")
 """What is read of an event; its session knows the scope."""
 SESSION: Final = _READ.index("session")
+SEQ: Final = _READ.index("seq")
 KIND: Final = _READ.index("kind")
 FLAGS: Final = _READ.index("flags")
 NAME_COLUMNS: Final = tuple(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.model.events import REDACTED
-from treering.storage.runs import OPEN_RUNS_MAX
+from treering.storage.runs import OPEN_RUNS_MAX, RUN_OPEN
+from treering.storage.sqlite.indexes import position_at
 from treering.storage.sqlite.sql import fetch_all, session_name
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ CROSS JOIN sessions AS s ON s.id = r.session
 CROSS JOIN scopes ON scopes.id = s.scope
 CROSS JOIN names AS n ON n.id = r.run
 LEFT JOIN heads AS h ON h.session = r.session
-LEFT JOIN events AS latest ON latest.session = r.session AND latest.seq = h.seq
-LEFT JOIN events AS first ON first.session = r.session AND first.seq = r.first_seq
+LEFT JOIN events AS latest ON latest.position = {position_at("r.session", "h.seq")}
+LEFT JOIN events AS first ON first.position = {position_at("r.session", "r.first_seq")}
 LEFT JOIN names AS k ON k.id = first.kind
-WHERE r.state = 0
+WHERE r.state = {RUN_OPEN}
 """
 _IN_ORDER: Final = "ORDER BY first.event_name IS NULL, r.session, r.first_seq LIMIT :limit"
 ALL_OPEN: Final = f"""
@@ -56,10 +57,16 @@ def all_open(connection: apsw.Connection, scope: Scope | None, session: str | No
 def rebuild(connection: apsw.Connection) -> None:
     """Make the states of runs anew from their events. Call inside a write transaction."""
     connection.execute("DELETE FROM runs")
-    connection.execute(f"INSERT INTO runs (session, run, state, first_seq, last_seq) {DERIVED}")
+    derived = DERIVED.format(own="TRUE")
+    connection.execute(f"INSERT INTO runs (session, run, state, first_seq, last_seq) {derived}")
 
 
-STORED: Final = "SELECT session, run, state, first_seq, last_seq FROM runs"
+STORED: Final = """
+SELECT e.session, e.run, e.state, e.first_seq, e.last_seq
+FROM runs AS e
+WHERE {own}
+"""
+"""The states of runs, as they are stored; ``own`` is a condition on the session."""
 DERIVED: Final = """
 SELECT
   e.session,
@@ -71,7 +78,7 @@ SELECT
   max(CASE WHEN k.name IN ('run.ended', 'run.failed', 'run.interrupted') THEN e.seq END)
 FROM events AS e
 JOIN names AS k ON k.id = e.kind
-WHERE e.run IS NOT NULL
+WHERE e.run IS NOT NULL AND {own}
 GROUP BY e.session, e.run
 """
-"""The states of runs, as their events have it."""
+"""The states of runs, as their events have it; ``own`` is a condition on the events."""

@@ -259,8 +259,7 @@ class SearchIndex:
         with self._database.reading() as ledger:
             count = fetch_value(
                 ledger,
-                "SELECT count(*) FROM events NOT INDEXED"
-                " WHERE position > ? AND scope = ? AND flags < 64",
+                "SELECT count(*) FROM events WHERE position > ? AND scope = ? AND flags < 64",
                 (after, number),
             )
         return int(count)

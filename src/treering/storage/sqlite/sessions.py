@@ -9,6 +9,7 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import cut_of, name_key, session_record
 from treering.storage.sqlite import snapshots
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
+from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
 from treering.storage.sqlite.reader import LAST, Reader, find_scope, find_session
 from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
@@ -29,17 +30,30 @@ JOIN scopes ON scopes.id = s.scope
 LEFT JOIN heads ON heads.session = s.id
 {WITH_CUT}
 """
-# The last events are found within indexes; only those that are told are read.
+_LINK_AT: Final = f"""
+SELECT e.link
+FROM sessions AS s
+JOIN scopes ON scopes.id = s.scope
+JOIN events AS e ON e.position = {position_at("s.id", "?2")}
+WHERE s.genesis = ?1 AND scopes.name = coalesce(?3, scopes.name)
+"""
+# The last events are found within indexes; only those that are returned are read.
 HEADS: Final = f"""
 SELECT {session_name("s")}, e.position, e.seq, e.recorded_ms, {CUT}
 FROM (
-  SELECT e.position AS position
+  SELECT t.position AS position
   FROM sessions AS s
   CROSS JOIN heads AS h ON h.session = s.id
-  CROSS JOIN events AS e ON e.session = s.id AND e.seq = h.seq
-  WHERE s.scope = ? AND e.position < ?
-  ORDER BY e.position DESC
-  LIMIT ?
+  CROSS JOIN seqs_by_session AS t ON t.session = s.id AND t.seq = h.seq
+  WHERE s.scope = ?1 AND t.position < ?2
+  UNION ALL
+  SELECT max(e.position)
+  FROM events AS e
+  WHERE e.position > {INDEXED_POSITION} AND e.scope = ?1
+  GROUP BY e.session
+  HAVING max(e.position) < ?2
+  ORDER BY position DESC
+  LIMIT ?3
 ) AS latest
 CROSS JOIN events AS e ON e.position = latest.position
 JOIN sessions AS s ON s.id = e.session
@@ -109,9 +123,7 @@ class SessionReader(Reader):
         with self._database.reading() as connection:
             link: bytes | None = fetch_value(
                 connection,
-                "SELECT e.link FROM sessions AS s JOIN events AS e ON e.session = s.id"
-                " JOIN scopes ON scopes.id = s.scope"
-                " WHERE s.genesis = ? AND e.seq = ? AND scopes.name = coalesce(?, scopes.name)",
+                _LINK_AT,
                 (genesis, seq, scope),
             )
         return link

@@ -17,7 +17,7 @@ from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.notifier import Notifier
 from treering.storage.sealing import generation_of
-from treering.storage.sqlite import forgetting, runs, snapshots, timeline, tool_calls
+from treering.storage.sqlite import forgetting, indexes, runs, snapshots, tool_calls
 from treering.storage.sqlite.blanking import hide_ids
 from treering.storage.sqlite.commits import GroupCommit, Job
 from treering.storage.sqlite.copies import Copier
@@ -60,19 +60,19 @@ POLL_S: Final = 0.05
 SNAPSHOT_PATIENCE_S: Final = 0.5
 """How long a read that would keep a snapshot waits for those who write."""
 
-_LEGACY_EXPIRED: Final = """
+_LEGACY_EXPIRED: Final = f"""
 SELECT l.position
 FROM legacy_events AS l
 JOIN events AS e ON e.position = l.position
-WHERE l.expired AND e.flags >= 64
+WHERE l.expired AND e.flags >= {encoding.EXPIRED}
 """
-_LEGACY_REDACTED: Final = """
+_LEGACY_REDACTED: Final = f"""
 SELECT scopes.name, e.event_id, e.event_name, e.flags, kinds.name
 FROM legacy_events AS l
 JOIN events AS e ON e.position = l.position
 JOIN scopes ON scopes.id = e.scope
 JOIN names AS kinds ON kinds.id = e.kind
-WHERE NOT l.expired AND e.flags & 2 AND e.flags < 64
+WHERE NOT l.expired AND e.flags & {encoding.ERASED} AND e.flags < {encoding.EXPIRED}
 """
 _SEALED: Final = """
 SELECT substr(c.salt, 1, 5), count(*)
@@ -333,7 +333,7 @@ class SqliteStore(MemoryKeeper):
         """Make every derived table anew from the events."""
 
         def work(batch: Batch, _: None) -> None:
-            timeline.rebuild(batch.connection)
+            indexes.rebuild(batch.connection)
             runs.rebuild(batch.connection)
             tool_calls.empty(batch.connection)
             snapshots.empty(batch.connection)

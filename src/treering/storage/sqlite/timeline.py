@@ -1,14 +1,16 @@
-"""The orders of time: two small tables that lag a little behind the events.
+"""The orders of time: two of the indexes that lag a little after the events (see indexes.py).
 
-Entering each event at once would touch two more pages in every commit. So events up to
-``timed_position`` are in the tables, and the few behind it are looked through where they lie;
-a read merges both and is always exact.
+Events up to ``timed_position`` are in the tables; the few after it are read by position. A read
+merges both and is always exact. The mark is one of its own: a program that does not know the other
+indexes yet may still have the file open, and moves this one alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.storage.encoding import EXPIRED
+from treering.storage.runs import RUN_OPEN
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 
 if TYPE_CHECKING:
@@ -19,59 +21,84 @@ if TYPE_CHECKING:
     from treering.model.queries import Query
     from treering.storage.sqlite.sql import Row
 
-LAG_EVENTS_MAX: Final = 512
-"""So many events wait at most before they are entered."""
-
-_UNTIMED: Final = (
-    "e.position > (SELECT value FROM ledger WHERE name = 'timed_position') AND e.flags < 64"
+_UNTIMED: Final = f"""
+e.position > (SELECT value FROM ledger WHERE name = 'timed_position') AND e.flags < {EXPIRED}
+"""
+_ENTER_SESSIONS: Final = f"""
+INSERT INTO times_by_session (session, ts_ms, position)
+SELECT e.session, e.ts_ms, e.position
+FROM events AS e
+WHERE {_UNTIMED}
+ORDER BY e.session, e.ts_ms, e.position
+"""
+_ENTER_KINDS: Final = f"""
+INSERT INTO times_by_kind (scope, kind, ts_ms, position)
+SELECT e.scope, e.kind, e.ts_ms, e.position
+FROM events AS e
+WHERE {_UNTIMED}
+ORDER BY e.scope, e.kind, e.ts_ms, e.position
+"""
+_SET_TIMED: Final = "UPDATE ledger SET value = ? WHERE name = 'timed_position'"
+_REMOVE_FROM_SESSION: Final = """
+DELETE FROM times_by_session
+WHERE (session, ts_ms, position) = (
+  SELECT session, ts_ms, position FROM events WHERE position = ?
 )
-
-
-def timed_position(connection: apsw.Connection) -> int:
-    """Return the position up to which events are entered."""
-    position: int = fetch_value(
-        connection, "SELECT value FROM ledger WHERE name = 'timed_position'"
-    )
-    return position
+"""
+_REMOVE_FROM_KIND: Final = """
+DELETE FROM times_by_kind
+WHERE (scope, kind, ts_ms, position) = (
+  SELECT scope, kind, ts_ms, position FROM events WHERE position = ?
+)
+"""
+_OLDER: Final = f"""
+SELECT
+  e.session,
+  count(*),
+  EXISTS (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = {RUN_OPEN})
+FROM (
+  SELECT t.position
+  FROM times_by_kind AS t
+  WHERE t.scope = :scope AND t.kind = :kind AND t.ts_ms < :cutoff
+  UNION ALL
+  SELECT e.position
+  FROM events AS e
+  WHERE {_UNTIMED} AND e.scope = :scope AND e.kind = :kind AND e.ts_ms < :cutoff
+) AS old
+JOIN events AS e ON e.position = old.position
+GROUP BY e.session
+"""
+_SESSIONS_WITH: Final = f"""
+SELECT e.session
+FROM times_by_kind AS t
+JOIN events AS e ON e.position = t.position
+WHERE t.scope = :scope AND t.kind = :kind
+UNION
+SELECT e.session
+FROM events AS e
+WHERE {_UNTIMED} AND e.scope = :scope AND e.kind = :kind
+"""
 
 
 def enter(connection: apsw.Connection, newest: int) -> None:
     """Enter every event that is not in yet. Call inside a write transaction."""
-    connection.execute(
-        "INSERT INTO times_by_session (session, ts_ms, position)"
-        f" SELECT e.session, e.ts_ms, e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
-        " ORDER BY e.session, e.ts_ms, e.position"
-    )
-    connection.execute(
-        "INSERT INTO times_by_kind (scope, kind, ts_ms, position)"
-        " SELECT e.scope, e.kind, e.ts_ms, e.position"
-        f" FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
-        " ORDER BY e.scope, e.kind, e.ts_ms, e.position"
-    )
-    connection.execute("UPDATE ledger SET value = ? WHERE name = 'timed_position'", (newest,))
+    connection.execute(_ENTER_SESSIONS)
+    connection.execute(_ENTER_KINDS)
+    connection.execute(_SET_TIMED, (newest,))
 
 
 def remove(connection: apsw.Connection, positions: Iterable[int]) -> None:
-    """Take events out again. Call before their time is blanked."""
+    """Remove events. Call before their time is blanked."""
     for position in positions:
-        connection.execute(
-            "DELETE FROM times_by_session WHERE (session, ts_ms, position) ="
-            " (SELECT session, ts_ms, position FROM events WHERE position = ?)",
-            (position,),
-        )
-        connection.execute(
-            "DELETE FROM times_by_kind WHERE (scope, kind, ts_ms, position) ="
-            " (SELECT scope, kind, ts_ms, position FROM events WHERE position = ?)",
-            (position,),
-        )
+        connection.execute(_REMOVE_FROM_SESSION, (position,))
+        connection.execute(_REMOVE_FROM_KIND, (position,))
 
 
-def rebuild(connection: apsw.Connection) -> None:
-    """Make both orders anew from the events. Call inside a write transaction."""
+def empty(connection: apsw.Connection) -> None:
+    """Remove all events. Call inside a write transaction, and enter them again."""
     connection.execute("DELETE FROM times_by_session")
     connection.execute("DELETE FROM times_by_kind")
-    connection.execute("UPDATE ledger SET value = 0 WHERE name = 'timed_position'")
-    enter(connection, fetch_value(connection, "SELECT coalesce(max(position), 0) FROM events"))
+    connection.execute(_SET_TIMED, (0,))
 
 
 def in_session(session: int, kinds: list[int]) -> list[str]:
@@ -127,30 +154,13 @@ def statement(
 
 def older(connection: apsw.Connection, scope: int, kind: int, cutoff: int) -> list[Row]:
     """Return session, number of events and whether a run is open, for events before ``cutoff``."""
-    return fetch_all(
-        connection,
-        "SELECT e.session, count(*), EXISTS"
-        " (SELECT 1 FROM runs WHERE runs.session = e.session AND runs.state = 0)"
-        " FROM (SELECT t.position FROM times_by_kind AS t"
-        "  WHERE t.scope = :scope AND t.kind = :kind AND t.ts_ms < :cutoff"
-        f" UNION ALL SELECT e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
-        "  AND e.scope = :scope AND e.kind = :kind AND e.ts_ms < :cutoff) AS old"
-        " JOIN events AS e ON e.position = old.position GROUP BY e.session",
-        {"scope": scope, "kind": kind, "cutoff": cutoff},
-    )
+    return fetch_all(connection, _OLDER, {"scope": scope, "kind": kind, "cutoff": cutoff})
 
 
 def sessions_with(connection: apsw.Connection, scope: int, kind: int) -> set[int]:
     """Return the sessions of a scope that have an event of ``kind``."""
-    found = fetch_all(
-        connection,
-        "SELECT e.session FROM times_by_kind AS t JOIN events AS e ON e.position = t.position"
-        " WHERE t.scope = :scope AND t.kind = :kind"
-        f" UNION SELECT e.session FROM events AS e NOT INDEXED WHERE {_UNTIMED}"
-        " AND e.scope = :scope AND e.kind = :kind",
-        {"scope": scope, "kind": kind},
-    )
-    return {row[0] for row in found}
+    sessions = fetch_all(connection, _SESSIONS_WITH, {"scope": scope, "kind": kind})
+    return {session for (session,) in sessions}
 
 
 def kinds_of(connection: apsw.Connection, scope: int) -> list[int]:
@@ -173,5 +183,5 @@ def _among(kinds: list[int]) -> str:
 
 
 def _tail(wanted: str) -> str:
-    tail = f"SELECT e.ts_ms, e.position FROM events AS e NOT INDEXED WHERE {_UNTIMED} AND {wanted}"
+    tail = f"SELECT e.ts_ms, e.position FROM events AS e WHERE {_UNTIMED} AND {wanted}"
     return f"({tail}) AS t WHERE true"

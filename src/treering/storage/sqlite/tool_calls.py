@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from treering.derive.tool_facts import TOOL_KINDS, read_fact
 from treering.model.codec import decode
 from treering.storage.encoding import GONE, name_key
+from treering.storage.sqlite.indexes import position_at
 from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names
 from treering.storage.tool_calls import Placed, hashed, number, take_in
 from treering.storage.tool_table import take, write
@@ -33,17 +34,16 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value
 """
 _FACTS: Final = f"""
 SELECT e.scope, e.session, e.position, e.seq, e.ts_ms, e.kind, r.name, e.refs
-FROM events AS e {{hint}}
+FROM events AS e
 LEFT JOIN names AS r ON r.id = e.run
 WHERE {{where}} AND e.flags & {GONE} = 0
 """
-IN_STRETCH: Final = _FACTS.format(
-    hint="NOT INDEXED", where="e.position > ? AND e.position <= ? AND e.kind IN (?, ?)"
-)
-_AT_SEQ: Final = _FACTS.format(hint="", where="e.session = ? AND e.seq = ?")
+IN_STRETCH: Final = _FACTS.format(where="e.position > ? AND e.position <= ? AND e.kind IN (?, ?)")
+_AT_SEQ: Final = _FACTS.format(where=f"e.position = {position_at('?1', '?2')}")
 ANY_IN_STRETCH: Final = """
 SELECT EXISTS (
-  SELECT 1 FROM events AS e NOT INDEXED
+  SELECT 1
+  FROM events AS e
   WHERE e.position > ? AND e.position <= ? AND e.kind IN ({kinds})
 )
 """
@@ -74,7 +74,9 @@ _LINKED: Final = f"""
 SELECT count(*), count(e.position)
 FROM ({_LINKS}) AS link
 LEFT JOIN events AS e
-  ON e.session = link.session AND e.seq = link.seq AND e.kind = link.kind AND e.flags & {GONE} = 0
+  ON e.position = {position_at("link.session", "link.seq")}
+  AND e.session = link.session AND e.seq = link.seq AND e.kind = link.kind
+  AND e.flags & {GONE} = 0
   AND e.ts_ms = coalesce(link.ts_ms, e.ts_ms) AND e.position <= :seen
 WHERE {{own}}
 """
@@ -84,15 +86,15 @@ WHERE e.kind IN (:call, :result) AND e.flags & {GONE} = 0 AND e.position <= :see
 """
 
 
-def is_sound(connection: apsw.Connection, own: str = "TRUE") -> bool:
-    """Whether every tool event that is in the table stands in it once, as it is.
+def is_sound(connection: apsw.Connection, events: str = "TRUE", sessions: str = "TRUE") -> bool:
+    """Whether the table has every tool event once, as it is.
 
-    ``own`` is a condition on the sessions ``e`` that are looked at.
+    ``events`` is a condition on the events ``e`` that are checked, ``sessions`` on ``e.session``.
     """
     call, result = (name_id(connection, kind) for kind in TOOL_KINDS)
     place = {"call": call, "result": result, "seen": seen(connection)}
-    entered = fetch_value(connection, _ENTERED.format(own=own), place)
-    linked = _LINKED.format(own=own.replace("e.session", "link.session"))
+    entered = fetch_value(connection, _ENTERED.format(own=events), place)
+    linked = _LINKED.format(own=sessions.replace("e.session", "link.session"))
     return fetch_all(connection, linked, place)[0] == (entered, entered)
 
 

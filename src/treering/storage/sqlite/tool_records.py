@@ -15,6 +15,7 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, name_key
 from treering.storage.private_tools import PrivateTable
 from treering.storage.sqlite import tool_calls
+from treering.storage.sqlite.indexes import position_at
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.rows import HEADER, SESSION
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
@@ -41,8 +42,7 @@ ATTEMPTS_MAX: Final = 5
 AT_PLACES: Final = f"""
 SELECT {HEADER}
 FROM json_each(CAST(? AS TEXT)) AS place
-CROSS JOIN events AS e
-  ON e.session = json_extract(place.value, '$[0]') AND e.seq = json_extract(place.value, '$[1]')
+CROSS JOIN events AS e ON e.position = {position_at("place.value ->> 0", "place.value ->> 1")}
 WHERE e.flags & {GONE} = 0
 """
 _SEQ: Final = SESSION + 1

@@ -1,0 +1,280 @@
+"""The indexes of the events: small tables that lag a little after the events.
+
+Entering each event at once would touch four more pages in every commit. So a commit writes the
+events, their contents and the heads of their sessions, and every ``LAG_EVENTS_MAX`` events one
+commit enters all that are not in the indexes yet. ``indexed_position`` is the last event in them;
+the few after it, the tail, are read by position. A read looks at both and is always exact.
+
+    position   1 ........................ 4096 | 4097 .... 4803
+               in the indexes                  | tail: at most about a thousand events
+
+A session's events have rising positions. So those in the tail come after all that are indexed, and
+a read by seq takes one part, then the other. Decision 0040 has the rules and why they hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.storage.encoding import EXPIRED
+from treering.storage.sqlite import timeline
+from treering.storage.sqlite.sql import fetch_all, fetch_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from treering.storage.sqlite.sql import Row
+
+LAG_EVENTS_MAX: Final = 1_024
+"""Events that wait in the tail before they are entered."""
+IDS_AT_ONCE: Final = 500
+"""Ids that one statement looks for."""
+
+INDEXED_POSITION: Final = "(SELECT value FROM ledger WHERE name = 'indexed_position')"
+
+_ENTER_SEQS: Final = f"""
+INSERT OR IGNORE INTO seqs_by_session (session, seq, position)
+SELECT e.session, e.seq, e.position
+FROM events AS e
+WHERE e.position > {INDEXED_POSITION}
+ORDER BY e.session, e.seq
+"""
+_ENTER_IDS: Final = f"""
+INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position)
+SELECT e.scope, e.event_id, e.position
+FROM events AS e
+WHERE e.position > {INDEXED_POSITION}
+ORDER BY e.scope, e.event_id
+"""
+_REBUILD_IDS: Final = f"""
+INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position)
+SELECT e.scope, e.event_id, e.position
+FROM events AS e
+WHERE e.position <= {INDEXED_POSITION}
+ORDER BY e.scope, e.event_id
+"""
+_SET_INDEXED: Final = "UPDATE ledger SET value = ? WHERE name = 'indexed_position'"
+
+_ID_POSITION: Final = """
+SELECT position
+FROM ids_by_scope
+WHERE scope = ? AND event_id = ?
+"""
+_SCOPE_TAIL: Final = f"""
+SELECT event_id, position
+FROM events
+WHERE position > {INDEXED_POSITION} AND scope = ?
+"""
+_TAIL_IDS: Final = f"""
+SELECT scope, event_id
+FROM events
+WHERE position > {INDEXED_POSITION}
+"""
+
+
+def indexed_position(connection: apsw.Connection) -> int:
+    """Return the position up to which events are in the indexes."""
+    position = fetch_value(connection, f"SELECT {INDEXED_POSITION}")
+    # Reads are right without the mark, and slow; verify reports that it is gone.
+    return position if isinstance(position, int) else 0
+
+
+def enter(connection: apsw.Connection, newest: int) -> None:
+    """Enter the tail, up to ``newest``, the last event. Call inside a write transaction."""
+    # An event that was doubled behind the ledger's back must not stop all that write: verify
+    # reports it.
+    connection.execute(_ENTER_SEQS)
+    connection.execute(_ENTER_IDS)
+    connection.execute(_SET_INDEXED, (newest,))
+    timeline.enter(connection, newest)
+
+
+def rebuild(connection: apsw.Connection) -> None:
+    """Derive all indexes from the events again. Call inside a write transaction."""
+    connection.execute("DELETE FROM seqs_by_session")
+    connection.execute("DELETE FROM ids_by_scope")
+    connection.execute(_SET_INDEXED, (0,))
+    timeline.empty(connection)
+    enter(connection, fetch_value(connection, "SELECT coalesce(max(position), 0) FROM events"))
+
+
+def rebuild_ids(connection: apsw.Connection) -> None:
+    """Write the index by id again, so that no page has bytes of an id that was there before."""
+    connection.execute("DELETE FROM ids_by_scope")
+    connection.execute(_REBUILD_IDS)
+
+
+def change_id(
+    connection: apsw.Connection, position: int, scope: int, before: bytes, after: bytes
+) -> None:
+    """Have the index find an event by another id, if it is in there."""
+    if position <= indexed_position(connection):
+        connection.execute(
+            "DELETE FROM ids_by_scope WHERE scope = ? AND event_id = ?", (scope, before)
+        )
+        connection.execute(
+            "INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position) VALUES (?, ?, ?)",
+            (scope, after, position),
+        )
+
+
+# By seq.
+
+
+def position_at(session: str, seq: str) -> str:
+    """Return SQL for the position of a session's event at a seq, NULL if it has none.
+
+    Both are SQL that names its tables: a column ``r.session``, a parameter ``?1``.
+    """
+    return f"""coalesce(
+  (SELECT position FROM seqs_by_session WHERE session = {session} AND seq = {seq}),
+  (
+    SELECT position
+    FROM events
+    WHERE position > {INDEXED_POSITION} AND session = {session} AND seq = {seq}
+    ORDER BY position DESC
+    LIMIT 1
+  )
+)"""
+
+
+def positions_in(sessions: str) -> str:
+    """Return SQL for the positions of all events of sessions; ``sessions`` is = or IN of some."""
+    return f"""
+SELECT position FROM seqs_by_session WHERE session {sessions}
+UNION ALL
+SELECT position FROM events WHERE position > {INDEXED_POSITION} AND session {sessions}
+"""
+
+
+class SessionStatements(NamedTuple):
+    """The two halves of a read of one session by seq."""
+
+    indexed: str
+    tail: str
+    backwards: bool
+
+    def of_kinds(self, kinds: Iterable[int]) -> SessionStatements:
+        """Return the same with the numbers of ``kinds`` for their place in the SQL."""
+        listed = ", ".join(map(str, kinds))
+        indexed, tail = (text.format(kinds=listed) for text in (self.indexed, self.tail))
+        return SessionStatements(indexed, tail, self.backwards)
+
+
+def session_statements(
+    columns: str, *, joins: str = "", where: str = "", backwards: bool = False, by: str = "position"
+) -> SessionStatements:
+    """Return SQL that reads ``columns`` of a stretch of a session, in the order of seqs.
+
+    The columns begin with position, session and seq. The tail is sorted ``by`` position, which
+    needs no sorting, or by seq, which also holds if somebody changed the seqs.
+    """
+    direction = "DESC" if backwards else "ASC"
+    return SessionStatements(
+        f"""
+SELECT {columns}
+FROM seqs_by_session AS t
+CROSS JOIN events AS e ON e.position = t.position
+{joins}
+WHERE t.session = :session AND t.seq > :after AND t.seq < :before {where}
+ORDER BY t.seq {direction}
+LIMIT :limit
+""",
+        f"""
+SELECT {columns}
+FROM events AS e
+{joins}
+WHERE e.position > :mark AND e.session = :session AND e.seq > :after AND e.seq < :before {where}
+ORDER BY e.{by} {direction}
+LIMIT :limit
+""",
+        backwards,
+    )
+
+
+LIVE: Final = f"AND e.flags < {EXPIRED}"
+
+
+def session_rows(
+    connection: apsw.Connection,
+    statements: SessionStatements,
+    session: int,
+    after: int,
+    before: int,
+    limit: int,
+    **bindings: int | None,
+) -> list[Row]:
+    """Return up to ``limit`` rows of a session between two seqs.
+
+    It needs no transaction: events up to the mark are in the index whatever is entered meanwhile,
+    and those after it stay where they are.
+    """
+    mark = indexed_position(connection)
+    place = {
+        "session": session, "after": after, "before": before, "limit": limit, "mark": mark,
+        **bindings,
+    }  # fmt: skip
+    first, second = statements.indexed, statements.tail
+    if statements.backwards:
+        first, second = second, first
+    found = fetch_all(connection, first, place)
+    if len(found) < limit:
+        place["limit"] = limit - len(found)
+        if found and statements.backwards:
+            place["before"] = found[-1][2]
+        elif found:
+            # What was entered since the mark was read is not taken twice.
+            place["after"], place["mark"] = found[-1][2], max(mark, found[-1][0])
+        found += fetch_all(connection, second, place)
+    return found
+
+
+# By id.
+
+
+def position_of_id(scope: str, key: str) -> str:
+    """Return SQL for the position of the event with an id, NULL if there is none."""
+    return f"""coalesce(
+  (SELECT position FROM ids_by_scope WHERE scope = {scope} AND event_id = {key}),
+  (
+    SELECT position
+    FROM events
+    WHERE position > {INDEXED_POSITION} AND scope = {scope} AND event_id = {key}
+    LIMIT 1
+  )
+)"""
+
+
+def indexed_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Return those of ``keys`` that are ids in the index, with their positions."""
+    if len(keys) == 1:
+        position = fetch_value(connection, _ID_POSITION, (scope, keys[0]))
+        return {} if position is None else {keys[0]: position}
+    found: dict[bytes, int] = {}
+    for start in range(0, len(keys), IDS_AT_ONCE):
+        some = keys[start : start + IDS_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        found.update(
+            connection.execute(
+                "SELECT event_id, position FROM ids_by_scope"
+                f" WHERE scope = ? AND event_id IN ({marks})",
+                (scope, *some),
+            )
+        )
+    return found
+
+
+def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Return those of ``keys`` that are ids of events, with their positions."""
+    wanted = set(keys)
+    # The tail first: what moves from there into the index meanwhile is found in the index.
+    tail = connection.execute(_SCOPE_TAIL, (scope,))
+    found = {key: position for key, position in tail if key in wanted}
+    return indexed_ids(connection, scope, keys) | found
+
+
+def tail_ids(connection: apsw.Connection) -> set[tuple[int, bytes]]:
+    """Return the scopes and ids of the events in the tail."""
+    return set(fetch_all(connection, _TAIL_IDS))
