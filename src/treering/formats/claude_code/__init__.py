@@ -34,7 +34,8 @@ from treering.formats.claude_code.lines import (
 )
 from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order
-from treering.formats.claude_code.state import ClaudeCodeState, restored, written
+from treering.formats.claude_code.state import MARK_DIGITS, ClaudeCodeState, restored, written
+from treering.formats.claude_code.straight_line import StraightLineReader
 from treering.formats.claude_code.usage import USED
 from treering.formats.grammar import share
 from treering.formats.loose import digest
@@ -62,8 +63,6 @@ EVENT_ID_CHARACTERS_MAX: Final = 400
 DESCRIPTION: Final = ".meta.json"
 """How the name of a file ends that says of a subagent which it is."""
 DESCRIPTION_BYTES_MAX: Final = 64 * 1024
-MARK_DIGITS: Final = 8
-"""What is kept of the digest of what a line says."""
 HELD_MAX: Final = 256
 """Lines at the beginning of a file that wait for one that says where it belongs."""
 
@@ -100,6 +99,7 @@ class ClaudeCodeReader:
         self._cwd: str | None = None
         """Where the first lines were written, for sessions that do not say so."""
         self._repeats = FactRepeats()
+        self._straight_line = StraightLineReader()
 
     @property
     def sessions(self) -> dict[str, SessionHeader]:
@@ -109,10 +109,19 @@ class ClaudeCodeReader:
     def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return what ``record`` tells; the first of a file wait until its session is known."""
         if self._past.settled:
+            events = self._read_straight(record)
+            if events is not None:
+                return [ParsedRecord(record=record, events=events)]
             return self._take(record)
         self._held.append(record)
         enough = len(self._held) >= HELD_MAX or any(map(_settles, lines_in(record.value)))
         return self._release() if enough else []
+
+    def _read_straight(self, record: LogRecord) -> list[ParsedEvent] | None:
+        """Return the events of a line that is as usual; None if it has to be looked at."""
+        if self._agent is not None or self._order.waits or type(record.value) is not dict:
+            return None
+        return self._straight_line.read(record.value, self._past, self._repeats)
 
     def finish(self) -> list[ParsedRecord]:
         """Return what is told by lines that waited in vain."""
@@ -277,7 +286,7 @@ class ClaudeCodeReader:
     def _open(self, line: LogLine) -> list[LineEvent]:
         """Learn what a line says of its session; return what has changed with it."""
         past = self._past
-        if self._repeats.holds(line, past):
+        if self._repeats.holds(line.session, line.value, past):
             return []
         before = past.facts.get(line.session)
         known = past.sessions.get(line.session) or self._opening(line)

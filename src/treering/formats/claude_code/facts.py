@@ -41,17 +41,17 @@ class FactRepeats:
         self._said: dict[str, list[tuple[Any, ...]]] = {}
         """Of each session, what lines said since something changed, as it stands in them."""
 
-    def holds(self, line: LogLine, past: ClaudeCodeState) -> bool:
+    def holds(self, session: str, value: dict[str, Any], past: ClaudeCodeState) -> bool:
         """Whether all that a line says of its session is known."""
-        said = self._said.get(line.session)
-        return said is not None and line.session in past.facts and _stated_in(line) in said
+        said = self._said.get(session)
+        return said is not None and session in past.facts and _stated_in(value) in said
 
     def note(self, line: LogLine, *, changed: bool) -> None:
         """Remember that what a line says is known by now; if it ``changed``, that alone is."""
         said = self._said.setdefault(line.session, [])
         if changed or len(said) >= _REPEATED_MAX:
             said.clear()
-        said.append(_stated_in(line))
+        said.append(_stated_in(line.value))
 
 
 def changed_in(line: LogLine, told: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
@@ -80,5 +80,5 @@ def changed_in(line: LogLine, told: dict[str, str], past: ClaudeCodeState) -> li
     ]
 
 
-def _stated_in(line: LogLine) -> tuple[Any, ...]:
-    return tuple(map(line.value.get, _FIELDS))
+def _stated_in(value: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(map(value.get, _FIELDS))

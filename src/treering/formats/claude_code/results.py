@@ -24,7 +24,7 @@ INTERRUPTED: Final = "[Request interrupted by user"
 TASK_TOOLS: Final = frozenset({"Task", "Agent"})
 """Tools that set a subagent to work."""
 
-_REFUSALS: Final = (
+REFUSALS: Final = (
     "The user doesn't want to proceed",
     "The user doesn't want to take this action",
 )
@@ -44,7 +44,7 @@ def called(block: dict[str, Any], line: LogLine) -> LineEvent:
     refs = {"call_id": call_id, "tool": tool, "message_id": name_in(line.message, "id")}
     return LineEvent(
         kind="tool.call",
-        summary=brief(_call_words(tool or "a tool", given)),
+        summary=brief(call_words(tool or "a tool", given)),
         payload={"call_id": block.get("id"), "name": block.get("name"), "input": given},
         refs=_known(refs),
     )
@@ -69,8 +69,8 @@ def returned(
     denial = _denial(line, words) if block.get("is_error") is not False else None
     failed = block.get("is_error") is True or denial is not None
     status = "failed" if failed else "ok"
-    duration_ms = _duration(detail)
-    more = _more(detail, words)
+    duration_ms = duration_of(detail)
+    more = more_in(detail, words)
     error = {"class": "Denied" if denial else "ToolError", "message": brief(words)}
     named = {"call_id": block.get("tool_use_id"), **_known({"name": tool})}
     told = _known({"error": error if failed else None, "duration_ms": duration_ms, "detail": more})
@@ -104,11 +104,12 @@ def _denial(line: LogLine, words: str) -> str | None:
     kind = name_in(line.value, "toolDenialKind")
     if kind is not None:
         return f"tool call denied: {kind}"
-    refused = any(words.startswith(refusal) for refusal in _REFUSALS)
+    refused = words.startswith(REFUSALS)
     return "tool call denied by the user" if refused else None
 
 
-def _call_words(tool: str, given: Any) -> str:
+def call_words(tool: str, given: Any) -> str:
+    """Return a call in words: its tool, and the best hint in its input."""
     fields = given if isinstance(given, dict) else {}
     for hint in (*_HINTS, *fields):
         told = fields.get(hint)
@@ -128,7 +129,8 @@ def _elsewhere(block: dict[str, Any]) -> Any:
     return {name: told for name, told in block.items() if name not in _OF_A_RESULT} or None
 
 
-def _duration(detail: Any) -> int | None:
+def duration_of(detail: Any) -> int | None:
+    """Return how many milliseconds a call took, if the log says so."""
     if isinstance(detail, dict):
         for field in _DURATIONS:
             found = detail.get(field)
@@ -137,7 +139,7 @@ def _duration(detail: Any) -> int | None:
     return None
 
 
-def _more(detail: Any, words: str) -> Any:
+def more_in(detail: Any, words: str) -> Any:
     """Return what ``detail`` says beyond the words of the result; None if it only repeats them."""
     if isinstance(detail, str):
         return None if detail.removeprefix("Error: ").strip() == words.strip() else detail

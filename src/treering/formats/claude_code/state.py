@@ -22,6 +22,8 @@ CALLS_MAX: Final = 100
 MESSAGES_MAX: Final = 16
 """Messages whose parts may still come again."""
 TITLES_MAX: Final = 16
+MARK_DIGITS: Final = 8
+"""What is kept of the digest of what a line says."""
 LEAF_LINES_MAX: Final = 1_000
 """How far a summary may stand before the line that it names, to be the title of its session."""
 _IN_ORDER: Final = (

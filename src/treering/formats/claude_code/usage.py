@@ -25,7 +25,7 @@ def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     """Return what the message of a line used, if that is more than was told of it before."""
     given = line.message.get("usage")
     given = given if isinstance(given, dict) else {}
-    counts = {ours: _count(given.get(theirs)) for theirs, ours in _COUNTS.items()}
+    counts = {ours: count(given.get(theirs)) for theirs, ours in _COUNTS.items()}
     total = sum(counts.values())
     message_id, request_id = _call(line, past)
     call = f"{message_id or ''}:{request_id or ''}"
@@ -76,5 +76,6 @@ def _call(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]
     return message_id, known.removeprefix(f"{message_id}:") or None
 
 
-def _count(value: Any) -> int:
+def count(value: Any) -> int:
+    """Return a number of tokens; 0 if ``value`` is not one."""
     return plausible(value) or 0 if type(value) is int else 0
