@@ -233,9 +233,9 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
     """Return the chosen embedder; called only when the memory or a search needs it."""
     if chosen is not None and not isinstance(chosen, str):
         return chosen
-    from treering.embedders.choice import embedder_named  # noqa: PLC0415
+    from treering.embedders.registry import find_embedder  # noqa: PLC0415
 
-    return embedder_named(chosen or os.environ.get(EMBEDDER_VARIABLE))
+    return find_embedder(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
 
 def new_guard(*, personal: bool = False) -> SecretGuard:

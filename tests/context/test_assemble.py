@@ -12,7 +12,7 @@ from context.histories import PROSE, Listed, assistant, call, event, in_order, r
 from context.legality import check_legal
 from context.told import told_system
 from treering import InvalidInput
-from treering.context.assemble import Window, assemble, contribution
+from treering.context.assemble import ContextTarget, Window, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS
 from treering.context.exact import exact_counter
@@ -36,8 +36,12 @@ POLICY: Final = SyntheticPolicy()
 def context_of(*events: Event, max_tokens: int | None = None, **asked: Any) -> Context:
     """Return the context of ``events``, numbered from 1."""
     window = Window(events=in_order(*events))
-    given: dict[str, Any] = {"dialect": "openai-chat", "policy": POLICY, **asked}
-    return assemble(window, max_tokens=max_tokens, **given)
+    target: dict[str, Any] = {"dialect": "openai-chat", "max_tokens": max_tokens}
+    for name in ("dialect", "model", "reserve_output_tokens"):
+        if name in asked:
+            target[name] = asked.pop(name)
+    given: dict[str, Any] = {"policy": POLICY, **asked}
+    return assemble(window, ContextTarget(**target), **given)
 
 
 def texts(context: Context) -> list[str]:
@@ -226,7 +230,7 @@ def test_the_question_of_a_turn_that_is_longer_than_the_window_is_shown() -> Non
     lineage: Any = Listed(in_order(user("Old."), user("What broke?"), *steps))
 
     window = read_window(lineage, tokens=500)
-    context = assemble(window, dialect="openai-chat", max_tokens=500, policy=POLICY)
+    context = assemble(window, ContextTarget(dialect="openai-chat", max_tokens=500), policy=POLICY)
 
     assert window.cut
     assert window.opening is not None
@@ -241,7 +245,7 @@ def test_a_result_whose_call_was_not_read_is_no_orphan() -> None:
     lineage: Any = Listed(in_order(user("What broke?"), *steps), page=1)
 
     window = read_window(lineage, tokens=500)
-    context = assemble(window, dialect="openai-chat", max_tokens=500, policy=POLICY)
+    context = assemble(window, ContextTarget(dialect="openai-chat", max_tokens=500), policy=POLICY)
 
     assert [one.kind for one in window.lead] == ["tool.result"]
     assert "orphan_result" not in codes(context)
@@ -253,7 +257,9 @@ def test_the_end_of_a_turn_is_told_behind_what_a_compaction_told() -> None:
         events=in_order(user("Well?")), lead=[assistant("Moved the crane.")], summary=summary
     )
 
-    context = assemble(window, dialect="openai-chat", max_tokens=2_000, policy=POLICY)
+    context = assemble(
+        window, ContextTarget(dialect="openai-chat", max_tokens=2_000), policy=POLICY
+    )
 
     assert all(f"use pier {at}" in texts(context)[0] for at in range(12))
     assert "Moved the crane." in texts(context)[0]

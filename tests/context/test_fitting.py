@@ -13,7 +13,7 @@ from context.histories import LARGE, PROSE, assistant, call, event, histories, i
 from context.histories import user as asked
 from treering.context.budgets import Budget
 from treering.context.exact import exact_counter
-from treering.context.fitting import SUMMARY_TOKENS_MAX, Earlier, fit
+from treering.context.fitting import SUMMARY_TOKENS_MAX, EarlierSummary, fit
 from treering.context.pairing import pair
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
 from treering.context.tokens import estimate
@@ -23,7 +23,7 @@ from treering.model.tools import SyntheticPolicy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.context.fitting import Fitted
+    from treering.context.fitting import FittedMessages
     from treering.context.tokens import Counter
     from treering.model.events import Event
     from treering.model.messages import ModelMessage
@@ -54,8 +54,8 @@ def fitted(
     *,
     earlier: str | None = None,
     teller: Teller | None = None,
-) -> Fitted:
-    before = None if earlier is None else Earlier(words=earlier, event_ids=("e0",))
+) -> FittedMessages:
+    before = None if earlier is None else EarlierSummary(words=earlier, event_ids=("e0",))
     return fit(messages, earlier=before, room=room, budget=BUDGET, summarise=teller or Teller())
 
 
@@ -63,11 +63,11 @@ def cost(messages: Sequence[ModelMessage]) -> int:
     return sum(map(BUDGET.cost, messages))
 
 
-def codes(found: Fitted) -> list[str]:
+def codes(found: FittedMessages) -> list[str]:
     return [repair.code for repair in found.repairs]
 
 
-def ids(found: Fitted) -> list[str]:
+def ids(found: FittedMessages) -> list[str]:
     return [one for message in found.messages for one in message.event_ids]
 
 

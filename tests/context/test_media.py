@@ -14,7 +14,7 @@ from context.histories import Listed, event, in_order
 from context.legality import check_legal
 from context.provider_types import check_types
 from treering.context import attachments
-from treering.context.attachments import room_of, tokens_of
+from treering.context.attachments import media_tokens_of, tokens_of
 from treering.context.dialects import DIALECTS
 from treering.ledger.windows import read_window
 from treering.model.media import Media
@@ -354,7 +354,7 @@ def test_no_more_pictures_are_read_than_could_be_shown() -> None:
     lineage: Any = Listed(events, page=2)
 
     window = read_window(
-        lineage, tokens=4_000, media_tokens=lambda media: room_of(media, "anthropic", None)
+        lineage, tokens=4_000, media_tokens=lambda media: media_tokens_of(media, "anthropic", None)
     )
 
     assert 3 <= len(window.events) <= 6

@@ -16,7 +16,7 @@ from context.scripts import SENTENCES, corpus
 from context.unseen import PROSE as UNSEEN
 from context.unseen import SHAPES
 from treering.context.exact import exact_counter
-from treering.context.languages import dearness
+from treering.context.languages import language_surcharge
 from treering.context.tokens import (
     ESTIMATES_MAX,
     LESS_MAX,
@@ -153,7 +153,7 @@ def _by_the_book(text: str) -> float:
         + 0.009 * beyond(blanks, 15)
         + 0.063 * text.count("\t")
         - 0.9 * len(runs("'(?:[stdm]|re|ve|ll) "))
-        + dearness(text, 0) * (len(text) - text.count(" "))
+        + language_surcharge(text, 0) * (len(text) - text.count(" "))
     )
 
 

@@ -176,7 +176,7 @@ def test_a_model_without_tools_is_declared_none_and_the_report_says_so(session: 
 
 @pytest.mark.parametrize("given", [[7], [{}], [{"name": ""}], [{"name": "a", "parameters": 3}]])
 def test_what_declares_no_tool_is_refused(session: Session, given: list[Any]) -> None:
-    with pytest.raises(InvalidInput, match="declares no tool"):
+    with pytest.raises(InvalidInput, match="not a tool declaration"):
         session.context(8_000, tools=given)
 
 

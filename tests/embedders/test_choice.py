@@ -5,29 +5,29 @@ from __future__ import annotations
 import pytest
 
 from treering import InvalidInput
-from treering.embedders.choice import KEY_VARIABLE, embedder_named
 from treering.embedders.endpoint import EndpointEmbedder
 from treering.embedders.minilm import MiniLMEmbedder
+from treering.embedders.registry import KEY_VARIABLE, find_embedder
 from treering.embedders.static import StaticEmbedder
 
 
 @pytest.mark.parametrize("name", [None, "", "static"])
 def test_the_table_is_the_default(name: str | None) -> None:
-    assert isinstance(embedder_named(name), StaticEmbedder)
+    assert isinstance(find_embedder(name), StaticEmbedder)
 
 
 def test_the_small_model_has_a_name() -> None:
-    assert isinstance(embedder_named("minilm"), MiniLMEmbedder)
+    assert isinstance(find_embedder("minilm"), MiniLMEmbedder)
 
 
 def test_off_is_no_embedder() -> None:
-    assert embedder_named("off") is None
+    assert find_embedder("off") is None
 
 
 def test_an_endpoint_is_named_by_its_model_and_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "very-secret")
 
-    embedder = embedder_named("endpoint:small@http://localhost:8080/v1")
+    embedder = find_embedder("endpoint:small@http://localhost:8080/v1")
 
     assert isinstance(embedder, EndpointEmbedder)
     assert embedder.name == "endpoint:small@http://localhost:8080/v1/embeddings"
@@ -39,11 +39,11 @@ def test_an_endpoint_is_named_by_its_model_and_address(monkeypatch: pytest.Monke
 )
 def test_another_name_is_refused_and_the_names_are_told(name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        embedder_named(name)
+        find_embedder(name)
 
     assert "endpoint:<model>@<url>" in str(refused.value.hint)
 
 
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInput, match="invalid endpoint"):
-        embedder_named("endpoint:small@file:///etc/passwd")
+        find_embedder("endpoint:small@file:///etc/passwd")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from builders import HERE, NOON
 from effort import rounds
 from treering.context.citations import cite
-from treering.context.episodes import EpisodeSummary, tell
-from treering.context.prose import quotable
+from treering.context.episodes import EpisodeSummary, summarise_episode
+from treering.context.prose import quotable_sentences
 from treering.context.tokens import estimate
 from treering.ledger.episodes import EPISODE_TOKENS_MAX
 from treering.model.episodes import Episode, Sentence, episode_of
@@ -45,7 +45,7 @@ def ran(tool: str, arguments: Any, event_id: str, *, is_error: bool = False) -> 
 
 
 def told(*messages: ModelMessage, **speakers: str) -> EpisodeSummary:
-    return tell(messages, speakers, limit=EPISODE_TOKENS_MAX)
+    return summarise_episode(messages, speakers, limit=EPISODE_TOKENS_MAX)
 
 
 def summary(*messages: ModelMessage, **speakers: str) -> str:
@@ -194,11 +194,13 @@ def test_tasks_that_are_not_done_are_left_open() -> None:
     ],
 )
 def test_code_logs_secrets_and_what_was_erased_are_not_quoted(text: str) -> None:
-    assert quotable(f"The cat sat here.\n{text}\n") == ["The cat sat here."]
+    assert quotable_sentences(f"The cat sat here.\n{text}\n") == ["The cat sat here."]
 
 
 def test_marks_of_layout_are_left_out() -> None:
-    assert quotable("## Plan\n- **First.** Then [this](http://x.org/y) and `that`.\nSo:\n") == [
+    assert quotable_sentences(
+        "## Plan\n- **First.** Then [this](http://x.org/y) and `that`.\nSo:\n"
+    ) == [
         "First.",
         "Then this and that.",
     ]
@@ -207,7 +209,7 @@ def test_marks_of_layout_are_left_out() -> None:
 def test_lines_that_were_broken_to_fit_a_page_are_one_sentence() -> None:
     text = "The page of a team loads the members of all\nteams, e.g. those that nobody asked for."
 
-    assert quotable(text) == [text.replace("\n", " ").replace("e.g.", "e.g")]
+    assert quotable_sentences(text) == [text.replace("\n", " ").replace("e.g.", "e.g")]
 
 
 def test_a_file_that_could_not_be_written_was_not_changed() -> None:
@@ -257,7 +259,7 @@ def conversations(draw: st.DrawFn) -> list[ModelMessage]:
 def test_every_sentence_has_events_of_the_conversation_and_all_fit(
     messages: list[ModelMessage],
 ) -> None:
-    telling = tell(messages, {}, limit=EPISODE_TOKENS_MAX)
+    telling = summarise_episode(messages, {}, limit=EPISODE_TOKENS_MAX)
 
     text = " ".join(sentence.text for sentence in telling.sentences)
     known = {one for message in messages for one in message.event_ids}
@@ -267,7 +269,7 @@ def test_every_sentence_has_events_of_the_conversation_and_all_fit(
     assert all(set(sentence.event_ids) <= known for sentence in telling.sentences)
     assert SENTENCE.split(text) == [sentence.text for sentence in telling.sentences]
     assert estimate(text) <= EPISODE_TOKENS_MAX
-    assert telling == tell(list(messages), {}, limit=EPISODE_TOKENS_MAX)
+    assert telling == summarise_episode(list(messages), {}, limit=EPISODE_TOKENS_MAX)
 
 
 # What a model wrote.

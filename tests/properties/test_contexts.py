@@ -33,12 +33,12 @@ from context.histories import (
 from context.legality import check_legal
 from context.provider_types import check_types
 from effort import rounds
-from treering.context.assemble import Context, assemble, contribution
+from treering.context.assemble import Context, ContextTarget, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
 from treering.context.exact import exact_counter
 from treering.context.pairing import MESSAGE_KINDS, VISIBLE_BOUNDARIES, pair
-from treering.context.texts import role_in
+from treering.context.texts import message_role
 from treering.context.tokens import estimate
 from treering.derive.tool_calls import tool_calls
 from treering.derive.visible import ended_runs, visible
@@ -93,12 +93,11 @@ def context_of(
     lineage: Any = Listed(events)
     return assemble(
         read_window(lineage, tokens=limit, run_id=run_id),
-        dialect=dialect,
-        max_tokens=max_tokens,
-        reserve_output_tokens=reserve,
+        ContextTarget(
+            dialect=dialect, model=model, max_tokens=max_tokens, reserve_output_tokens=reserve
+        ),
         system=system,
         policy=POLICY,
-        model=model,
         tools=tools,
         contributions=[contribution("any", given)],
     )
@@ -210,7 +209,7 @@ def test_a_window_that_is_read_in_pages_holds_all_that_counts(
 
 def is_shown(one: Event) -> bool:
     thought = one.kind == "ops.observation" and one.refs == {"observed": "thinking"}
-    return one.kind in MESSAGE_KINDS or thought or role_in(one) is not None
+    return one.kind in MESSAGE_KINDS or thought or message_role(one) is not None
 
 
 @given(events=histories(), budget=st.integers(0, 4_000), more=st.integers(0, 4_000))
@@ -244,8 +243,7 @@ def test_with_an_exact_counter_the_exact_count_fits(
     lineage: Any = Listed(events)
     context = assemble(
         read_window(lineage, tokens=max_tokens),
-        dialect=dialect,
-        max_tokens=max_tokens,
+        ContextTarget(dialect=dialect, max_tokens=max_tokens),
         policy=POLICY,
         budget=Budget(count=tokens, margin=1.0),
     )

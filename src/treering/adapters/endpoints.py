@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.adapters.chats import ChatAnswer, ChatUsage
 from treering.context.transcripts import KEPT, SUMMARY_PROMPT, transcript
-from treering.embedders.posting import Endpoint
+from treering.embedders.json_endpoint import Endpoint
 from treering.model.parts import UsageReported
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from treering.adapters.chats import ChatAnswer, ChatUsage
 from treering.context.tokens import estimate
 from treering.derive.fact_categories import category_of
 from treering.derive.fact_extraction import Candidate
-from treering.embedders.posting import Endpoint
+from treering.embedders.json_endpoint import Endpoint
 from treering.memory.model_extraction import Extraction
 from treering.memory.monthly_budget import ANSWER_TOKENS_MAX
 from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, Category

@@ -1,4 +1,4 @@
-"""What the model sees next: messages from events, legal and within a budget; pure.
+"""Contexts: what a model sees next, as valid messages within a token budget. Pure functions.
 
 Names are imported when first used.
 """

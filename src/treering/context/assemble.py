@@ -1,4 +1,4 @@
-"""One model call's input: events become messages, made to fit, in a provider's spelling."""
+"""Assembles the input of one model call: events as messages that fit, in a provider's format."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from treering.context.dialects import (
     read_tools,
     render,
     render_system,
-    spoken,
+    supported_tools,
 )
-from treering.context.fitting import Earlier, fit
-from treering.context.items import acts_in, distinct, messages_of
+from treering.context.fitting import EarlierSummary, fit
+from treering.context.items import messages_of, read_item, with_unique_ids
 from treering.context.pairing import pair
 from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
@@ -36,28 +36,28 @@ if TYPE_CHECKING:
     from treering.model.tools import SyntheticPolicy
 
 MESSAGES_SHARE: Final = 4
-"""One part in so many of the room is for messages, whatever else wants to be told."""
+"""One part in this many of the room is reserved for messages."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a timeline: what counts of it, as far back as it was read."""
+    """The end of a timeline, as far back as it was read."""
 
     events: list[Event]
-    """In order; from the start of a turn on, if one starts in it."""
+    """In order; begins at the start of a turn, if there is one."""
     lead: list[Event] = []
-    """The end of the turn before: too little to be shown, and told in a summary if need be."""
+    """The end of the previous turn: too little to be shown, but part of a summary."""
     summary: str | None = None
-    """What a compaction said of all that went before."""
+    """The summary of everything before, written by a compaction."""
     summary_id: str | None = None
-    """The event that says it."""
+    """The event that holds the summary."""
     opening: Event | None = None
-    """The words that began the turn of ``events``, if it began before what was read."""
+    """The user's input that began the turn of ``events``, if it is older than what was read."""
     cut: bool = False
-    """Whether there is more before it that was not read."""
+    """Whether older events were not read."""
     until_seq: int = 0
-    """The last seq that the timeline had when it was read: nothing behind it is in here."""
+    """The last seq of the timeline when it was read: later events are not in the window."""
     ratio: float = 1.0
-    """What the provider counted to one token of ours, lately."""
+    """Recent ratio of the provider's token count to our estimate."""
 
 
 class Contribution(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +70,12 @@ class Contribution(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Return a hash that tells it from any other contribution."""
+        """Return a hash that identifies its content."""
         return _digest([self.system, self.messages])
 
 
 class Contributed(msgspec.Struct, frozen=True, kw_only=True):
-    """That a contributor added something: not what."""
+    """Records that a contributor added something, without the content."""
 
     name: str
     digest: str
@@ -83,108 +83,122 @@ class Contributed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of one model call: always legal, always within its budget."""
+    """The input of one model call: always valid, always within its budget."""
 
     dialect: Dialect
     messages: list[dict[str, Any]]
-    """In the provider's spelling."""
+    """In the provider's format."""
     system: Any
-    """The system text as the provider takes it apart from the messages; None if it does not."""
+    """The system text, if the provider takes it separately from the messages; else None."""
     request: dict[str, Any]
-    """All of it, as keyword arguments of the provider's own client."""
+    """All of it, as keyword arguments for the provider's own client."""
     tokens: int
-    """What it is expected to cost, as the provider counts."""
+    """Expected cost in tokens, as the provider counts."""
     tokens_between: tuple[int, int]
-    """What it costs at least and at most, as far as estimates are known to err."""
+    """Lower and upper bound of the cost, by the known error of the estimate."""
     accuracy: str
-    """How far ``tokens`` can be relied on, in words."""
+    """How reliable ``tokens`` is, in words."""
     max_tokens: int | None
     reserve_output_tokens: int
     report: list[Repair]
-    """Every repair and every cut, with the event that it befell."""
+    """Every repair and cut, with the event that it affects."""
     event_ids: list[str]
-    """The events that it shows, in order."""
+    """The events shown, in order."""
     shown: list[tuple[int, int]]
-    """The same as stretches: first and last seq of each, of which every message is shown."""
+    """The same as ranges: first and last seq, of which every message is shown."""
     contributed: list[Contributed]
     until_seq: int
-    """The last seq that the session had when it was read: nothing behind it could be shown."""
+    """The last seq of the session when it was read: later events could not be shown."""
     estimated_tokens: int
-    """The same as ``tokens`` before any calibration."""
+    """``tokens`` before calibration."""
     fixed_tokens: int
-    """What of ``estimated_tokens`` is the system text, tools and contributions."""
+    """The part of ``estimated_tokens`` for system text, tools and contributions."""
     ratio: float
     counter: str | None
-    """What counted its tokens, if that was not the built-in estimate."""
+    """The name of the token counter, if it is not the built-in estimate."""
     digest: str
-    """Of what it shows of the ledger: two contexts that show the same have the same."""
+    """A hash of the content shown from the ledger: the same content has the same digest."""
     recipe: str
-    """Of the events that it shows, by their salted digests, and of what was cut of them. Unlike
-    ``digest`` it gives no word back, and may be recorded."""
+    """A hash of the shown events, by their salted digests, and of the cuts. Unlike ``digest`` it
+    reveals no text, and may be recorded."""
+
+
+class ContextTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that a context is for, and its limits."""
+
+    dialect: Dialect
+    model: str | None = None
+    max_tokens: int | None
+    reserve_output_tokens: int = 0
+
+    @property
+    def input_tokens_max(self) -> int | None:
+        """Return how many tokens the input may have; None is unlimited."""
+        if self.max_tokens is None:
+            return None
+        return max(self.max_tokens - self.reserve_output_tokens, 0)
 
 
 def assemble(
     window: Window,
+    target: ContextTarget,
     *,
-    dialect: Dialect,
-    max_tokens: int | None,
-    reserve_output_tokens: int = 0,
+    policy: SyntheticPolicy,
     system: str = "",
     tools: Any = None,
     contributions: Sequence[Contribution] = (),
-    policy: SyntheticPolicy,
     budget: Budget | None = None,
     fixed_tokens: int | None = None,
-    model: str | None = None,
 ) -> Context:
-    """Return what ``model`` sees of ``window``, with ``contributions`` for this call alone.
+    """Return what the model sees of ``window``, with ``contributions`` for this call only.
 
-    ``tools`` are declared in whatever shape, and go with the request in that of ``dialect``.
-    ``fixed_tokens`` is what system text and contributions once cost, for one that is made again.
+    ``tools`` may be declared in any provider's format. ``fixed_tokens`` is the recorded cost of
+    system text and contributions, for a context that is assembled again.
     """
-    limit = None if max_tokens is None else max(max_tokens - reserve_output_tokens, 0)
-    known = budget or Budget(ratio=window.ratio)
-    budget = msgspec.structs.replace(known, limit=limit)
-    declared, unspoken = spoken(read_tools(tools) if tools else [], dialect)
+    dialect, model = target.dialect, target.model
+    budget = msgspec.structs.replace(
+        budget or Budget(ratio=window.ratio), limit=target.input_tokens_max
+    )
+    declared, unsupported = supported_tools(read_tools(tools) if tools else [], dialect)
     needed = 0 if not declared else budget.count(encode(declare(declared, dialect)).decode())
     room = None if budget.room is None else max(budget.room - needed, 0)
-    priced, unadded = _priced(contributions, dialect, model)
+    priced, unsupported_media = _priced(contributions, dialect, model)
     system, added, fixed, repairs = _fixed(system, priced, budget, room)
-    repairs += unadded
+    repairs += unsupported_media
     repairs += [
         Repair(code="left_out_tool", detail=f"{tool.name}: {dialect} does not take it")
-        for tool in unspoken
+        for tool in unsupported
     ]
     fixed = needed + fixed if fixed_tokens is None else fixed_tokens
     opening = [] if window.opening is None else [window.opening]
-    paired, mended = pair([*opening, *window.events], policy)
-    messages, unthought = with_thoughts(paired, dialect, model)
-    messages, unshown = with_media(messages, dialect, model)
+    paired, pairing_repairs = pair([*opening, *window.events], policy)
+    messages, dropped_thoughts = with_thoughts(paired, dialect, model)
+    messages, dropped_media = with_media(messages, dialect, model)
     if window.cut:
-        mended.insert(0, Repair(code="dropped_turn", detail="what lies further back"))
+        pairing_repairs.insert(0, Repair(code="dropped_turn", detail="what lies further back"))
     earlier = _earlier(window, policy, budget)
     fitted = fit(
         messages,
         earlier=earlier,
         room=None if budget.room is None else max(budget.room - fixed, 0),
         budget=budget,
-        summarise=lambda dropped, told, tokens: (
-            summarise(dropped, earlier=told, limit=tokens, count=budget.count).text
+        summarise=lambda dropped, before, tokens: (
+            summarise(dropped, earlier=before, limit=tokens, count=budget.count).text
         ),
     )
     shown = fitted.messages
-    repairs = [*mended, *unthought, *unshown, *fitted.repairs, *repairs]
+    repairs = [*pairing_repairs, *dropped_thoughts, *dropped_media, *fitted.repairs, *repairs]
     event_ids = [event_id for message in shown for event_id in _ids_of(message)]
     placed = _placed(shown, added)
     if placed:
         rendered = render(placed, system=system, dialect=dialect, tools=declared)
     else:
-        # What was said and does not fit is not made up for by a system text.
+        # If messages exist but none fits, a system text alone would be misleading.
         nothing_said = not messages and earlier is None
         system = system if nothing_said else ""
         rendered = render_system(system, dialect=dialect, tools=declared)
     counted = fitted.cost + fixed
-    tokens = budget.told(counted) if rendered.messages or rendered.system else 0
+    tokens = budget.expected(counted) if rendered.messages or rendered.system else 0
     return Context(
         dialect=dialect,
         messages=rendered.messages,
@@ -193,11 +207,11 @@ def assemble(
         tokens=tokens,
         tokens_between=budget.between(tokens),
         accuracy=budget.accuracy,
-        max_tokens=max_tokens,
-        reserve_output_tokens=reserve_output_tokens,
+        max_tokens=target.max_tokens,
+        reserve_output_tokens=target.reserve_output_tokens,
         report=repairs,
         event_ids=event_ids,
-        shown=_stretches(opening, set(event_ids)) + _stretches(window.events, set(event_ids)),
+        shown=_seq_ranges(opening, set(event_ids)) + _seq_ranges(window.events, set(event_ids)),
         contributed=[
             Contributed(name=one.name, digest=one.digest, memory_ids=one.memory_ids)
             for one in added
@@ -208,29 +222,31 @@ def assemble(
         ratio=budget.ratio,
         counter=None if budget.count is estimate else counter_name(budget.count),
         digest=_digest(shown),
-        recipe=_recipe(shown, [*opening, *window.lead, *window.events], [*mended, *fitted.repairs]),
+        recipe=_recipe(
+            shown, [*opening, *window.lead, *window.events], [*pairing_repairs, *fitted.repairs]
+        ),
     )
 
 
 def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contribution:
-    """Return what a contributor gave, as one contribution. Raises InvalidInput.
+    """Return a contributor's return value as a contribution. Raise InvalidInput if it is invalid.
 
-    It may be a text, an item of a talk in the shape of any provider, or a list of these.
+    It may be a text, an item in any provider's format, or a list of these.
     """
     if given is None:
         return Contribution(name=name)
     ids = [str(one) for one in memory_ids]
     canonical([name, *ids], f"what contributor {name} is made of")
-    items = given if isinstance(given, list | tuple) else [given]
-    canonical(list(items), f"what contributor {name} gave")
+    values = given if isinstance(given, list | tuple) else [given]
+    canonical(list(values), f"what contributor {name} returned")
     try:
-        acts = [act for item in items for act in acts_in(item)]
-        messages = messages_of(acts)
+        conversation = [item for value in values for item in read_item(value)]
+        messages = messages_of(conversation)
     except InvalidInput as error:
         raise InvalidInput(
-            f"contributor {name} gave something that is no message", hint=error.hint
+            f"contributor {name} returned something that is not a message", hint=error.hint
         ) from error
-    system = [text_of(act.content) for act in acts if act.sort == "system"]
+    system = [text_of(item.content) for item in conversation if item.sort == "system"]
     return Contribution(
         name=name,
         system="\n\n".join(text for text in system if text.strip()),
@@ -242,20 +258,20 @@ def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contr
 def _priced(
     contributions: Sequence[Contribution], dialect: Dialect, model: str | None
 ) -> tuple[list[Contribution], list[Repair]]:
-    """Return contributions with what ``dialect`` takes of their pictures and files."""
-    found: list[Contribution] = []
+    """Return contributions with the pictures and files that ``dialect`` accepts."""
+    priced: list[Contribution] = []
     repairs: list[Repair] = []
     for one in contributions:
         messages, left = with_media(one.messages, dialect, model)
         repairs += left
-        found.append(msgspec.structs.replace(one, messages=tuple(messages)))
-    return found, repairs
+        priced.append(msgspec.structs.replace(one, messages=tuple(messages)))
+    return priced, repairs
 
 
 def _fixed(
     system: str, contributions: Sequence[Contribution], budget: Budget, all_room: int | None
 ) -> tuple[str, list[Contribution], int, list[Repair]]:
-    """Return system text and contributions that leave room, and what they cost."""
+    """Return the system text and contributions that fit, their cost, and the repairs."""
     repairs: list[Repair] = []
     added: list[Contribution] = []
     text = system.strip()
@@ -279,63 +295,63 @@ def _fixed(
 
 
 def _ids_of(message: ModelMessage) -> Sequence[str]:
-    """Return the events that a message shows, what was thought in it first."""
+    """Return the events that a message shows, thoughts first."""
     thoughts = thoughts_of(message)
     if not thoughts:
         return message.event_ids
     return list(dict.fromkeys([*(one.event_id for one in thoughts), *message.event_ids]))
 
 
-def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier | None:
-    """Return the summary of what lies before the window, if one was made."""
-    told = window.summary
+def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> EarlierSummary | None:
+    """Return the summary of everything before the window, if there is one."""
+    summary = window.summary
     messages, _ = pair(window.lead, policy)
     if messages:
         room = budget.room
         tokens = 500 if room is None else min(500, room // 8)
-        # What a compaction told is not pressed into the room of the little that is added.
-        tokens += budget.count(told or "")
-        told = summarise(messages, earlier=told, limit=tokens, count=budget.count).text
-    if told is None or not told.strip():
+        # The compaction's summary keeps its own room, beside the little that is added.
+        tokens += budget.count(summary or "")
+        summary = summarise(messages, earlier=summary, limit=tokens, count=budget.count).text
+    if summary is None or not summary.strip():
         return None
     ids = () if window.summary_id is None else (window.summary_id,)
-    return Earlier(words=told, event_ids=ids)
+    return EarlierSummary(words=summary, event_ids=ids)
 
 
 def _placed(messages: Sequence[ModelMessage], added: Sequence[Contribution]) -> list[ModelMessage]:
-    """Return the messages with contributions in front of what the user said last."""
+    """Return the messages with contributions before the last user message."""
     used = {
         call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls
     }
-    extra = distinct([message for one in added for message in one.messages], used)
-    place = len(messages)
+    extra = with_unique_ids([message for one in added for message in one.messages], used)
+    insert_at = len(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, UserMessage) and message.mark is None:
-            place = index
+            insert_at = index
             break
-    return [*messages[:place], *extra, *messages[place:]]
+    return [*messages[:insert_at], *extra, *messages[insert_at:]]
 
 
-def _stretches(events: Sequence[Event], shown: set[str]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+def _seq_ranges(events: Sequence[Event], shown: set[str]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
     first = last = 0
     for event in events:
         if event.event_id in shown:
             first, last = first or event.seq, event.seq
         elif first:
-            found.append((first, last))
+            ranges.append((first, last))
             first = 0
-    return [*found, (first, last)] if first else found
+    return [*ranges, (first, last)] if first else ranges
 
 
 def _recipe(
     shown: Sequence[ModelMessage], events: Sequence[Event], repairs: Sequence[Repair]
 ) -> str:
-    """Return a digest of what is shown that is made of no text."""
-    told = {one.event_id: [one.content_digest.hex(), one.redacted] for one in events}
+    """Return a digest of what is shown, made without text."""
+    digests = {one.event_id: [one.content_digest.hex(), one.redacted] for one in events}
     messages = [
-        [type(one).__name__, [[cited, *told.get(cited, [])] for cited in _ids_of(one)]]
+        [type(one).__name__, [[cited, *digests.get(cited, [])] for cited in _ids_of(one)]]
         for one in shown
     ]
     return _digest([messages, [[one.code, one.event_id] for one in repairs]])

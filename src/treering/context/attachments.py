@@ -1,7 +1,7 @@
-"""Which pictures, files and sounds a provider takes, and what they cost with it.
+"""Which pictures, files and sounds a provider accepts, and what they cost.
 
-What it does not take is told by a placeholder, and reported. docs/provider-rules.md has the source
-of every rule and number.
+Others are replaced by a placeholder and reported. docs/provider-rules.md has the source of every
+rule and number.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ TAKEN: Final[dict[str, frozenset[str]]] = {
     "gemini": GEMINI,
     "plain": frozenset(),
 }
-"""Types of files that each dialect takes."""
+"""File types that each dialect accepts."""
 LINKED: Final[dict[str, frozenset[str]]] = {
     "openai-chat": frozenset({"image"}),
     "openai-responses": frozenset({"image", "file"}),
     "anthropic": frozenset({"image", "file"}),
 }
-"""What may lie at a URL that the provider reads."""
+"""What the provider may read from a URL."""
 BYTES_MAX: Final[dict[str, int]] = {
     "openai-chat": 36_000_000,
     "openai-responses": 36_000_000,
     "anthropic": 24_000_000,
     "gemini": 15_000_000,
 }
-"""Bytes of files in one request: what is older than that is left out. In base64 they are a third
-more, and the rest of the request wants room, too."""
+"""Bytes of files in one request; older files are left out. Base64 adds a third, and the rest of the
+request needs room, too."""
 FILE_BYTES_MAX: Final[dict[str, int]] = {"anthropic": 3_750_000}
 """Bytes of one picture."""
 COUNT_MAX: Final[dict[str, int]] = {"anthropic": 100, "openai-chat": 500, "openai-responses": 500}
 """Pictures in one request."""
 PIXELS_MAX: Final[dict[str, int]] = {"anthropic": 8_000}
-"""Of each side of a picture."""
+"""Maximum length of each side of a picture."""
 FEW: Final[dict[str, int]] = {"anthropic": 20}
 FEW_PIXELS_MAX: Final = 2_000
-"""Where one picture has a longer side than this, there are no more than a few in the request."""
+"""If one picture has a longer side, only a few are allowed in the request."""
 PAGES_MAX: Final[dict[str, int]] = {"anthropic": 100}
 """Pages of documents in one request."""
 PLACEHOLDER_TOKENS: Final = 10
-"""A placeholder costs no less."""
+"""The least that a placeholder costs."""
 UNKNOWN_SIZE: Final = (1_568, 1_568)
-"""What a picture is taken for whose size is not known."""
+"""The assumed size of a picture whose size is unknown."""
 
 _OLDER_CLAUDE: Final = re.compile(r"claude-(?:[1-3]|instant)|claude-(?:\w+-)?4(?:-[0-6])?(?!\d)")
 _OLDER_GEMINI: Final = re.compile(r"gemini-[12]")
@@ -76,47 +76,47 @@ _OLDER_GEMINI: Final = re.compile(r"gemini-[12]")
 def with_media(
     messages: Sequence[ModelMessage], dialect: Dialect, model: str | None
 ) -> tuple[list[ModelMessage], list[Repair]]:
-    """Return ``messages`` with what ``dialect`` takes, priced; the rest told by placeholders."""
+    """Return ``messages`` with the accepted files, priced, and placeholders for the others."""
     if not any(True for one in messages for _ in _all_media(one)):
         return list(messages), []
     choice = _Choice(dialect, model)
-    # The newest first: what there is no room for is what is oldest.
-    found = [choice.message(message) for message in reversed(messages)]
-    return found[::-1], choice.repairs[::-1]
+    # Newest first: the oldest files are left out.
+    chosen = [choice.message(message) for message in reversed(messages)]
+    return chosen[::-1], choice.repairs[::-1]
 
 
-def room_of(media: Media, dialect: Dialect, model: str | None) -> int:
-    """Return the tokens that something takes in a context, as itself or as a placeholder."""
+def media_tokens_of(media: Media, dialect: Dialect, model: str | None) -> int:
+    """Return the tokens that a file takes in a context, as itself or as a placeholder."""
     if _Choice(dialect, model).refuses(media):
         return PLACEHOLDER_TOKENS
     return tokens_of(media, dialect, model or "")
 
 
 def without_media(message: ModelMessage) -> ModelMessage:
-    """Return ``message`` with placeholders for all that goes with it."""
+    """Return ``message`` with placeholders for all its files."""
     if isinstance(message, UserMessage):
         if not message.media:
             return message
-        text = _told(message.text, message.media)
+        text = _with_placeholders(message.text, message.media)
         return msgspec.structs.replace(message, text=text, media=())
     if not any(result.media for result in message.results):
         return message
     results = tuple(
-        msgspec.structs.replace(one, output=_told(one.output, one.media), media=())
+        msgspec.structs.replace(one, output=_with_placeholders(one.output, one.media), media=())
         for one in message.results
     )
     return msgspec.structs.replace(message, results=results)
 
 
 def media_ids(message: ModelMessage) -> list[str | None]:
-    """Return the events that each file of a message is from."""
+    """Return the event of each file in a message."""
     if isinstance(message, UserMessage):
         return [message.event_ids[0] if message.event_ids else None for _ in message.media]
     return [result.event_id for result in message.results for _ in result.media]
 
 
 class _Choice:
-    """What goes along, from the newest message to the oldest."""
+    """Chooses the files to send, from the newest message to the oldest."""
 
     def __init__(self, dialect: Dialect, model: str | None) -> None:
         self.repairs: list[Repair] = []
@@ -125,32 +125,36 @@ class _Choice:
         self._bytes = 0
         self._count = 0
         self._wide = False
-        """Whether one of the pictures is larger than many may be."""
+        """Whether one picture is larger than allowed among many."""
         self._pages = 0
 
     def message(self, message: ModelMessage) -> ModelMessage:
-        """Return a message with what goes along with it."""
+        """Return a message with its accepted files."""
         if isinstance(message, AssistantMessage):
             results = [self._result(one) for one in reversed(message.results)]
             return msgspec.structs.replace(message, results=tuple(reversed(results)))
         event_id = message.event_ids[0] if message.event_ids else None
-        kept, left = self._sorted(message.media, event_id)
-        return msgspec.structs.replace(message, text=_told(message.text, left), media=kept)
+        accepted, left = self._sorted(message.media, event_id)
+        return msgspec.structs.replace(
+            message, text=_with_placeholders(message.text, left), media=accepted
+        )
 
     def _result(self, result: Result) -> Result:
-        kept, left = self._sorted(result.media, result.event_id)
-        return msgspec.structs.replace(result, output=_told(result.output, left), media=kept)
+        accepted, left = self._sorted(result.media, result.event_id)
+        return msgspec.structs.replace(
+            result, output=_with_placeholders(result.output, left), media=accepted
+        )
 
     def _sorted(
         self, media: Sequence[Media], event_id: str | None
     ) -> tuple[tuple[Media, ...], list[Media]]:
-        kept: list[Media] = []
+        accepted: list[Media] = []
         left: list[Media] = []
         for one in reversed(media):
             why = self.refuses(one)
             if why is None:
                 tokens = tokens_of(one, self._dialect, self._model)
-                kept.append(msgspec.structs.replace(one, tokens=tokens))
+                accepted.append(msgspec.structs.replace(one, tokens=tokens))
                 self._bytes += one.size
                 self._count += 1
                 self._wide = self._wide or _edge(one) > FEW_PIXELS_MAX
@@ -161,10 +165,10 @@ class _Choice:
                 self.repairs.append(
                     Repair(code="left_out_attachment", event_id=event_id, detail=detail)
                 )
-        return tuple(kept[::-1]), left[::-1]
+        return tuple(accepted[::-1]), left[::-1]
 
     def refuses(self, media: Media) -> str | None:
-        """Return why the provider would not take something; None if it does."""
+        """Return why the provider would refuse a file; None if it accepts it."""
         dialect = self._dialect
         if media.url is not None:
             takes = media.sort in LINKED.get(dialect, ()) and media.url.startswith("https://")
@@ -195,7 +199,7 @@ class _Choice:
 
 
 def tokens_of(media: Media, dialect: Dialect, model: str) -> int:
-    """Return what something costs with the provider of ``dialect``, by its own rule."""
+    """Return the provider's price of a file in tokens."""
     if media.sort == "image":
         size = size_of(media) or UNKNOWN_SIZE
         match dialect:
@@ -209,7 +213,7 @@ def tokens_of(media: Media, dialect: Dialect, model: str) -> int:
         return seconds_of(media) * (32 if dialect == "gemini" else 10)
     if media.sort == "video":
         return seconds_of(media) * 300
-    # A page is both read and looked at; with Gemini it is looked at alone.
+    # A page is both read and viewed; Gemini only views it.
     page = 560 if dialect == "gemini" else 3_000 + (1_600 if dialect == "anthropic" else 1_100)
     return pages_of(media) * page if media.data is not None else 10 * page
 
@@ -226,7 +230,7 @@ def _gemini_tokens(size: tuple[int, int], model: str) -> int:
     tiles = 1 if max(size) <= 384 else ceil(width / 768) * ceil(height / 768)
     if _OLDER_GEMINI.search(model):
         return 258 * tiles
-    # Later models give every picture the same; where none is named, the dearer rule counts.
+    # Later models charge the same for every picture; without a model the higher price counts.
     return 1_120 if model else max(1_120, 258 * tiles)
 
 
@@ -240,12 +244,12 @@ def _openai_tokens(size: tuple[int, int], model: str) -> int:
     tiled = 85 + 170 * _tiles(size)
     if re.match(r"(gpt-4|gpt-5$|gpt-5-|o[1-4]|chatgpt-4)", model):
         return tiled
-    # Later models count patches of 32 pixels. Where none is named, the dearer rule counts.
+    # Later models count patches of 32 pixels. Without a model the higher price counts.
     return ceil(patches * 1.2) if model else max(tiled, ceil(patches * 1.2))
 
 
 def _tiles(size: tuple[int, int]) -> int:
-    """Return the tiles of 512 pixels in a picture, scaled down as OpenAI does."""
+    """Return the number of 512-pixel tiles in a picture, scaled down as OpenAI does."""
     scale = min(1.0, 2_048 / max(*size, 1))
     width, height = size[0] * scale, size[1] * scale
     scale = min(1.0, 768 / max(min(width, height), 1))
@@ -253,12 +257,12 @@ def _tiles(size: tuple[int, int]) -> int:
 
 
 def _edge(media: Media) -> int:
-    """Return the longer side of a picture in pixels; 0 if it is none, or does not tell."""
+    """Return the longer side of a picture in pixels; 0 if it is not one, or unknown."""
     return max(size_of(media) or (0,)) if media.sort == "image" and media.data is not None else 0
 
 
-def _told(text: str, left: Sequence[Media]) -> str:
-    """Return a text with a placeholder for each of ``left`` behind it."""
+def _with_placeholders(text: str, left: Sequence[Media]) -> str:
+    """Return a text followed by a placeholder for each of ``left``."""
     if not left:
         return text
     lines = [one.placeholder() for one in left]

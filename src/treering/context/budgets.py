@@ -1,4 +1,4 @@
-"""What messages cost, and how much room there is for them."""
+"""The cost of messages in tokens, and the budget for them."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
     from treering.model.messages import ModelMessage, Thought
 
 MESSAGE_TOKENS: Final = 6
-"""What a message costs beside its words, whichever provider counts."""
+"""Tokens of a message besides its text, with any provider."""
 CALL_TOKENS: Final = 10
-"""What a call or a result costs beside its words, its id and its tool."""
+"""Tokens of a call or result besides its text, id and tool."""
 MEDIA_TOKENS: Final = 10
-"""What a file costs beside itself: its type, its name, and the tags around it."""
+"""Tokens of a file besides its content: type, name and tags."""
 SEALED_CHARACTERS: Final = 4
-"""Characters of a sealed thought to a token of it: about three bytes."""
+"""Characters of a sealed thought per token: about three bytes."""
 REQUEST_TOKENS: Final = 12
-"""What a request costs beside its messages, with what a provider wants put in front of them."""
+"""Tokens of a request besides its messages, including required preambles."""
 _SEALS: Final = ("signature", "data", "encrypted_content", "thought_signature")
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens there are, and how they are counted."""
+    """The token limit, and how tokens are counted."""
 
     limit: int | None = None
-    """Tokens for the whole input; None is as many as it takes."""
+    """Tokens of the whole input; None is unlimited."""
     ratio: float = 1.0
-    """What the provider counted to one token of ours."""
+    """Ratio of the provider's count to ours."""
     count: Callable[[str], int] = estimate
     margin: float = MARGIN
 
     @property
     def room(self) -> int | None:
-        """Return the limit in our own tokens, with a margin for what we count wrong."""
+        """Return the limit in our own tokens, with a margin for estimation errors."""
         if self.limit is None:
             return None
         return max(int(self.limit / (self.ratio * self.margin)) - REQUEST_TOKENS, 0)
 
     def between(self, tokens: int) -> tuple[int, int]:
-        """Return what ``tokens`` may be in truth: the least and the most."""
+        """Return the lower and upper bound of the real count."""
         if self.count is not estimate:
             return tokens, tokens
         return int(tokens * (1 - LESS_MAX)), ceil(tokens * (1 + MORE_MAX))
 
     @property
     def accuracy(self) -> str:
-        """Return how far its tokens can be relied on, in words."""
+        """Return how reliable the token counts are, in words."""
         if self.count is not estimate:
             return f"counted by {counter_name(self.count)}"
         return (
@@ -65,33 +65,33 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             f" {LESS_MAX:.0%} less or {MORE_MAX:.0%} more, and some rare languages more still"
         )
 
-    def told(self, counted: int) -> int:
-        """Return our count as the provider is expected to see it."""
+    def expected(self, counted: int) -> int:
+        """Return our count as the provider is expected to report it."""
         return round((counted + REQUEST_TOKENS) * self.ratio)
 
     def cost(self, message: ModelMessage) -> int:
-        """Return what a message costs."""
+        """Return the cost of a message."""
         count = self.count
         if isinstance(message, UserMessage):
             return MESSAGE_TOKENS + count(message.text) + self.media_cost(message.media)
         cost = MESSAGE_TOKENS + (count(message.text) if message.text else 0)
         cost += sum(map(self.thought_cost, thoughts_of(message)))
         for call, result in zip(message.calls, message.results, strict=True):
-            # A result names its call and its tool once more.
+            # A result names its call and tool again.
             named = CALL_TOKENS + count(f"{call.call_id} {call.tool}")
             cost += 2 * named + count(encode(call.arguments).decode()) + count(result.output)
             cost += self.media_cost(result.media)
         return cost
 
     def media_cost(self, media: Sequence[Media]) -> int:
-        """Return what goes with a message costs, in our own tokens."""
+        """Return the cost of attachments in our own tokens."""
         if not media:
             return 0
-        # Their price is the provider's own count, which no calibration has to mend.
+        # Their price is the provider's own count and needs no calibration.
         return ceil(sum(one.tokens + MEDIA_TOKENS for one in media) / min(self.ratio, 1.0))
 
     def thought_cost(self, thought: Thought) -> int:
-        """Return what a thought costs: its words, or what is sealed, whichever is more."""
+        """Return the cost of a thought: its words or its sealed data, whichever is more."""
         block = thought.block
         sealed = max(len(block.get(name, "")) for name in _SEALS)
         words = block.get("thinking") or "".join(

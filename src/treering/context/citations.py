@@ -1,7 +1,7 @@
-"""Citations: which events support what somebody says of them, by the words that they share.
+"""Citations: finds the events that support a model's sentences, by shared words.
 
-Nothing is dropped for want of support: another language shares few words with the talk. What cannot
-be traced says so, and what must not be kept leaves a mark where it stood.
+Nothing is dropped for lack of support: another language shares few words with the messages. What
+cannot be traced says so, and what must not be kept leaves a mark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.context.clues import split_sentences
-from treering.context.notes import spelled
-from treering.context.prose import holds_secret
+from treering.context.prose import has_secret
+from treering.context.summary_notes import single_line
+from treering.context.text_cues import split_sentences
 from treering.context.tokens import estimate
 from treering.derive.fact_noise import INSTRUCTION, OVERRIDE
 from treering.derive.terms import terms
@@ -28,47 +28,49 @@ if TYPE_CHECKING:
     from treering.model.messages import ModelMessage
 
 SUPPORT_MIN: Final = 0.2
-"""The part of a sentence's terms that one message must share for it to be supported."""
+"""The share of a sentence's terms that one message must contain to support it."""
 CLOSE: Final = 0.6
-"""Messages are cited, too, that support a sentence so well compared with the best."""
+"""Messages with at least this share of the best support are cited, too."""
 MESSAGES_MAX: Final = 3
 TEXT_CHARS_MAX: Final = 4_096
-"""So much of a message is looked at."""
-SECRET: Final = "[left out: it seems to hold a secret]"  # noqa: S105 - what stands in for one.
+"""Characters of a message that are read."""
+SECRET: Final = "[left out: it seems to hold a secret]"  # noqa: S105 - a placeholder for one.
 ORDER: Final = "[left out: it gives orders to its reader]"
 TITLE_WORDS_MAX: Final = 3
-"""A heading that is longer says something itself."""
+"""Longer headings are statements themselves."""
 _HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s.*|[*_]{0,2}[\w ]{1,40}[*_]{0,2}:[*_]{0,2}\s*)$")
 _MARKUP: Final = re.compile(r"^\s*#{1,6}\s+|\*\*|`")
 
 
-class Cited(msgspec.Struct, frozen=True):
-    """What somebody says of messages, each sentence with the events that support it."""
+class CitedText(msgspec.Struct, frozen=True):
+    """A model's sentences about messages, each with the events that support it."""
 
     sentences: tuple[Sentence, ...]
-    """Those without events could not be traced; some only mark what was left out."""
+    """Sentences without events could not be traced; some only mark what was left out."""
     notes: tuple[str, ...] = ()
     """What could not be traced, was left out or did not fit."""
 
     @property
     def says_something(self) -> bool:
-        """Whether anything is left of it."""
+        """Return whether any content is left."""
         return any(one.text not in {SECRET, ORDER} for one in self.sentences)
 
 
-def cite(text: str, messages: Sequence[ModelMessage], *, limit: int) -> Cited:
-    """Return the sentences of ``text`` in ``limit`` tokens, with the events that support them."""
-    told = list(_told(text))
-    fitting = _fitting([f"{title}{sentence}" for title, sentence in told], limit)
-    known = [frozenset(terms(_words_of(message))) for message in messages]
-    spread = Counter(term for one in known for term in one)
-    rarity = {term: math.log(1 + len(known) / count) for term, count in spread.items()}
+def cite(text: str, messages: Sequence[ModelMessage], *, limit: int) -> CitedText:
+    """Return the sentences of ``text`` within ``limit`` tokens, with their supporting events."""
+    titled = list(_titled_sentences(text))
+    fitting = _fitting([f"{title}{sentence}" for title, sentence in titled], limit)
+    message_terms = [frozenset(terms(_words_of(message))) for message in messages]
+    message_counts = Counter(term for one in message_terms for term in one)
+    rarity = {
+        term: math.log(1 + len(message_terms) / count) for term, count in message_counts.items()
+    }
     sentences = []
-    for title, sentence in told[:fitting]:
-        ids = _supporting(frozenset(terms(sentence)), messages, known, rarity)
+    for title, sentence in titled[:fitting]:
+        ids = _supporting(frozenset(terms(sentence)), messages, message_terms, rarity)
         mark = _withheld(f"{title}{sentence}", is_traced=bool(ids))
         sentences.append(Sentence(mark or f"{title}{sentence}", () if mark else ids))
-    return Cited(tuple(sentences), tuple(_notes(sentences, cut=len(told) - fitting)))
+    return CitedText(tuple(sentences), tuple(_notes(sentences, cut=len(titled) - fitting)))
 
 
 def text_of(sentences: Iterable[Sentence]) -> str:
@@ -76,24 +78,24 @@ def text_of(sentences: Iterable[Sentence]) -> str:
     return " ".join(sentence.text for sentence in sentences)
 
 
-def within(sentences: Sequence[Sentence], limit: int) -> tuple[Sentence, ...]:
+def sentences_within(sentences: Sequence[Sentence], limit: int) -> tuple[Sentence, ...]:
     """Return as many of the first sentences as fit into ``limit`` tokens."""
     return tuple(sentences[: _fitting([one.text for one in sentences], limit)])
 
 
-def _told(text: str) -> Iterator[tuple[str, str]]:
-    """Return all sentences of ``text``, each with the headings and numbers that stand before it."""
+def _titled_sentences(text: str) -> Iterator[tuple[str, str]]:
+    """Yield all sentences of ``text``, each with the headings and numbers before it."""
     title = ""
     for line in text.splitlines():
-        plain = spelled(_MARKUP.sub("", line))
+        plain = single_line(_MARKUP.sub("", line))
         if not plain:
             continue
         if _HEADING.match(line) and len(plain.split()) <= TITLE_WORDS_MAX:
             title += f"{plain.rstrip(':*_ ')}: "
             continue
-        for sentence in filter(None, map(spelled, split_sentences(plain))):
+        for sentence in filter(None, map(single_line, split_sentences(plain))):
             if not any(map(str.isalpha, sentence)):
-                title += f"{sentence} "  # A number of a list, or the like.
+                title += f"{sentence} "  # For example the number of a list item.
                 continue
             yield title, sentence
             title = ""
@@ -109,10 +111,10 @@ def _fitting(sentences: Sequence[str], limit: int) -> int:
 
 
 def _withheld(sentence: str, *, is_traced: bool) -> str | None:
-    """Return what stands in for a sentence that must not be kept; None if it may be."""
-    if holds_secret(sentence):
+    """Return the placeholder for a sentence that must not be kept; None if it may be."""
+    if has_secret(sentence):
         return SECRET
-    # Somebody who was heard may have set a rule; one that nobody said is for the reader.
+    # A rule that somebody stated is kept; one that nobody stated is aimed at the reader.
     is_order = OVERRIDE.search(sentence) or (not is_traced and INSTRUCTION.search(sentence))
     return ORDER if is_order else None
 
@@ -136,7 +138,7 @@ def _sentences(count: int) -> str:
 
 
 def _words_of(message: ModelMessage) -> str:
-    """Return what was said in a message, and the tools that it called."""
+    """Return the text of a message, and the tools it called."""
     calls = getattr(message, "calls", ())
     return " ".join([message.text[:TEXT_CHARS_MAX], *(call.tool for call in calls)])
 
@@ -158,5 +160,5 @@ def _supporting(
         return ()
     close = [at for at, score in enumerate(scores) if score >= CLOSE * best]
     close.sort(key=lambda at: -scores[at])
-    # The first event of a message is that of its words; calls and results follow.
+    # The first event of a message is that of its text; calls and results follow.
     return tuple(one for at in sorted(close[:MESSAGES_MAX]) for one in messages[at].event_ids[:1])

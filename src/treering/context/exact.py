@@ -1,6 +1,6 @@
-"""Tokens counted as OpenAI's models count them, by choice: the extra ``tokens``.
+"""Exact token counts for OpenAI's models, with the optional extra ``tokens``.
 
-The vocabularies come with the package, so nothing is fetched when tokens are counted.
+The vocabularies are part of the package, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ENCODINGS: Final[tuple[str, ...]] = get_args(Encoding)
 
 
 def exact_counter(encoding: Encoding | str = "o200k_base") -> Counter:
-    """Return a counter of the tokens of ``encoding``, in which special tokens are plain text.
+    """Return a counter of tokens in ``encoding``; special tokens count as plain text.
 
-    Raises Unsupported if the tokenizer is not installed.
+    Raise Unsupported if the tokenizer is not installed.
     """
     if encoding not in ENCODINGS:
         raise InvalidInput(
@@ -51,9 +51,9 @@ class ExactCounter:
         self._count = count
 
     def __call__(self, text: str) -> int:
-        """Return how many tokens ``text`` has."""
+        """Return the number of tokens in ``text``."""
         try:
             return self._count(text)
         except UnicodeEncodeError:
-            # Lone surrogates have no tokens; providers are sent something in their place as well.
+            # Lone surrogates have no tokens; providers get a replacement character as well.
             return self._count(text.encode("utf-8", "replace").decode())

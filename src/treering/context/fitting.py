@@ -1,12 +1,12 @@
-"""Messages made to fit: cut in a fixed order, whole turns before parts, and never a pair in two.
+"""Fits messages into a budget: whole turns go before parts, and a pair is never split.
 
-    1. long outputs of tools are shortened, always
-    2. it starts again at the last checkpoint or interrupt
+    1. long tool outputs are always shortened
+    2. older messages than the last checkpoint or interrupt are dropped
     3. the oldest turns are dropped
-    4. what is left of the last turn is shortened, and its oldest steps are dropped
-    5. what was dropped is told in a summary, as far as there is room
+    4. the rest of the last turn is shortened, and its oldest steps are dropped
+    5. what was dropped is summarised, if there is room
 
-Nobody is asked for any of it: no model, no clock.
+All of it is deterministic, without a model or a clock.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from treering.model.messages import RepairCode
 
 SUMMARY_TOKENS_MAX: Final = 1_500
-"""The longest summary of what was dropped."""
+"""Maximum length of the summary of dropped messages."""
 SUMMARY_TOKENS_MIN: Final = 24
-"""With less room than this nothing is summarised."""
+"""With less room nothing is summarised."""
 SUMMARY_SHARE: Final = 8
-"""One part in so many of the room is for the summary."""
+"""One part in this many of the room is for the summary."""
 RESTARTS: Final = frozenset({"checkpoint", "interrupt"})
-"""Marks from which on a model can go on without what went before."""
+"""Marks from which a model can continue without earlier messages."""
 _CAPS: Final = (4_000, 2_000, 1_000, 500, 200)
-"""Characters that outputs of the last turn are shortened to, one after the other."""
+"""Characters to which outputs of the last turn are shortened, step by step."""
 
 
-class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What was told of all that went before the messages."""
+class EarlierSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The summary of everything before the messages."""
 
     words: str
     event_ids: tuple[str, ...] = ()
-    """The event that tells it."""
+    """The event that holds it."""
 
     def message(self) -> UserMessage:
-        """Return it as a model is shown it."""
+        """Return it as a message."""
         return summary_message(self.words, event_ids=self.event_ids)
 
 
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of the messages, and what was done to them."""
+class FittedMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """The remaining messages, their cost, and what was changed."""
 
     messages: list[ModelMessage]
     cost: int
@@ -64,12 +64,12 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 def fit(
     messages: Sequence[ModelMessage],
     *,
-    earlier: Earlier | None,
+    earlier: EarlierSummary | None,
     room: int | None,
     budget: Budget,
     summarise: Summariser,
-) -> Fitted:
-    """Return messages that cost no more than ``room``; ``earlier`` tells what went before them."""
+) -> FittedMessages:
+    """Return messages that cost at most ``room``; ``earlier`` summarises everything before them."""
     fitting = _Fitting(budget, summarise)
     kept = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
     before = [] if earlier is None else [earlier.message()]
@@ -79,32 +79,32 @@ def fit(
         kept = fitting.forget(kept)
         costs = [budget.cost(message) for message in kept]
         cost = sum(costs) + sum(map(budget.cost, before))
-    found = [*before, *kept]
+    fitted = [*before, *kept]
     if room is not None and cost > room:
-        found, cost = fitting.cut(kept, costs, earlier, room)
-        if not found:
+        fitted, cost = fitting.cut(kept, costs, earlier, room)
+        if not fitted:
             fitting.note("budget_too_small", kept[-1] if kept else earlier)
-    repairs = [*fitting.repairs, *_shortened(messages, found)]
-    return Fitted(messages=found, cost=cost, repairs=repairs)
+    repairs = [*fitting.repairs, *_shortened(messages, fitted)]
+    return FittedMessages(messages=fitted, cost=cost, repairs=repairs)
 
 
 class _Fitting:
-    """One attempt at making messages fit."""
+    """One attempt to fit messages."""
 
     def __init__(self, budget: Budget, summarise: Summariser) -> None:
         self.repairs: list[Repair] = []
         self._budget = budget
         self._summarise = summarise
 
-    def note(self, code: RepairCode, message: ModelMessage | Earlier | None) -> None:
-        """Report what befell a message."""
+    def note(self, code: RepairCode, message: ModelMessage | EarlierSummary | None) -> None:
+        """Report a change to a message."""
         ids = () if message is None else message.event_ids
         self.repairs.append(Repair(code=code, event_id=ids[0] if ids else None))
 
     def forget(self, messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """Return ``messages`` without what was thought in earlier turns: no provider asks for it.
+        """Return ``messages`` without thoughts of earlier turns, which no provider requires.
 
-        What was thought in the last one is wanted as long as its calls are shown.
+        Thoughts of the last turn are required as long as its calls are shown.
         """
         turn = _last_turn(messages)
         for message in messages[:turn]:
@@ -120,10 +120,10 @@ class _Fitting:
         self,
         messages: list[ModelMessage],
         costs: list[int],
-        earlier: Earlier | None,
+        earlier: EarlierSummary | None,
         room: int,
     ) -> tuple[list[ModelMessage], int]:
-        """Return the end of ``messages``, in front of it what is told of the rest, and the cost."""
+        """Return the end of ``messages``, preceded by a summary of the rest, and the cost."""
         reserve = min(room // SUMMARY_SHARE, SUMMARY_TOKENS_MAX)
         left = list(accumulate(reversed(costs), initial=0))[::-1]
         start = self._start(messages, left, room - reserve)
@@ -151,7 +151,7 @@ class _Fitting:
             if isinstance(message, UserMessage) and message.mark in RESTARTS:
                 turn = _last_turn(messages)
                 if turn < index < len(messages) - 1 and left[turn] <= room:
-                    # A mark in the middle of the last turn: its question is wanted, too.
+                    # A mark in the middle of the last turn: keep its question, too.
                     return turn
                 if left[index] <= room:
                     self.note("restarted", message)
@@ -176,7 +176,7 @@ class _Fitting:
     def _squeeze(
         self, turn: Sequence[ModelMessage], room: int, all_room: int
     ) -> tuple[list[ModelMessage], list[ModelMessage]]:
-        """Return what is left of a turn that is too large, and what of it was dropped."""
+        """Return what is left of a turn that is too large, and what was dropped."""
         kept: list[ModelMessage] = []
         cost = self._budget.cost
         bare = [without_media(message) for message in turn]
@@ -187,26 +187,26 @@ class _Fitting:
                 kept = [with_outputs(message, cap) for message in tried]
                 if sum(map(cost, kept)) <= room:
                     return kept, []
-        asked: list[ModelMessage] = []
+        questions: list[ModelMessage] = []
         lost: list[ModelMessage] = []
         left = room
         if kept and isinstance(kept[0], UserMessage):
-            # The question goes before the steps towards its answer, with half of the room at most.
+            # The question has priority over the steps, with at most half of the room.
             question = kept.pop(0)
             share = room // 2 if kept else room
             first = self._shorten(question, share)
-            (lost if first is None else asked).append(first or question)
-            # What a cut question leaves of its share is not for the steps: with more room there
-            # would be fewer of them.
+            (lost if first is None else questions).append(first or question)
+            # The rest of a shortened question's share is not used for steps: otherwise more room
+            # could leave fewer steps.
             left -= min(cost(question), share)
         steps: list[ModelMessage] = []
         while kept and (next_cost := cost(kept[-1])) <= left:
             steps.append(kept.pop())
             left -= next_cost
         steps.reverse()
-        spent = sum(map(cost, [*asked, *steps]))
+        spent = sum(map(cost, [*questions, *steps]))
         if kept and not steps:
-            # Not even the last step fits whole: its words may.
+            # Not even the last step fits whole; its text may.
             last = self._words(kept[-1], all_room - spent)
             if last is not None:
                 kept.pop()
@@ -214,7 +214,7 @@ class _Fitting:
         lost += kept
         for message in lost:
             self.note("dropped_message", message)
-        return [*asked, *steps], lost
+        return [*questions, *steps], lost
 
     def _note_media(self, turn: Sequence[ModelMessage]) -> None:
         for message in turn:
@@ -224,16 +224,16 @@ class _Fitting:
                 )
 
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:
-        """Return the words of a message alone, shortened to ``room``; None if there is none."""
+        """Return only the text of a message, shortened to ``room``; None if there is none."""
         if isinstance(message, UserMessage) or not message.calls:
             return self._shorten(message, room)
         words = msgspec.structs.replace(
             message, event_ids=message.event_ids[:1], calls=(), results=(), thoughts=()
         )
-        found = self._shorten(words, room) if words.text.strip() else None
-        if found is words:
+        shortened = self._shorten(words, room) if words.text.strip() else None
+        if shortened is words:
             self.note("shortened_message", words)
-        return found
+        return shortened
 
     def _shorten(self, message: ModelMessage, room: int) -> ModelMessage | None:
         if self._budget.cost(message) <= room:
@@ -242,17 +242,17 @@ class _Fitting:
         if not text.strip():
             return None
         self.note("shortened_message", message)
-        # A thought belongs to words as they were.
+        # A thought belongs to the original text.
         return msgspec.structs.replace(without_thoughts(message), text=text)
 
     def _summary(
-        self, dropped: Sequence[ModelMessage], earlier: Earlier | None, room: int
+        self, dropped: Sequence[ModelMessage], earlier: EarlierSummary | None, room: int
     ) -> UserMessage | None:
         frame = self._budget.cost(summary_message(""))
         if (not dropped and earlier is None) or room - frame < SUMMARY_TOKENS_MIN:
             return None
-        told = None if earlier is None else earlier.words
-        text = self._summarise(dropped, told, room - frame)
+        earlier_text = None if earlier is None else earlier.words
+        text = self._summarise(dropped, earlier_text, room - frame)
         text = shorten_to(text, room - frame, self._budget.count).strip()
         summary = summary_message(
             text,
@@ -266,7 +266,7 @@ class _Fitting:
 
 
 def with_outputs(message: ModelMessage, characters: int) -> ModelMessage:
-    """Return ``message`` with outputs of tools cut in the middle to about so many characters."""
+    """Return ``message`` with tool outputs cut in the middle to about this many characters."""
     if not isinstance(message, AssistantMessage) or all(
         len(result.output) <= characters for result in message.results
     ):
@@ -279,13 +279,13 @@ def with_outputs(message: ModelMessage, characters: int) -> ModelMessage:
 
 
 def summary_message(words: str, *, seq: int = 0, event_ids: tuple[str, ...] = ()) -> UserMessage:
-    """Return a summary as a model is shown it."""
+    """Return a summary as a message."""
     text = f"<summary>\n{words}\n</summary>"
     return UserMessage(text=text, seq=seq, event_ids=event_ids, mark="summary")
 
 
 def _shortened(given: Sequence[ModelMessage], kept: Sequence[ModelMessage]) -> Iterator[Repair]:
-    """Return a report of each output that is kept and was longer when it was given."""
+    """Yield a repair for each kept output that was longer before."""
     lengths = {
         result.call_id: len(result.output)
         for message in given
@@ -308,7 +308,7 @@ def _starts_turn(message: ModelMessage) -> bool:
 
 
 def _last_turn(messages: Sequence[ModelMessage]) -> int:
-    """Return where the last turn begins; 0 if no turn does."""
+    """Return the index at which the last turn begins; 0 if no turn does."""
     for index in range(len(messages) - 1, -1, -1):
         if _starts_turn(messages[index]):
             return index

@@ -1,7 +1,7 @@
-"""Items of a talk, read in any provider's shape: what contributors may add to one call.
+"""Conversation items in any provider's format: what contributors may add to one call.
 
-They are messages, calls and results. A call goes with its result, wherever among the items that
-stands; without one it had no output.
+Items are messages, calls and results. A call is paired with its result, wherever that is among the
+items; without one it has no output.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.media import separated
-from treering.context.texts import arguments_in, text_of
+from treering.context.media import split_media
+from treering.context.texts import call_arguments, text_of
 from treering.errors import InvalidInput
 from treering.model.messages import AssistantMessage, Call, Result, UserMessage
 
@@ -28,7 +28,7 @@ _ROLES: Final = {
 }  # fmt: skip
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationItem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that somebody says, calls or returns."""
 
     sort: str
@@ -39,109 +39,109 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-def acts_in(item: Any) -> Iterator[Act]:
-    """Return what an item says. Raises InvalidInput for what is no item."""
-    if isinstance(item, str):
-        yield Act(sort="user", content=item)
+def read_item(given: Any) -> Iterator[ConversationItem]:
+    """Yield the items in a contribution. Raise InvalidInput if it is not one."""
+    if isinstance(given, str):
+        yield ConversationItem(sort="user", content=given)
         return
-    if not isinstance(item, Mapping):
-        raise _no_item(item)
-    sort = item.get("type", "message")
-    if sort == "function_call":
-        yield _call(item, item.get("call_id"), item.get("arguments"))
-    elif sort == "function_call_output":
-        yield _result(item.get("call_id"), item.get("output"))
-    elif sort == "message":
-        yield from _message(item)
+    if not isinstance(given, Mapping):
+        raise _invalid_item(given)
+    item_type = given.get("type", "message")
+    if item_type == "function_call":
+        yield _call(given, given.get("call_id"), given.get("arguments"))
+    elif item_type == "function_call_output":
+        yield _result(given.get("call_id"), given.get("output"))
+    elif item_type == "message":
+        yield from _message(given)
     else:
-        raise _no_item(item)
+        raise _invalid_item(given)
 
 
-def messages_of(acts: Sequence[Act]) -> list[ModelMessage]:
-    """Return what ``acts`` say as messages, each call with its result.
+def messages_of(items: Sequence[ConversationItem]) -> list[ModelMessage]:
+    """Return ``items`` as messages, each call with its result.
 
-    Raises InvalidInput for a result of no call, and for an id that is used twice.
+    Raise InvalidInput for a result without a call, and for a duplicate id.
     """
-    results = {act.call_id: act for act in acts if act.sort == "result"}
-    calls = [act.call_id for act in acts if act.sort == "call"]
+    results = {item.call_id: item for item in items if item.sort == "result"}
+    calls = [item.call_id for item in items if item.sort == "call"]
     if len(set(calls)) < len(calls) or not results.keys() <= set(calls):
         raise InvalidInput(
             "calls and results do not belong together", hint="give each call one id, and its result"
         )
     messages: list[ModelMessage] = []
     joins = False
-    for act in acts:
-        if act.sort == "call":
+    for item in items:
+        if item.sort == "call":
             before = messages[-1] if joins else AssistantMessage(text="", seq=0)
             if not joins:
                 messages.append(before)
-            messages[-1] = _with_call(before, act, results.get(act.call_id))
+            messages[-1] = _with_call(before, item, results.get(item.call_id))
             joins = True
-        elif act.sort == "assistant":
-            messages.append(AssistantMessage(text=text_of(act.content), seq=0))
+        elif item.sort == "assistant":
+            messages.append(AssistantMessage(text=text_of(item.content), seq=0))
             joins = True
-        elif act.sort == "user":
-            messages.append(_said(act.content))
+        elif item.sort == "user":
+            messages.append(_said(item.content))
             joins = False
         else:
             joins = False
-    return [one for one in messages if _says(one)]
+    return [one for one in messages if _has_content(one)]
 
 
-def distinct(messages: Sequence[ModelMessage], used: set[str]) -> list[ModelMessage]:
-    """Return ``messages`` with ids of calls that are in none of ``used``, and that all take."""
-    found: list[ModelMessage] = []
+def with_unique_ids(messages: Sequence[ModelMessage], used: set[str]) -> list[ModelMessage]:
+    """Return ``messages`` with valid call ids that are not in ``used``."""
+    renamed: list[ModelMessage] = []
     for message in messages:
         if not isinstance(message, AssistantMessage) or not message.calls:
-            found.append(message)
+            renamed.append(message)
             continue
-        names = {call.call_id: _minted(call.call_id, used) for call in message.calls}
+        names = {call.call_id: _valid_id(call.call_id, used) for call in message.calls}
         rename = msgspec.structs.replace
-        found.append(
+        renamed.append(
             rename(
                 message,
                 calls=tuple(rename(one, call_id=names[one.call_id]) for one in message.calls),
                 results=tuple(rename(one, call_id=names[one.call_id]) for one in message.results),
             )
         )
-    return found
+    return renamed
 
 
-def _message(item: Mapping[str, Any]) -> Iterator[Act]:
-    role = _ROLES.get(str(item.get("role", "user")))
-    content = item.get("content", item.get("parts"))
+def _message(given: Mapping[str, Any]) -> Iterator[ConversationItem]:
+    role = _ROLES.get(str(given.get("role", "user")))
+    content = given.get("content", given.get("parts"))
     parts = content if isinstance(content, list | tuple) else []
     has_content = isinstance(content, str | list | tuple)
-    if role is None or not (has_content or (content is None and item.get("tool_calls"))):
-        raise _no_item(item)
+    if role is None or not (has_content or (content is None and given.get("tool_calls"))):
+        raise _invalid_item(given)
     if not all(isinstance(part, Mapping) for part in parts):
-        raise _no_item(item)
+        raise _invalid_item(given)
     if role == "tool":
-        yield _result(item.get("tool_call_id"), content)
+        yield _result(given.get("tool_call_id"), content)
         return
-    said: list[Any] = []
-    told: list[Act] = []
+    texts: list[Any] = []
+    items: list[ConversationItem] = []
     for part in content if isinstance(content, list | tuple) else [content]:
-        act = _act_of(part)
-        if act is None:
-            said.append(part)
+        item = _call_or_result(part)
+        if item is None:
+            texts.append(part)
         else:
-            told.append(act)
-    if [one for one in said if one is not None]:
-        words = said[0] if len(said) == 1 and isinstance(said[0], str) else said
-        # Results stand in front of what the user says with them, calls behind what led to them.
-        act = Act(sort=role, content=words)
-        told = [*told, act] if role == "user" else [act, *told]
-    yield from told
-    for call in item.get("tool_calls") or ():
+            items.append(item)
+    if [one for one in texts if one is not None]:
+        words = texts[0] if len(texts) == 1 and isinstance(texts[0], str) else texts
+        # Results come before the user's text, calls after the assistant's.
+        item = ConversationItem(sort=role, content=words)
+        items = [*items, item] if role == "user" else [item, *items]
+    yield from items
+    for call in given.get("tool_calls") or ():
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            raise _no_item(item)
+            raise _invalid_item(given)
         yield _call(function, call.get("id"), function.get("arguments"))
 
 
-def _act_of(part: Any) -> Act | None:
-    """Return the call or the result that a part of a message is; None if it is said."""
+def _call_or_result(part: Any) -> ConversationItem | None:
+    """Return the call or result in a part of a message; None if it is text."""
     if not isinstance(part, Mapping):
         return None
     for name in ("function_call", "functionCall"):
@@ -159,30 +159,32 @@ def _act_of(part: Any) -> Act | None:
             is_error = part.get("is_error") is True
             return _result(part.get("tool_use_id"), part.get("content"), is_error=is_error)
         case "thinking" | "redacted_thinking":
-            raise _no_item(part)
+            raise _invalid_item(part)
     return None
 
 
-def _call(told: Mapping[str, Any], call_id: Any, arguments: Any) -> Act:
-    tool = told.get("name")
+def _call(function: Mapping[str, Any], call_id: Any, arguments: Any) -> ConversationItem:
+    tool = function.get("name")
     if not isinstance(tool, str) or not isinstance(call_id, str) or not call_id:
-        raise _no_item(told)
-    given = arguments_in({"input": arguments})
-    return Act(sort="call", content=given, call_id=call_id, tool=tool)
+        raise _invalid_item(function)
+    given = call_arguments({"input": arguments})
+    return ConversationItem(sort="call", content=given, call_id=call_id, tool=tool)
 
 
-def _result(call_id: Any, output: Any, *, is_error: bool = False) -> Act:
+def _result(call_id: Any, output: Any, *, is_error: bool = False) -> ConversationItem:
     if not isinstance(call_id, str) or not call_id:
-        raise _no_item({"output": output})
-    return Act(sort="result", content=output, call_id=call_id, is_error=is_error)
+        raise _invalid_item({"output": output})
+    return ConversationItem(sort="result", content=output, call_id=call_id, is_error=is_error)
 
 
-def _with_call(message: ModelMessage, act: Act, result: Act | None) -> AssistantMessage:
-    rest, media = separated(None if result is None else result.content)
-    call = Call(call_id=act.call_id, tool=act.tool, arguments=act.content, event_id="")
+def _with_call(
+    message: ModelMessage, item: ConversationItem, result: ConversationItem | None
+) -> AssistantMessage:
+    rest, media = split_media(None if result is None else result.content)
+    call = Call(call_id=item.call_id, tool=item.tool, arguments=item.content, event_id="")
     given = Result(
-        call_id=act.call_id,
-        tool=act.tool,
+        call_id=item.call_id,
+        tool=item.tool,
         output="" if media and not rest else text_of(rest),
         is_error=result is not None and result.is_error,
         media=tuple(media),
@@ -196,18 +198,18 @@ def _with_call(message: ModelMessage, act: Act, result: Act | None) -> Assistant
 def _said(content: Any) -> UserMessage:
     if isinstance(content, str):
         return UserMessage(text=content, seq=0)
-    rest, media = separated(content)
+    rest, media = split_media(content)
     text = "" if media and not rest else text_of(rest)
     return UserMessage(text=text, seq=0, media=tuple(media))
 
 
-def _says(message: ModelMessage) -> bool:
+def _has_content(message: ModelMessage) -> bool:
     if isinstance(message, UserMessage):
         return bool(message.text.strip() or message.media)
     return bool(message.text.strip() or message.calls)
 
 
-def _minted(call_id: str, used: set[str]) -> str:
+def _valid_id(call_id: str, used: set[str]) -> str:
     name, number = call_id, 0
     legal = call_id.isascii() and call_id.replace("_", "").replace("-", "").isalnum()
     while name in used or not legal or len(name) > 40:
@@ -219,9 +221,9 @@ def _minted(call_id: str, used: set[str]) -> str:
     return name
 
 
-def _no_item(item: Any) -> InvalidInput:
-    told = sorted(map(str, item)) if isinstance(item, Mapping) else type(item).__name__
+def _invalid_item(item: Any) -> InvalidInput:
+    description = sorted(map(str, item)) if isinstance(item, Mapping) else type(item).__name__
     return InvalidInput(
-        f"that is no item of a talk: {told}",
+        f"not a conversation item: {description}",
         hint='return texts, {"role": "user", "content": …}, or calls and results',
     )

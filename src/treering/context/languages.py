@@ -1,9 +1,9 @@
-"""Which language a text is in, as far as that tells what it costs: by its commonest words.
+"""Detects the language of a text by its most common words, as far as it affects the token count.
 
-Tokenizers were made of some languages more than of others, in one and the same script: a word of
-English is one token, one of Zulu four. ``dearness`` says what each character of a text costs beside
-what its letters do in general. The numbers were fitted to o200k_base on messages of programs in 128
-languages; a language that is not told here is taken for a dear one of its script.
+Tokenizers know some languages better than others in the same script: a word of English is one
+token, one of Zulu four. ``language_surcharge`` returns the cost of each character on top of the
+script's average. The numbers were fitted to o200k_base on messages of programs in 128 languages; an
+unknown language is taken for an expensive one of its script.
 """
 
 from __future__ import annotations
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SAMPLE_CHARACTERS: Final = 200
-"""So much of the beginning of a text tells its language."""
+"""Characters at the beginning of a text that are examined."""
 WORDS_MIN: Final = 6
-"""With fewer words a text is in no language."""
+"""With fewer words the language is unknown."""
 COMMON_SHARE: Final = 5
-"""Of so many words one is common at least, in a language that is told."""
+"""One in this many words must be common for a language to be recognised."""
 ACCENTS_MAX: Final = 0.15
-"""What is written with accents costs less beside them, by their share, and by no more than this."""
-UNTOLD: Final[dict[int, float]] = {0x00: 0.145, 0x01: 0.145, 0x04: 0.045, 0x06: 0.1, 0x09: 0.08}
-"""What a character costs in languages that are not told, by the high byte of most letters."""
+"""Accented text costs less besides its accents, by their share, up to this."""
+UNKNOWN_SURCHARGE: Final[dict[int, float]] = {
+    0x00: 0.145,
+    0x01: 0.145,
+    0x04: 0.045,
+    0x06: 0.1,
+    0x09: 0.08,
+}
+"""The surcharge per character in unknown languages, by the high byte of most letters."""
 
 _ARABIC: Final = 0x06
-_ARABIC_ITSELF: Final = -0.026
+_ARABIC_SURCHARGE: Final = -0.026
 """Of the languages in its script only Arabic has the letter teh marbuta."""
 
 _LANGUAGES: Final[tuple[tuple[float, str], ...]] = (
@@ -212,48 +218,48 @@ _LANGUAGES: Final[tuple[tuple[float, str], ...]] = (
     # Bengali
     (0.02, "এই ও এবং না করে হয় থেকে জন্য একটি এর কিন্তু তার যে সে আর কি হয়েছে আগে আবার নয়"),
 )  # fmt: skip
-"""What a character costs beside, and the commonest words of the language in which it does."""
+"""The surcharge per character, and the most common words of the language."""
 
 
-def _spoken() -> dict[str, bytes]:
-    """Return the languages that each word is of; one of a single language tells it twice."""
-    found: dict[str, bytes] = {}
-    for place, (_, words) in enumerate(_LANGUAGES):
+def _word_languages() -> dict[str, bytes]:
+    """Return the languages of each word; a word of only one language counts twice."""
+    languages: dict[str, bytes] = {}
+    for index, (_, words) in enumerate(_LANGUAGES):
         for word in set(words.split()):
-            found[word] = found.get(word, b"") + bytes([place])
-    return {word: places * 2 if len(places) == 1 else places for word, places in found.items()}
+            languages[word] = languages.get(word, b"") + bytes([index])
+    return {word: places * 2 if len(places) == 1 else places for word, places in languages.items()}
 
 
-_SPOKEN: Final = _spoken()
+_WORD_LANGUAGES: Final = _word_languages()
 
 
-def dearness(text: str, script: int) -> float:
-    """Return what each character of ``text`` costs beside its letters; 0 for what is no prose.
+def language_surcharge(text: str, script: int) -> float:
+    """Return the surcharge per character of ``text``; 0 if it is not prose.
 
     ``script`` is the high byte of most of its letters in UTF-16.
     """
-    if script not in UNTOLD:
+    if script not in UNKNOWN_SURCHARGE:
         return 0.0
     sample = text[:SAMPLE_CHARACTERS]
     words = sample.lower().split()
     if len(words) < WORDS_MIN:
         return 0.0
-    told = b"".join(filter(None, map(_SPOKEN.get, words)))
-    if told:
-        most, cost = max((told.count(place), _LANGUAGES[place][0]) for place in set(told))
+    matches = b"".join(filter(None, map(_WORD_LANGUAGES.get, words)))
+    if matches:
+        most, cost = max((matches.count(place), _LANGUAGES[place][0]) for place in set(matches))
         if most * COMMON_SHARE >= len(words):
             return cost
-    return _untold(sample, words, script)
+    return _unknown_surcharge(sample, words, script)
 
 
-def _untold(sample: str, words: Sequence[str], script: int) -> float:
-    """Return what a character costs in a language that no word tells."""
+def _unknown_surcharge(sample: str, words: Sequence[str], script: int) -> float:
+    """Return the surcharge per character of an unrecognised language."""
     if script == _ARABIC:
-        return _ARABIC_ITSELF if "\u0629" in sample else UNTOLD[script]
+        return _ARABIC_SURCHARGE if "\u0629" in sample else UNKNOWN_SURCHARGE[script]
     if script > 1:
-        return UNTOLD[script]
+        return UNKNOWN_SURCHARGE[script]
     if sum(map(str.isalpha, words)) * 5 < len(words) * 3:
         return 0.0  # Code, names, numbers.
-    # What is written with many accents pays for them already.
+    # Text with many accents pays for them already.
     accents = len(sample.encode("utf-8", "surrogatepass")) / len(sample) - 1
-    return UNTOLD[script] - min(accents, ACCENTS_MAX)
+    return UNKNOWN_SURCHARGE[script] - min(accents, ACCENTS_MAX)

@@ -1,4 +1,4 @@
-"""Pictures, files and sounds found in what events hold, in whichever shape somebody kept them."""
+"""Finds pictures, files and sounds in events, in any provider's format."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any, Final
 
 from treering.model.media import Media, MediaSort
 
-BESIDE: Final = ("attachments", "attached", "images", "files", "media", "content", "parts")
-"""Where events keep what goes with a text."""
+ATTACHMENT_FIELDS: Final = (
+    "attachments",
+    "attached",
+    "images",
+    "files",
+    "media",
+    "content",
+    "parts",
+)
+"""Fields in which events keep attachments."""
 LEVELS_MAX: Final = 12
-"""How deep the output of a tool is looked through."""
+"""How deep tool output is searched."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*;base64,")
@@ -25,10 +33,10 @@ _MAGIC: Final = (
     ("SUQz", "audio/mpeg"),
     ("T2dnUw", "audio/ogg"),
 )
-"""How the base64 of well-known files begins."""
+"""First base64 characters of well-known file types."""
 _BEGINNINGS: Final = ("data:", *(prefix for prefix, _ in _MAGIC))
 _BARE_CHARACTERS_MIN: Final = 64
-"""A shorter text is no file, however it begins."""
+"""Shorter texts are not files, whatever they begin with."""
 _TYPES: Final[dict[str, str]] = {
     "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "gif": "image/gif",
     "webp": "image/webp", "wav": "audio/wav", "mp3": "audio/mpeg", "pdf": "application/pdf",
@@ -36,7 +44,7 @@ _TYPES: Final[dict[str, str]] = {
 
 
 def media_of(part: Any) -> Media | None:
-    """Return the picture, file or sound that ``part`` is in any provider's shape; None if none."""
+    """Return the file in ``part``, in any provider's format; None if there is none."""
     if isinstance(part, str):
         return _in_text(part)
     if not isinstance(part, Mapping):
@@ -45,8 +53,8 @@ def media_of(part: Any) -> Media | None:
         inner = part.get(name)
         if isinstance(inner, Mapping) and (found := _plain(inner, part)) is not None:
             return found
-    sort = part.get("type")
-    match sort:
+    part_type = part.get("type")
+    match part_type:
         case "image_url" | "input_image":
             return _linked(part.get("image_url"), "image", part) or _filed(part, "image")
         case "image" if part.get("image_url"):
@@ -55,23 +63,23 @@ def media_of(part: Any) -> Media | None:
             return _plain(part["input_audio"], part)
         case "file" | "input_file":
             inner = part.get("file")
-            told = inner if isinstance(inner, Mapping) else part
-            found = _linked(told.get("file_data") or told.get("file_url"), "file", told)
-            return found or _filed(told, "file") or _plain(told, part)
+            file = inner if isinstance(inner, Mapping) else part
+            found = _linked(file.get("file_data") or file.get("file_url"), "file", file)
+            return found or _filed(file, "file") or _plain(file, part)
         case "image" | "audio" | "video" | "document" | "media":
             return _plain(part, part)
     mime = _mime_of(part)
     return _plain(part, part) if mime and ("data" in part or "base64" in part) else None
 
 
-def separated(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]:
+def split_media(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]:
     """Return ``value`` without the files in it, and those files, in order.
 
-    In a list they leave no gap; elsewhere a word stands for each.
+    In a list they leave no gap; elsewhere a word replaces each.
     """
     if isinstance(value, str):
-        found = _in_text(value)
-        return (value, []) if found is None else ("", [found])
+        media_file = _in_text(value)
+        return (value, []) if media_file is None else ("", [media_file])
     if not isinstance(value, dict | list) or levels == 0:
         return value, []
     own = media_of(value) if isinstance(value, dict) else None
@@ -79,46 +87,46 @@ def separated(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]:
         return "", [own]
     media: list[Media] = []
     if isinstance(value, list):
-        kept = []
+        rests = []
         for one in value:
-            rest, inner = separated(one, levels - 1)
+            rest, inner = split_media(one, levels - 1)
             media += inner
             if not inner or rest != "":
-                kept.append(rest)
-        return (kept, media) if media else (value, media)
+                rests.append(rest)
+        return (rests, media) if media else (value, media)
     fields = {}
     for name, one in value.items():
-        rest, inner = separated(one, levels - 1)
+        rest, inner = split_media(one, levels - 1)
         media += inner
         fields[name] = f"[{inner[0].sort}]" if inner and rest == "" else rest
     return (fields, media) if media else (value, media)
 
 
-def beside(payload: Any) -> list[Media]:
-    """Return what goes with the text of a message, wherever its recorder keeps it."""
+def attachments_of(payload: Any) -> list[Media]:
+    """Return the attachments of a message, in any field."""
     if isinstance(payload, list):
         return [found for part in payload if (found := media_of(part)) is not None]
     if not isinstance(payload, dict):
         return []
     media: list[Media] = []
-    for name in BESIDE:
+    for name in ATTACHMENT_FIELDS:
         held = payload.get(name)
         for part in held if isinstance(held, list) else [held] if isinstance(held, dict) else []:
-            # A text of a message is a text, whatever it begins with.
+            # A message text is text, whatever it begins with.
             found = media_of(part) if isinstance(part, Mapping) or name == "images" else None
             if found is not None and found not in media:
                 media.append(found)
     return media
 
 
-def _plain(told: Mapping[str, Any], part: Mapping[str, Any]) -> Media | None:
-    """Return a file that says its bytes or its address, and perhaps its type."""
-    if told.get("type") == "text":
+def _plain(fields: Mapping[str, Any], part: Mapping[str, Any]) -> Media | None:
+    """Return a file that has its bytes or its URL, and perhaps its type."""
+    if fields.get("type") == "text":
         return None
-    mime = _mime_of(told) or _mime_of(part)
-    name = _text(part, "filename", "title", "name") or _text(told, "filename", "title", "name")
-    address = _text(told, "url", "fileUri", "file_uri", "uri")
-    data = _text(told, "data", "base64", "blob", "bytes")
+    mime = _mime_of(fields) or _mime_of(part)
+    name = _text(part, "filename", "title", "name") or _text(fields, "filename", "title", "name")
+    address = _text(fields, "url", "fileUri", "file_uri", "uri")
+    data = _text(fields, "data", "base64", "blob", "bytes")
     if data is not None and data.startswith("data:"):
         address, data = data, None
     if data is not None and _BASE64.fullmatch(data):
@@ -128,13 +136,13 @@ def _plain(told: Mapping[str, Any], part: Mapping[str, Any]) -> Media | None:
         return None
     if (found := _in_text(address)) is not None:
         return Media(sort=found.sort, mime=mime or found.mime, data=found.data, name=name)
-    if told.get("type") == "text" or "text" in told:
+    if fields.get("type") == "text" or "text" in fields:
         return None
     return Media(sort=_sort_of(mime, part), mime=mime, url=address, name=name)
 
 
 def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | None:
-    """Return a file that OpenAI's shapes name by a URL, or hold in one."""
+    """Return a file that OpenAI's formats name by URL or contain in a data URL."""
     if isinstance(address, Mapping):
         address = address.get("url")
     if not isinstance(address, str) or not address:
@@ -150,7 +158,7 @@ def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | N
 
 
 def _filed(part: Mapping[str, Any], sort: MediaSort) -> Media | None:
-    """Return a file that lies with its provider alone, under an id."""
+    """Return a file that only its provider has, under an id."""
     name = _text(part, "file_id")
     return None if name is None else Media(sort=sort, name=name)
 
@@ -172,7 +180,7 @@ def _in_text(text: str) -> Media | None:
 
 
 def _standard(data: str) -> str:
-    """Return base64 in the alphabet that providers read, padded."""
+    """Return base64 in the standard alphabet, padded."""
     if "-" in data or "_" in data:
         data = data.replace("-", "+").replace("_", "/")
     return data + "=" * (-len(data) % 4)
@@ -181,16 +189,16 @@ def _standard(data: str) -> str:
 def _sniffed(data: str) -> str | None:
     for prefix, mime in _MAGIC:
         if data.startswith(prefix):
-            # Both are RIFF files; what follows their size tells which.
+            # Both are RIFF files; the bytes after the size distinguish them.
             return "audio/wav" if prefix == "UklGR" and data[11:16] == "XQVZF" else mime
     return None
 
 
-def _mime_of(told: Mapping[str, Any]) -> str:
-    found = _text(told, "media_type", "mediaType", "mimeType", "mime_type", "mime")
+def _mime_of(fields: Mapping[str, Any]) -> str:
+    found = _text(fields, "media_type", "mediaType", "mimeType", "mime_type", "mime")
     if found is not None:
         return found.lower()
-    kind = _text(told, "format")
+    kind = _text(fields, "format")
     return _TYPES.get(kind.lower(), "") if kind is not None else ""
 
 
@@ -200,8 +208,8 @@ def _named_type(address: str) -> str:
 
 
 def _sort_of(mime: str, part: Mapping[str, Any]) -> MediaSort:
-    stated = mime or part.get("type")
-    named = stated if isinstance(stated, str) else ""
+    given_type = mime or part.get("type")
+    named = given_type if isinstance(given_type, str) else ""
     if named.startswith(("image", "input_image")):
         return "image"
     if named.startswith(("audio", "input_audio")):
@@ -209,9 +217,9 @@ def _sort_of(mime: str, part: Mapping[str, Any]) -> MediaSort:
     return "video" if named.startswith("video") else "file"
 
 
-def _text(told: Mapping[str, Any], *names: str) -> str | None:
+def _text(fields: Mapping[str, Any], *names: str) -> str | None:
     for name in names:
-        value = told.get(name)
+        value = fields.get(name)
         if isinstance(value, str) and value:
             return value
     return None

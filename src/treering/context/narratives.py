@@ -1,6 +1,6 @@
-"""Narratives: what was wanted, done and decided and how it ended, in four sentences at most.
+"""Narratives: what was wanted, done and decided and how it ended, in at most four sentences.
 
-They quote, and never rephrase. Each sentence has the events that say so.
+They quote and never rephrase. Each sentence has its events.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from treering.context.citations import text_of, within
-from treering.context.notes import EVENT_IDS_MAX, LINE_CHARS_MAX, cut
+from treering.context.citations import sentences_within, text_of
 from treering.context.remarks import (
     USER,
-    asks,
-    concluding,
-    leaves_open,
-    settles,
-    unanswered,
+    find_conclusion,
+    is_decision,
+    is_open_item,
+    is_request,
+    unanswered_question,
 )
+from treering.context.summary_notes import EVENT_IDS_MAX, LINE_CHARS_MAX, cut
 from treering.context.texts import UNNAMED
 from treering.context.tokens import estimate
 from treering.derive.terms import terms
@@ -28,13 +28,13 @@ from treering.model.messages import AssistantMessage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.context.notes import Section, SummaryLine
     from treering.context.remarks import Remark
+    from treering.context.summary_notes import Section, SummaryLine
 
 QUOTE_CHARS: Final = (180, 100, 50, 24)
-"""How long a quotation may be; shorter ones are tried where they do not fit."""
+"""Maximum lengths of quotations; shorter ones are tried if they do not fit."""
 QUOTES_MAX: Final = 2
-"""So many decisions, open items and later requests are quoted, each."""
+"""Decisions, open items and later requests that are quoted, each."""
 TOOLS_MAX: Final = 4
 FILES_MAX: Final = 4
 NAME_CHARS_MAX: Final = 60
@@ -48,26 +48,26 @@ _ENDINGS: Final = " .。:;,"
 def narrative(
     remarks: Sequence[Remark], lines: Sequence[SummaryLine], *, limit: int
 ) -> tuple[Sentence, ...]:
-    """Return the summary of ``remarks``, in at most ``limit`` tokens; at least one sentence."""
-    told: tuple[Sentence, ...] = ()
+    """Return the summary of ``remarks`` in at most ``limit`` tokens; at least one sentence."""
+    sentences: tuple[Sentence, ...] = ()
     for chars in QUOTE_CHARS:
-        told = _sentences(remarks, lines, chars)
-        if estimate(text_of(told)) <= limit:
-            return told
-    return within(told, limit) or (_counted(remarks),)
+        sentences = _sentences(remarks, lines, chars)
+        if estimate(text_of(sentences)) <= limit:
+            return sentences
+    return sentences_within(sentences, limit) or (_counted(remarks),)
 
 
 def _sentences(
     remarks: Sequence[Remark], lines: Sequence[SummaryLine], chars: int
 ) -> tuple[Sentence, ...]:
     used: set[str] = set()
-    found = (
+    sentences = (
         _wanted(remarks, chars, used),
         _done(remarks, lines),
         _quoted("Decided:", "Decisions", lines, chars, used),
         _ended(remarks, lines, chars, used),
     )
-    return tuple(one for one in found if one is not None) or (_counted(remarks),)
+    return tuple(one for one in sentences if one is not None) or (_counted(remarks),)
 
 
 def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence | None:
@@ -77,8 +77,8 @@ def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence |
     first, *others = requests
     opening, asked = first.opening, first.request
     used.update((opening, asked))
-    text = f"{first.who} {'asked' if asks(opening) else 'said'} {_quote(opening, chars)}"
-    if asked != opening and asks(asked):
+    text = f"{first.who} {'asked' if is_request(opening) else 'said'} {_quote(opening, chars)}"
+    if asked != opening and is_request(asked):
         text += f" and asked {_quote(asked, chars)}"
     ids = [*first.event_ids]
     later = []
@@ -92,26 +92,29 @@ def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence |
     return Sentence(f"{text}.", tuple(dict.fromkeys(ids)))
 
 
-def _weightiest(others: Sequence[Remark], told: str) -> list[tuple[Remark, str]]:
-    """Return what was said later and adds most to what was told, in its order.
+def _weightiest(others: Sequence[Remark], covered: str) -> list[tuple[Remark, str]]:
+    """Return the later sentences that add most, in order.
 
-    Decisions and open items are told elsewhere.
+    Decisions and open items have sentences of their own.
     """
-    said = [
+    candidates = [
         (one, sentence, frozenset(terms(sentence[:LINE_CHARS_MAX])))
         for one in others
         for sentence in one.sentences
-        if not settles(sentence, by_user=True) and not leaves_open(sentence, by_user=True)
+        if not is_decision(sentence, by_user=True) and not is_open_item(sentence, by_user=True)
     ]
-    known = frozenset(terms(told[: 2 * LINE_CHARS_MAX]))
+    known_terms = frozenset(terms(covered[: 2 * LINE_CHARS_MAX]))
     chosen: list[int] = []
-    while said and len(chosen) < QUOTES_MAX:
-        gain, behind = max((len(found - known), -at) for at, (_, _, found) in enumerate(said))
+    while candidates and len(chosen) < QUOTES_MAX:
+        gain, negative_index = max(
+            (len(candidate_terms - known_terms), -at)
+            for at, (_, _, candidate_terms) in enumerate(candidates)
+        )
         if not gain:
             break
-        chosen.append(-behind)
-        known |= said[-behind][2]
-    return [said[at][:2] for at in sorted(chosen)]
+        chosen.append(-negative_index)
+        known_terms |= candidates[-negative_index][2]
+    return [candidates[at][:2] for at in sorted(chosen)]
 
 
 def _done(remarks: Sequence[Remark], lines: Sequence[SummaryLine]) -> Sentence | None:
@@ -145,7 +148,7 @@ def _times(tool: str, count: int, failed: int) -> str:
 def _quoted(
     intro: str, section: Section, lines: Sequence[SummaryLine], chars: int, used: set[str]
 ) -> Sentence | None:
-    """Return the latest lines of a section that were not told yet."""
+    """Return the latest lines of a section that were not quoted yet."""
     fresh = [line for line in lines if line.section == section and line.text not in used]
     if not fresh:
         return None
@@ -175,22 +178,22 @@ def _last_words(
 ) -> tuple[str, tuple[str, ...]]:
     if remarks[-1].is_interrupt:
         return "It was interrupted", remarks[-1].event_ids
-    question = unanswered(remarks)
+    question = unanswered_question(remarks)
     if question is not None:
         asked = "" if question.text in used else f" to {_quote(question.text, chars)}"
         used.add(question.text)
         return f"No answer was given{asked}", question.event_ids
-    found = concluding(remarks)
-    if found is None or found[1] in used:
+    conclusion = find_conclusion(remarks)
+    if conclusion is None or conclusion[1] in used:
         return "", ()
-    answer, sentence = found
+    answer, sentence = conclusion
     used.add(sentence)
     intro = "It came to" if answer.conclusion else "It ended with"
     return f"{intro} {_quote(sentence, chars)}", answer.event_ids
 
 
 def _counted(remarks: Sequence[Remark]) -> Sentence:
-    """Return a sentence for messages of which nothing can be told."""
+    """Return a sentence for messages without quotable text."""
     noun = "message" if len(remarks) == 1 else "messages"
     ids = tuple(one for each in remarks[:EVENT_IDS_MAX] for one in each.event_ids)
     return Sentence(f"{len(remarks)} {noun} without words to quote.", ids)
@@ -201,12 +204,12 @@ def _quote(text: str, chars: int) -> str:
 
 
 def _name(text: str) -> str:
-    """Return the name of a tool or a file as one word that ends no sentence."""
+    """Return the name of a tool or file as one word that does not end a sentence."""
     return cut(_BLANKS.sub("_", text.strip()).rstrip(".!?"), NAME_CHARS_MAX) or UNNAMED
 
 
 def _file(path: str) -> str:
-    """Return a path by its end, if it is long."""
+    """Return the end of a long path."""
     short = path if len(path) <= PATH_CHARS_MAX else "…/" + "/".join(path.split("/")[-2:])
     return _name(short)
 

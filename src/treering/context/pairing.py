@@ -1,7 +1,7 @@
-"""From events to messages: every call answered once and right behind it, whatever was recorded.
+"""Turns events into messages: every call is followed by exactly one result, whatever was recorded.
 
-Results find their calls wherever they stand. What cannot be paired is dropped, what is missing is
-made up, and each such repair is reported with the event that it befell.
+Results are matched to their calls in any order. What cannot be paired is dropped, what is missing
+is made up, and each repair is reported with its event.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 
 from treering.context.texts import (
     UNNAMED,
-    arguments_in,
-    instruction_in,
-    marked_in,
-    names_in,
-    returned_in,
-    role_in,
-    said_in,
-    shown_in,
+    boundary_text,
+    call_arguments,
+    call_names,
+    instruction_text,
+    message_media,
+    message_role,
+    message_text,
+    tool_output,
 )
 from treering.context.thoughts import is_thought, thoughts_in
 from treering.model.events import REDACTED, Event
@@ -48,7 +48,7 @@ VISIBLE_BOUNDARIES: Final = {
     "boundary.interrupt": "interrupt",
     "boundary.overflow": "overflow",
 }
-"""Boundaries that a model is shown; the others are for people and queries."""
+"""Boundaries that a model sees; the others are for people and queries."""
 MESSAGE_KINDS: Final = frozenset(
     {
         "conversation.user",
@@ -58,17 +58,17 @@ MESSAGE_KINDS: Final = frozenset(
         *VISIBLE_BOUNDARIES,
     }
 )
-"""What becomes messages; observations do so, too, that hold instructions or thoughts."""
+"""Kinds that become messages; so do observations with instructions or thoughts."""
 
 _CALL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""What every provider takes for an id."""
+"""Ids that every provider accepts."""
 _ASSISTANT: Final = frozenset({"conversation.assistant", "tool.call"})
 
 
 def pair(
     events: Iterable[Event], policy: SyntheticPolicy
 ) -> tuple[list[ModelMessage], list[Repair]]:
-    """Return the messages that ``events`` make, and what had to be repaired for it."""
+    """Return the messages for ``events``, and the repairs that were necessary."""
     pairing = _Pairing()
     for event in events:
         pairing.take(event)
@@ -76,20 +76,20 @@ def pair(
 
 
 class _PairedCall(msgspec.Struct, gc=False):
-    """A call and, once it is found, its result."""
+    """A call and, once found, its result."""
 
     event: Event
     given_id: str
     tool: str
     arguments: dict[str, Any]
     message: int
-    """The number of its message: not the message, which would never be let go of then."""
+    """The number of its message: a reference would be a cycle, which is never freed without gc."""
     result: Event | None = None
     thoughts: list[Thought] = []
 
 
 class _Draft(msgspec.Struct, gc=False):
-    """A message in the making."""
+    """A message under construction."""
 
     number: int
     event: Event
@@ -101,25 +101,26 @@ class _Draft(msgspec.Struct, gc=False):
 
 
 class _Pairing:
-    """Messages so far, and the calls and results that wait for each other."""
+    """The messages so far, and calls and results that are not paired yet."""
 
     def __init__(self) -> None:
         self.repairs: list[Repair] = []
         self._drafts: list[_Draft] = []
         self._last_said = -1
-        """The number of the last message that is more than calls."""
-        self._waiting: dict[str, list[_PairedCall]] = {}
+        """The number of the last message with text."""
+        self._pending: dict[str, list[_PairedCall]] = {}
         self._known: set[str] = set()
-        self._met: set[tuple[str, str]] = set()
-        """Ids with runs that have a call or a result of that id: their results are for no other."""
+        self._paired_runs: set[tuple[str, str]] = set()
+        """Pairs of id and run that have a call or result: a result of that run matches no other
+        call."""
         self._early: dict[str, deque[Event]] = defaultdict(deque)
         self._erased: dict[str | None, deque[Event]] = defaultdict(deque)
         self._used: set[str] = set()
         self._thoughts: list[Thought] = []
-        """What was thought, and belongs to what comes next."""
+        """Thoughts that belong to the next message."""
 
     def take(self, event: Event) -> None:
-        """Put one event where it belongs."""
+        """Add one event."""
         kind = event.kind
         if kind == "ops.observation":
             self._observe(event)
@@ -134,10 +135,10 @@ class _Pairing:
             self._return(event)
         elif kind in VISIBLE_BOUNDARIES and not event.redacted:
             reason = VISIBLE_BOUNDARIES[kind]
-            self._add(event, f"<{reason}>\n{marked_in(event)}\n</{reason}>")
+            self._add(event, f"<{reason}>\n{boundary_text(event)}\n</{reason}>")
 
     def finish(self, policy: SyntheticPolicy) -> list[ModelMessage]:
-        """Return the messages; what still waits is dropped or made up."""
+        """Return the messages; what is still unpaired is dropped or made up."""
         self._drop_thoughts()
         for early in self._early.values():
             for event in early:
@@ -148,20 +149,20 @@ class _Pairing:
                 self._note("erased", event)
         return messages
 
-    # Taking.
+    # Adding events.
 
     def _say(self, event: Event) -> None:
-        text = said_in(event)
+        text = message_text(event)
         if event.kind == "conversation.assistant":
-            for one in shown_in(event):
-                # No provider takes back what its model drew or spoke.
+            for one in message_media(event):
+                # No provider accepts the pictures and sounds of its own model.
                 text = f"{text}\n{one.placeholder()}".strip()
                 self._note("left_out_attachment", event, f"{one.mime or one.sort}: the model's own")
         if event.redacted:
             self._note("erased", event)
-        elif not text.strip() and not shown_in(event):
+        elif not text.strip() and not message_media(event):
             self._note("empty_message", event)
-            # Calls that follow an empty answer are a message of their own.
+            # Calls after an empty answer are a message of their own.
             self._close()
             return
         draft = self._add(event, text)
@@ -169,23 +170,23 @@ class _Pairing:
             draft.thoughts = self._thought_before(event)
 
     def _observe(self, event: Event) -> None:
-        """Take what is no part of the talk, and is shown all the same."""
+        """Add an observation, which may hold an instruction or a thought."""
         if event.redacted:
             return
         if is_thought(event):
             self._thoughts += thoughts_in(event)
-        elif (role := role_in(event)) is None:
+        elif (role := message_role(event)) is None:
             return
         elif role not in INSTRUCTIONS:
             detail = f"a message of role {role}; the agent's program wrote it"
             self._note("left_out_message", event, detail)
-        elif not (text := instruction_in(event)).strip():
+        elif not (text := instruction_text(event)).strip():
             self._note("empty_message", event)
         else:
             self._add(event, text)
 
     def _thought_before(self, event: Event) -> list[Thought]:
-        """Take what was thought before ``event``, whose model thought it unless it says another."""
+        """Take the pending thoughts for ``event``; unless they name a model, its own made them."""
         own = self._thoughts + thoughts_in(event)
         if not own:
             return own
@@ -200,7 +201,7 @@ class _Pairing:
         ]
 
     def _drop_thoughts(self) -> None:
-        """Leave out what was thought before nothing: no provider takes a thought alone."""
+        """Drop pending thoughts without a message: no provider accepts a thought alone."""
         for one in self._thoughts:
             self.repairs.append(
                 Repair(
@@ -213,7 +214,7 @@ class _Pairing:
         if event.redacted:
             self._note("erased", event)
             return
-        given_id, tool = names_in(event)
+        given_id, tool = call_names(event)
         if given_id and self._repeats(event, given_id, tool):
             self._note("duplicate_call_id", event, "the same call again")
             return
@@ -222,14 +223,14 @@ class _Pairing:
         draft = self._drafts[-1] if self._drafts else None
         if draft is None or draft.closed or draft.event.kind not in _ASSISTANT:
             draft = self._add(event, "")
-        answer = _PairedCall(event, given_id, tool, arguments_in(event.payload), draft.number)
+        answer = _PairedCall(event, given_id, tool, call_arguments(event.payload), draft.number)
         answer.thoughts = self._thought_before(event)
         draft.answers.append(answer)
-        answer.result = self._came_early(answer)
+        answer.result = self._take_early_result(answer)
         if answer.result is None:
-            self._waiting.setdefault(given_id, []).append(answer)
+            self._pending.setdefault(given_id, []).append(answer)
         self._known.add(given_id)
-        self._meet(given_id, event.run_id)
+        self._note_run(given_id, event.run_id)
 
     def _return(self, event: Event) -> None:
         if event.redacted:
@@ -237,28 +238,28 @@ class _Pairing:
             return
         refs = event.refs if isinstance(event.refs, dict) else {}
         if refs.get("late") or refs.get("run"):
-            # The outcome that counts is another, or its run does not count at all.
+            # Another outcome counts, or the run does not count at all.
             return
-        given_id, tool = names_in(event)
-        answer = self._waited_for(given_id, tool, event.run_id)
+        given_id, tool = call_names(event)
+        answer = self._take_call_for(given_id, tool, event.run_id)
         if answer is None:
             if given_id and given_id in self._known:
                 self._note("duplicate_result", event)
             else:
                 if not self._early[given_id]:
-                    self._meet(given_id, event.run_id)
+                    self._note_run(given_id, event.run_id)
                 self._early[given_id].append(event)
             return
         answer.result = event
         if answer.event.run_id is None:
-            # Whoever answers a call of no run makes it one of theirs.
-            self._meet(given_id, event.run_id)
+            # A run that answers a call without a run adopts it.
+            self._note_run(given_id, event.run_id)
         self._drafts[answer.message].closed = True
         if self._last_said > answer.message:
             self._note("moved_result", event, "something stood between it and its call")
 
-    def _came_early(self, answer: _PairedCall) -> Event | None:
-        """Take the result that came before its call; the tool tells, where no id does."""
+    def _take_early_result(self, answer: _PairedCall) -> Event | None:
+        """Take the result that came before its call; without an id, match by tool."""
         early = self._early.get(answer.given_id)
         at = _early_for(answer, early) if early else None
         if not early or at is None:
@@ -271,8 +272,8 @@ class _Pairing:
         return event
 
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
-        """Whether the same call waits for its result already, and nothing was said since."""
-        waiting = self._waiting.get(given_id)
+        """Return whether the same call is already pending, with nothing said since."""
+        waiting = self._pending.get(given_id)
         if waiting is None:
             return False
         last = len(self._drafts) - 1
@@ -280,31 +281,31 @@ class _Pairing:
             answer.message == last
             and answer.tool == tool
             and answer.event.run_id == event.run_id
-            and answer.arguments == arguments_in(event.payload)
+            and answer.arguments == call_arguments(event.payload)
             for answer in waiting
         )
 
-    def _waited_for(self, given_id: str, tool: str, run_id: str | None) -> _PairedCall | None:
-        """Take the call that a result belongs to: one of its own run, else the latest that waits.
+    def _take_call_for(self, given_id: str, tool: str, run_id: str | None) -> _PairedCall | None:
+        """Take the call for a result: one of its own run, else the latest pending one.
 
-        In one message the first goes first. Where there is no id, the tool tells.
+        Within one message the first call comes first. Without an id, match by tool.
         """
-        waiting = self._waiting.get(given_id, [])
+        waiting = self._pending.get(given_id, [])
         fits = [at for at, one in enumerate(waiting) if given_id or tool in {one.tool, UNNAMED}]
         own = [at for at in fits if run_id is not None and waiting[at].event.run_id == run_id]
-        if own or (given_id, run_id) in self._met:
+        if own or (given_id, run_id) in self._paired_runs:
             fits = own
         if not fits:
             return None
         message = waiting[fits[-1]].message
         answer = waiting.pop(next(at for at in fits if waiting[at].message == message))
         if not waiting:
-            del self._waiting[given_id]
+            del self._pending[given_id]
         return answer
 
-    def _meet(self, given_id: str, run_id: str | None) -> None:
+    def _note_run(self, given_id: str, run_id: str | None) -> None:
         if given_id and run_id is not None:
-            self._met.add((given_id, run_id))
+            self._paired_runs.add((given_id, run_id))
 
     def _add(self, event: Event, text: str) -> _Draft:
         self._close()
@@ -321,20 +322,20 @@ class _Pairing:
     def _note(self, code: RepairCode, event: Event, detail: str | None = None) -> None:
         self.repairs.append(Repair(code=code, event_id=event.event_id, detail=detail))
 
-    # Finishing.
+    # Building messages.
 
     def _message(self, draft: _Draft, policy: SyntheticPolicy) -> ModelMessage:
         event = draft.event
         if event.kind not in _ASSISTANT:
             mark: Any = VISIBLE_BOUNDARIES.get(event.kind)
             if event.kind == "ops.observation":
-                mark = role_in(event)
+                mark = message_role(event)
             return UserMessage(
                 text=draft.text,
                 seq=event.seq,
                 event_ids=(event.event_id,),
                 mark=mark,
-                media=() if mark else tuple(shown_in(event)),
+                media=() if mark else tuple(message_media(event)),
             )
         calls: list[Call] = []
         results: list[Result] = []
@@ -380,27 +381,27 @@ class _Pairing:
         )
 
     def _unique(self, answer: _PairedCall) -> str:
-        """Return an id for a call that every provider takes, and that no other call has."""
+        """Return an id that every provider accepts and no other call has."""
         wanted = answer.given_id
         if not _CALL_ID.fullmatch(wanted):
-            wanted = _minted(wanted or answer.event.event_id)
+            wanted = _derived_id(wanted or answer.event.event_id)
         if wanted in self._used:
             self._note("duplicate_call_id", answer.event, "the id was used before")
             number = 1
             while wanted in self._used:
                 number += 1
-                wanted = _minted(f"{answer.event.event_id} {number}")
+                wanted = _derived_id(f"{answer.event.event_id} {number}")
         self._used.add(wanted)
         return wanted
 
 
 def _early_for(answer: _PairedCall, early: Iterable[Event]) -> int | None:
-    """Return the place of the result for a call; of several with its id only the first counts."""
+    """Return the index of the result for a call; of several with its id only the first counts."""
     own = answer.event.run_id
     for at, event in enumerate(early):
         if answer.given_id:
             return at if own is None or event.run_id in {None, own} else None
-        if names_in(event)[1] in {answer.tool, UNNAMED}:
+        if call_names(event)[1] in {answer.tool, UNNAMED}:
             return at
     return None
 
@@ -413,7 +414,7 @@ def _returned(event: Event, call_id: str, tool: str) -> Result:
         not status and payload.get("error") is not None and payload.get("output") is None
     )
     reason: Any = payload.get("reason") if status == "synthetic" else None
-    output, media = returned_in(event)
+    output, media = tool_output(event)
     return Result(
         call_id=call_id,
         tool=tool,
@@ -425,5 +426,5 @@ def _returned(event: Event, call_id: str, tool: str) -> Result:
     )
 
 
-def _minted(text: str) -> str:
+def _derived_id(text: str) -> str:
     return "call_" + sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]

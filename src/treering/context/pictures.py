@@ -1,4 +1,4 @@
-"""How large pictures, sounds and documents are, told by the first bytes of their files."""
+"""Sizes of pictures, sounds and documents, from the first bytes of their files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from treering.model.media import Media
 
 HEAD_CHARACTERS: Final = 262_144
-"""So much of a picture's base64 is looked at: its size stands before its pixels."""
+"""Base64 characters of a picture that are read: its size comes before its pixels."""
 SOUND_BYTES_PER_SECOND: Final = 4_000
-"""A sound that does not say how long it is takes no fewer bytes a second than this."""
+"""A sound of unknown length has at least this many bytes per second."""
 PAGE_BYTES: Final = 50_000
-"""A document whose pages cannot be counted is taken to have one for each so many bytes."""
+"""Bytes per page of a document whose pages cannot be counted."""
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _FRAMES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""Markers of a JPEG behind which its size stands."""
+"""JPEG markers that are followed by the size."""
 
 
 def size_of(media: Media) -> tuple[int, int] | None:
-    """Return width and height of a picture in pixels; None if its file does not tell."""
+    """Return width and height of a picture in pixels; None if unknown."""
     raw = _bytes(media, HEAD_CHARACTERS)
     if raw.startswith(b"\x89PNG") and len(raw) >= 24:
         return _pair(raw, 16, 4, "big")
@@ -36,7 +36,7 @@ def size_of(media: Media) -> tuple[int, int] | None:
 
 
 def seconds_of(media: Media) -> int:
-    """Return how long a sound lasts, rather too long than too short."""
+    """Return the length of a sound, rounded up."""
     head = _bytes(media, 64)
     per_second = SOUND_BYTES_PER_SECOND
     if head[:4] == b"RIFF" and head[8:12] == b"WAVE" and len(head) >= 32:
@@ -45,7 +45,7 @@ def seconds_of(media: Media) -> int:
 
 
 def pages_of(media: Media) -> int:
-    """Return how many pages a document has, as far as that can be told."""
+    """Return the number of pages of a document, counted or estimated."""
     counted = len(_PAGE.findall(_bytes(media, None)))
     return counted or max(1, ceil(media.size / PAGE_BYTES))
 
@@ -67,16 +67,16 @@ def _pair(raw: bytes, at: int, width: int, order: str) -> tuple[int, int]:
 
 
 def _webp(raw: bytes) -> tuple[int, int] | None:
-    form = raw[12:16]
-    if form == b"VP8X" and len(raw) >= 30:
+    chunk = raw[12:16]
+    if chunk == b"VP8X" and len(raw) >= 30:
         return (
             int.from_bytes(raw[24:27], "little") + 1,
             int.from_bytes(raw[27:30], "little") + 1,
         )
-    if form == b"VP8L" and len(raw) >= 25:
+    if chunk == b"VP8L" and len(raw) >= 25:
         bits = int.from_bytes(raw[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if form == b"VP8 " and len(raw) >= 30:
+    if chunk == b"VP8 " and len(raw) >= 30:
         width, height = _pair(raw, 26, 2, "little")
         return width & 0x3FFF, height & 0x3FFF
     return None

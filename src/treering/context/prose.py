@@ -1,22 +1,22 @@
-"""Prose: the sentences of a message that can be told again; code, logs and secrets cannot."""
+"""Prose: the sentences of a message that can be quoted; code, logs and secrets are left out."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from treering.context.clues import sentences_in
+from treering.context.text_cues import sentences_in
 from treering.lazy import lazy_pattern
 from treering.model.events import REDACTED
 
 TEXT_CHARS_MAX: Final = 16_384
-"""So much of a text is looked at: its first half and its last."""
+"""Characters of a text that are read: its first and last half."""
 WRAPPED_CHARS_MIN: Final = 40
-"""Shorter lines are not broken to fit a page."""
+"""Shorter lines were not wrapped."""
 WORDS_MIN: Final = 0.5
-"""The part of a sentence that is plain words, at least, and no paths and marks."""
+"""The minimal share of plain words in a sentence, as opposed to paths and symbols."""
 LETTERS_MIN: Final = 0.55
-"""The part of a sentence that is letters, at least; there is more else in code and logs."""
+"""The minimal share of letters in a sentence; code and logs have fewer."""
 
 _FENCED: Final = lazy_pattern(
     r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
@@ -31,9 +31,9 @@ _CODE_LINE: Final = lazy_pattern(
     r"|^\s*\S*(?:Error|Exception): |^\d{4}-\d\d-\d\d[T ]\d\d:\d\d|^\[?\d\d:\d\d:\d\d"
 )
 _HEADING: Final = lazy_pattern(r"^\s*#{1,6}\s|:[*_\s]*$")
-"""A line that says what comes next, and nothing itself."""
+"""A line that only announces the next one."""
 _SHORTHAND: Final = lazy_pattern(r"\b(e\.g|i\.e|etc|vs|approx|Dr|Mr|Mrs|Ms)\.(?=\s)")
-"""What ends with a dot and ends no sentence."""
+"""Abbreviations whose dot does not end a sentence."""
 _MARKUP: Final = lazy_pattern(
     r"^\s*(?:#{1,6}\s+|(?:[-*•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?)+|\*\*|__|`"
 )
@@ -46,7 +46,7 @@ _SECRET: Final = lazy_pattern(
     r"|-----BEGIN|://[^\s/@:]{1,100}:[^\s/@]{1,100}@",
     re.IGNORECASE,
 )
-"""What looks like a credential: named as one, or long, without a blank and mixed."""
+"""Looks like a credential: named as one, or long, mixed and without a blank."""
 _COURTESY: Final = lazy_pattern(
     r"(?:(?:hi|hello|hey|hiya|yo|good (?:morning|afternoon|evening|night)|thanks?|thank you|thx"
     r"|cheers|ok(?:ay)?|sure|yes|yep|yeah|no|nope|great|perfect|cool|nice|awesome|wonderful|got it"
@@ -59,7 +59,7 @@ _COURTESY: Final = lazy_pattern(
     r"|(?:would you like|do you want) me to)\b.*",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is said for politeness."""
+"""Polite phrases."""
 _ANNOUNCES: Final = lazy_pattern(
     r"(?:(?:now|next|first|okay|ok)[, ]+)?(?:let me|let's|i'?ll|i will|i'?m going to|i am going to)"
     r"(?: now| first| also| then| quickly)? (?:add|analy[sz]e|begin|build|check|continue|create|do"
@@ -69,29 +69,29 @@ _ANNOUNCES: Final = lazy_pattern(
 )
 
 
-def quotable(text: str) -> list[str]:
+def quotable_sentences(text: str) -> list[str]:
     """Return the sentences of ``text`` that are plain words, each on one line."""
-    found = (" ".join(sentence.split()) for sentence in sentences_in(_words(text)))
-    return [sentence for sentence in found if _is_prose(sentence)]
+    sentences = (" ".join(sentence.split()) for sentence in sentences_in(_words(text)))
+    return [sentence for sentence in sentences if _is_prose(sentence)]
 
 
 def is_courtesy(sentence: str) -> bool:
-    """Whether a sentence is there for politeness alone."""
+    """Return whether a sentence is only polite."""
     return _COURTESY.fullmatch(sentence) is not None
 
 
-def announces(sentence: str) -> bool:
-    """Whether a sentence only says what its speaker does next."""
+def is_announcement(sentence: str) -> bool:
+    """Return whether a sentence only announces what its speaker does next."""
     return _ANNOUNCES.fullmatch(sentence) is not None
 
 
-def holds_secret(text: str) -> bool:
-    """Whether ``text`` seems to hold a credential."""
+def has_secret(text: str) -> bool:
+    """Return whether ``text`` seems to contain a credential."""
     return _SECRET.search(text) is not None
 
 
 def _words(text: str) -> str:
-    """Return what is left of ``text`` without code, tags, logs, headings and marks of layout."""
+    """Return ``text`` without code, tags, logs, headings and markup."""
     half = TEXT_CHARS_MAX // 2
     clipped = text if len(text) <= TEXT_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
     lines: list[str] = []
@@ -100,15 +100,15 @@ def _words(text: str) -> str:
             lines.append("")
             continue
         plain = _SHORTHAND.sub(r"\1", _MARKUP.sub("", _LINK.sub(r"\1", line))).strip()
-        if lines and _goes_on(lines[-1], plain):
+        if lines and _is_wrapped(lines[-1], plain):
             lines[-1] = f"{lines[-1]} {plain}"
         else:
             lines.append(plain)
     return "\n".join(lines)
 
 
-def _goes_on(line: str, following: str) -> bool:
-    """Whether a line was only broken to fit a page."""
+def _is_wrapped(line: str, following: str) -> bool:
+    """Return whether a line was only wrapped."""
     return len(line) >= WRAPPED_CHARS_MIN and line[-1] not in ".!?:" and following[:1].islower()
 
 
@@ -120,5 +120,5 @@ def _is_prose(sentence: str) -> bool:
         letters >= max(2, LETTERS_MIN * sum(map(len, words)))
         and (len(words) == 1 or plain >= WORDS_MIN * len(words))
         and REDACTED not in sentence
-        and not holds_secret(sentence)
+        and not has_secret(sentence)
     )

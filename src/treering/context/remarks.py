@@ -1,4 +1,4 @@
-"""Remarks: what can be told of one message, and what its sentences do: ask, settle, promise."""
+"""Remarks: the quotable sentences of a message, and what they do: ask, decide, promise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.context.prose import announces, is_courtesy, quotable
+from treering.context.prose import is_announcement, is_courtesy, quotable_sentences
 from treering.lazy import lazy_pattern
 from treering.model.episodes import Sentence
 from treering.model.messages import ModelMessage, UserMessage
@@ -19,7 +19,7 @@ USER: Final = "The user"
 ASSISTANT: Final = "The assistant"
 OPENING_WORDS_MIN: Final = 3
 ANSWERS_MAX: Final = 3
-"""So many of the last answers are looked at for how it ended."""
+"""Last answers that are searched for an outcome."""
 
 _QUESTION: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
 _ASKS: Final = lazy_pattern(
@@ -31,7 +31,7 @@ _ASKS: Final = lazy_pattern(
     r"|suggest|summari[sz]e|tell|test|translate|try|update|use|write)(?![\w.-])",
     re.IGNORECASE,
 )
-# Cues are looked for in small letters: ignoring case takes three times as long.
+# Keywords are matched in lower case: ignoring case takes three times as long.
 _SETTLES: Final = lazy_pattern(
     r"\b(?:decided?|decision|agreed|chose|chosen|settled? on|go(?:ing)? with|opted|we'?ll use|i'?ll"
     r" take|we will use"
@@ -59,85 +59,85 @@ _CONCLUDES: Final = lazy_pattern(
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """What can be told of one message."""
+    """The quotable part of one message."""
 
     message: ModelMessage
     who: str
     sentences: tuple[str, ...]
-    """Its plain words, without those of politeness."""
+    """Its plain sentences, without polite ones."""
 
     @property
     def by_user(self) -> bool:
-        """Whether a person said it."""
+        """Return whether a person said it."""
         return isinstance(self.message, UserMessage)
 
     @property
     def event_ids(self) -> tuple[str, ...]:
-        """Return the event of its words; those of calls and results follow in the message."""
+        """Return the event of its words; the events of calls and results follow in the message."""
         return self.message.event_ids[:1]
 
     @property
     def is_interrupt(self) -> bool:
-        """Whether it is the mark of an interrupt."""
+        """Return whether it marks an interrupt."""
         return isinstance(self.message, UserMessage) and self.message.mark == "interrupt"
 
     @property
     def opening(self) -> str:
-        """Return the first sentence that is more than a word or two; the first, if none is."""
+        """Return the first sentence of more than two words, else the first."""
         said = (text for text in self.sentences if len(text.split()) >= OPENING_WORDS_MIN)
         return next(said, self.sentences[0])
 
     @property
     def request(self) -> str:
-        """Return the sentence that asks; the first, if none does."""
-        return next(filter(asks, self.sentences), self.sentences[0])
+        """Return the first sentence that asks, else the first."""
+        return next(filter(is_request, self.sentences), self.sentences[0])
 
     @property
     def conclusion(self) -> str | None:
-        """Return the sentence that says what came of it, if one does."""
+        """Return the sentence that states an outcome, if any."""
         stated = (text for text in self.sentences if not text.endswith(_QUESTION))
         return next((text for text in stated if _CONCLUDES.search(text.lower())), None)
 
 
 def remark(message: ModelMessage, speakers: Mapping[str, str]) -> Remark:
-    """Return what can be told of a message; ``speakers`` names people by their events."""
+    """Return the remark for a message; ``speakers`` maps events to names of people."""
     who = ASSISTANT
     if isinstance(message, UserMessage):
         if message.mark is not None:
             return Remark(message, "", ())
         who = next((speakers[one] for one in message.event_ids if one in speakers), USER)
-    told = [one for one in quotable(message.text) if not is_courtesy(one)]
+    sentences = [one for one in quotable_sentences(message.text) if not is_courtesy(one)]
     if who == ASSISTANT:
-        told = [one for one in told if not announces(one)]
-    return Remark(message, who, tuple(told))
+        sentences = [one for one in sentences if not is_announcement(one)]
+    return Remark(message, who, tuple(sentences))
 
 
-def asks(sentence: str) -> bool:
-    """Whether a sentence asks, or asks for something."""
+def is_request(sentence: str) -> bool:
+    """Return whether a sentence is a question or a request."""
     return sentence.endswith(_QUESTION) or _ASKS.match(sentence) is not None
 
 
-def settles(sentence: str, *, by_user: bool) -> bool:
-    """Whether a sentence decides something; a person's may also rule something in or out."""
+def is_decision(sentence: str, *, by_user: bool) -> bool:
+    """Return whether a sentence decides something; a person's may also set a rule."""
     lowered = sentence.lower()
     if lowered.endswith(_QUESTION):
         return False
     if _SETTLES.search(lowered):
         return True
-    wishes = _PREFERS.search(lowered) and asks(sentence)
+    wishes = _PREFERS.search(lowered) and is_request(sentence)
     return by_user and bool(wishes or _RULES.match(lowered))
 
 
-def leaves_open(sentence: str, *, by_user: bool) -> bool:
-    """Whether a sentence says what is still to be done."""
+def is_open_item(sentence: str, *, by_user: bool) -> bool:
+    """Return whether a sentence says what remains to be done."""
     lowered = sentence.lower()
     if lowered.endswith(_QUESTION):
         return False
     return bool(_OPEN.search(lowered) or (by_user and _PROMISES.search(lowered)))
 
 
-def unanswered(remarks: Sequence[Remark]) -> Sentence | None:
-    """Return what was asked at the end and has no answer."""
+def unanswered_question(remarks: Sequence[Remark]) -> Sentence | None:
+    """Return the last question if it has no answer."""
     for one in reversed(remarks):
         if not one.by_user:
             if one.message.text:
@@ -148,8 +148,8 @@ def unanswered(remarks: Sequence[Remark]) -> Sentence | None:
     return None
 
 
-def concluding(remarks: Sequence[Remark]) -> tuple[Remark, str] | None:
-    """Return the answer that says what came of it all, and where; else how the last one begins."""
+def find_conclusion(remarks: Sequence[Remark]) -> tuple[Remark, str] | None:
+    """Return the answer and sentence that state the outcome, else the start of the last answer."""
     answers = [one for one in remarks if not one.by_user and one.sentences][-ANSWERS_MAX:]
     for one in reversed(answers):
         if one.conclusion is not None:

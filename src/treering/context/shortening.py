@@ -1,4 +1,4 @@
-"""Texts cut in the middle: their beginning and their end are what tells most."""
+"""Shortens texts in the middle: their beginning and end say most."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from treering.context.tokens import Counter
 
 OUTPUT_CHARACTERS_MAX: Final = 8_000
-"""A tool's output beyond this is shortened in every context."""
+"""Longer tool outputs are shortened in every context."""
 CHARACTERS_PER_TOKEN_MAX: Final = 12
-"""No text worth keeping has more characters to a token."""
+"""No useful text has more characters per token."""
 MARKED_TOKENS_MIN: Final = 40
-"""With fewer tokens than this a text is cut at its end, and no marker says so."""
+"""With fewer tokens a text is cut at its end, without a marker."""
 
 
 def shorten(text: str, characters: int) -> str:
-    """Return ``text`` with its first and last characters, about ``characters`` of them in all.
+    """Return the first and last characters of ``text``, about ``characters`` in all.
 
-    It is never longer than ``text``.
+    The result is never longer than ``text``.
     """
     if len(text) <= characters:
         return text
@@ -30,9 +30,9 @@ def shorten(text: str, characters: int) -> str:
 
 
 def shorten_to(text: str, tokens: int, count: Counter) -> str:
-    """Return as much of ``text`` as counts for at most ``tokens``; empty if none does.
+    """Return as much of ``text`` as fits into ``tokens``; empty if nothing does.
 
-    With more tokens no less of it is left.
+    More tokens never leave less text.
     """
     if tokens <= 0:
         return ""
@@ -41,14 +41,14 @@ def shorten_to(text: str, tokens: int, count: Counter) -> str:
     if tokens >= MARKED_TOKENS_MIN:
         characters = _marked(text, tokens, count)
         return shorten(text, characters) if characters else _beginning(text, tokens, count)
-    # A marker would be the most of it. Without one more would be left than with a few tokens more
-    # and a marker, if nothing held it back.
+    # A marker would take most of the room. But without one more text would be left than with a few
+    # more tokens and a marker, so the length is capped.
     most = _marked(text, MARKED_TOKENS_MIN, count)
     return _beginning(text, tokens, count)[: most or None]
 
 
 def _marked(text: str, tokens: int, count: Counter) -> int:
-    """Return how many characters are left with a marker in their midst; 0 if there is no room."""
+    """Return how many characters fit around a marker; 0 if there is no room."""
     low, high = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
     while low < high:
         middle = (low + high + 1) // 2
@@ -56,12 +56,12 @@ def _marked(text: str, tokens: int, count: Counter) -> int:
             low = middle
         else:
             high = middle - 1
-    # Halves are cut, so an odd one is not shown.
+    # Both halves are equal, so an odd character is not shown.
     return low // 2 * 2
 
 
 def _beginning(text: str, tokens: int, count: Counter) -> str:
-    """Return the start of ``text``, where there is no room for a marker."""
+    """Return the start of ``text``, where a marker does not fit."""
     low, high = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
     while low < high:
         middle = (low + high + 1) // 2

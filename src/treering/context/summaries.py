@@ -1,6 +1,6 @@
-"""The summary of messages that leave the context: told by structure, without a model.
+"""Summarises messages that leave the context, by structure and without a model.
 
-It quotes; it never rephrases. A summary can be given back as the beginning of the next one.
+It quotes and never rephrases. A summary can be the beginning of the next one.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.context import clues
-from treering.context.notes import (
+from treering.context import text_cues
+from treering.context.summary_notes import (
     LINES_MAX,
     SECTIONS,
     WRITTEN,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 EARLIER_CHARS_MAX: Final = 65_536
 
 Summariser = Callable[[Sequence[ModelMessage], "str | None", int], str]
-"""Tells messages, and the summary of what went before them, in about so many tokens."""
+"""Summarises messages, after the summary of everything before, in about the given tokens."""
 
-_DEAREST_FIRST: Final[tuple[Section, ...]] = (
+_BY_VALUE: Final[tuple[Section, ...]] = (
     "Intent",
     "Outcome",
     "Earlier",
@@ -52,7 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     evidence: tuple[SummaryLine, ...] = ()
-    """The lines of the text but for the headings, in order."""
+    """The lines of the text except headings, in order."""
 
 
 def summarise(
@@ -62,13 +62,13 @@ def summarise(
     limit: int,
     count: Counter = estimate,
 ) -> Summary:
-    """Return what ``messages`` were about, after ``earlier``, in at most ``limit`` tokens.
+    """Return a summary of ``messages``, after ``earlier``, in at most ``limit`` tokens.
 
-    ``count`` says what a token is; ``len`` counts characters. The text is empty if nothing fits.
+    ``count`` defines a token; ``len`` counts characters. The text is empty if nothing fits.
     """
     notes = SummaryNotes()
     _note_questions(notes, messages)
-    # The newest comes first: a section that is full needs no more looking.
+    # Newest first: a full section needs no further search.
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             _note_request(notes, message)
@@ -76,7 +76,7 @@ def summarise(
             _note_answer(notes, message)
     sections = _read(earlier or "")
     if not notes.wants("Outcome"):
-        sections["Open"] = [text for text in sections["Open"] if not clues.questions_in(text)]
+        sections["Open"] = [text for text in sections["Open"] if not text_cues.questions_in(text)]
     for section, texts in sections.items():
         for text in reversed(texts):
             notes.add(section, text)
@@ -88,7 +88,7 @@ def _note_request(notes: SummaryNotes, message: UserMessage) -> None:
     if message.mark is None:
         _note_words(notes, message)
         if notes.wants("Decisions"):
-            for sentence in reversed(clues.requirements_in(message.text)):
+            for sentence in reversed(text_cues.requirements_in(message.text)):
                 notes.add("Decisions", sentence, message.event_ids)
         if notes.wants("Intent"):
             notes.add("Intent", message.text, message.event_ids)
@@ -96,7 +96,7 @@ def _note_request(notes: SummaryNotes, message: UserMessage) -> None:
 
 def _note_answer(notes: SummaryNotes, message: AssistantMessage) -> None:
     for result in reversed(message.results):
-        error = clues.error_in(result) if notes.wants("Errors") else None
+        error = text_cues.error_in(result) if notes.wants("Errors") else None
         if error is not None:
             ids = (result.event_id,) if result.event_id else ()
             notes.add("Errors", f"{result.tool}: {error}", ids)
@@ -109,36 +109,36 @@ def _note_answer(notes: SummaryNotes, message: AssistantMessage) -> None:
 
 def _note_words(notes: SummaryNotes, message: ModelMessage) -> None:
     if notes.wants("Decisions"):
-        for sentence in reversed(clues.decisions_in(message.text)):
+        for sentence in reversed(text_cues.decisions_in(message.text)):
             notes.add("Decisions", sentence, message.event_ids)
     if notes.wants("Open"):
-        for sentence in reversed(clues.open_items_in(message.text)):
+        for sentence in reversed(text_cues.open_items_in(message.text)):
             notes.add("Open", sentence, message.event_ids)
     if notes.wants("Files"):
-        for path in reversed(clues.paths_in(message.text)):
+        for path in reversed(text_cues.paths_in(message.text)):
             notes.add("Files", path, message.event_ids)
 
 
 def _note_call(notes: SummaryNotes, call: Call) -> None:
     ids = (call.event_id,)
     if notes.wants("Files") or notes.wants_written():
-        for path, is_written in reversed(clues.files_of(call)):
+        for path, is_written in reversed(text_cues.files_of(call)):
             notes.add("Files", path + WRITTEN if is_written else path, ids)
     if notes.wants("Commands"):
-        notes.add("Commands", clues.command_of(call) or "", ids)
-    tasks = clues.tasks_of(call)
+        notes.add("Commands", text_cues.command_of(call) or "", ids)
+    tasks = text_cues.tasks_of(call)
     if tasks is not None:
         notes.add_tasks(*tasks, call.event_id)
 
 
 def _note_questions(notes: SummaryNotes, messages: Sequence[ModelMessage]) -> None:
-    """Note what was asked at the end and has no answer."""
+    """Add the last questions that have no answer."""
     for message in reversed(messages):
         if not isinstance(message, UserMessage):
             if message.text:
                 return
         elif message.mark is None:
-            for question in reversed(clues.questions_in(message.text)):
+            for question in reversed(text_cues.questions_in(message.text)):
                 notes.add("Open", question, message.event_ids)
             return
 
@@ -157,47 +157,47 @@ def _note_first(
 
 def _read(earlier: str) -> dict[Section, list[str]]:
     """Return the lines of an earlier summary by section, whoever wrote it."""
-    found: dict[Section, list[str]] = {section: [] for section in SECTIONS}
+    sections: dict[Section, list[str]] = {section: [] for section in SECTIONS}
     section: Section = "Earlier"
     for line in earlier[:EARLIER_CHARS_MAX].splitlines():
         heading = line.rstrip().removesuffix(":")
         if line.rstrip().endswith(":") and heading in LINES_MAX:
             section = heading
         elif line.startswith("- "):
-            found[section].append(line[2:])
+            sections[section].append(line[2:])
         else:
             section = "Earlier"
-            found[section].extend(clues.sentences_in(line))
-    return found
+            sections[section].extend(text_cues.sentences_in(line))
+    return sections
 
 
 def _fit(lines: Sequence[SummaryLine], limit: int, count: Counter) -> Summary:
-    """Return as many of ``lines`` as there is room for, the dearest first."""
-    kept: list[tuple[int, SummaryLine]] = []
+    """Return as many of ``lines`` as fit, most valuable first."""
+    chosen: list[tuple[int, SummaryLine]] = []
     headed: set[Section] = set()
     room = limit
-    for place, line in _by_worth(lines):
+    for place, line in _by_value(lines):
         heading = 0 if line.section in headed else count(f"{line.section}:\n")
         cost = heading + count(f"- {line.text}\n")
         if cost > room:
             shorter = _shortened(line, room - heading, count)
             if shorter is not None and line.section != "Files":  # Half a path misleads.
-                kept.append((place, shorter))
+                chosen.append((place, shorter))
             break
-        kept.append((place, line))
+        chosen.append((place, line))
         headed.add(line.section)
         room -= cost
-    # Tokens of a whole are not the sum of its parts', so the whole is counted at last.
-    while kept and count(_text(kept)) > limit:
-        kept.pop()
-    return Summary(text=_text(kept), evidence=tuple(line for _, line in sorted(kept, key=_place)))
+    # The tokens of a text are not the sum of its parts', so count the whole at the end.
+    while chosen and count(_text(chosen)) > limit:
+        chosen.pop()
+    return Summary(
+        text=_text(chosen), evidence=tuple(line for _, line in sorted(chosen, key=_place))
+    )
 
 
-def _by_worth(lines: Sequence[SummaryLine]) -> Iterator[tuple[int, SummaryLine]]:
-    """Return all lines and their places: what was wanted, then the newest of each section."""
-    queues: dict[Section, list[tuple[int, SummaryLine]]] = {
-        section: [] for section in _DEAREST_FIRST
-    }
+def _by_value(lines: Sequence[SummaryLine]) -> Iterator[tuple[int, SummaryLine]]:
+    """Yield all lines with their indexes: the first request, then the newest of each section."""
+    queues: dict[Section, list[tuple[int, SummaryLine]]] = {section: [] for section in _BY_VALUE}
     for place, line in enumerate(lines):
         queues[line.section].append((place, line))
     yield from queues["Intent"][:1]
@@ -207,7 +207,7 @@ def _by_worth(lines: Sequence[SummaryLine]) -> Iterator[tuple[int, SummaryLine]]
 
 
 def _shortened(line: SummaryLine, room: int, count: Counter) -> SummaryLine | None:
-    """Return ``line`` cut to fit into ``room``, or None if not a letter of it does."""
+    """Return ``line`` cut to ``room``, or None if nothing fits."""
     fits, too_long = 0, len(line.text)
     while too_long - fits > 1:
         length = (fits + too_long) // 2
@@ -219,14 +219,14 @@ def _shortened(line: SummaryLine, room: int, count: Counter) -> SummaryLine | No
 
 
 def _text(kept: Iterable[tuple[int, SummaryLine]]) -> str:
-    told: list[str] = []
+    lines: list[str] = []
     section: Section | None = None
     for _, line in sorted(kept, key=_place):
         if line.section != section:
             section = line.section
-            told.append(f"{section}:")
-        told.append(f"- {line.text}")
-    return "\n".join(told)
+            lines.append(f"{section}:")
+        lines.append(f"- {line.text}")
+    return "\n".join(lines)
 
 
 def _place(entry: tuple[int, SummaryLine]) -> int:

@@ -1,10 +1,10 @@
-"""The words of an event, as far as they can be found: what was said, asked of a tool, returned."""
+"""The text of an event: what was said, asked of a tool, or returned."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.context.media import beside, separated
+from treering.context.media import attachments_of, split_media
 from treering.model.codec import decode, encode
 from treering.model.events import REDACTED
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 UNNAMED: Final = "unknown_tool"
-"""A tool that nobody named."""
+"""The name of a tool that nobody named."""
 
 _ENVELOPE: Final = frozenset({
     "apeira", "call_id", "clawser", "content", "duration_ms", "error", "is_synthetic", "name",
     "output", "reason", "result", "status", "text", "tool", "withheld",
 })  # fmt: skip
-"""What a result says beside what the tool gave."""
+"""Fields of a result besides the tool's output."""
 
 
-def said_in(event: Event) -> str:
-    """Return what was said; the summary, if nothing else tells it."""
+def message_text(event: Event) -> str:
+    """Return what was said; the summary, if there is nothing else."""
     if event.redacted:
         return REDACTED
     payload = event.payload
@@ -32,27 +32,27 @@ def said_in(event: Event) -> str:
         for name in ("text", "content"):
             if name in payload:
                 return _words(payload[name])
-        return "" if beside(payload) else event.summary
+        return "" if attachments_of(payload) else event.summary
     return event.summary if payload is None else _words(payload)
 
 
-def shown_in(event: Event) -> list[Media]:
-    """Return the pictures, files and sounds that go with what was said."""
-    return [] if event.redacted else beside(event.payload)
+def message_media(event: Event) -> list[Media]:
+    """Return the pictures, files and sounds attached to a message."""
+    return [] if event.redacted else attachments_of(event.payload)
 
 
-def marked_in(event: Event) -> str:
-    """Return what a boundary says: its content, or its title."""
+def boundary_text(event: Event) -> str:
+    """Return the content of a boundary, else its title."""
     payload = event.payload if isinstance(event.payload, dict) else {}
-    told = payload.get("content")
-    told = payload.get("title") if told is None else told
-    return event.summary if told is None else text_of(told)
+    content = payload.get("content")
+    content = payload.get("title") if content is None else content
+    return event.summary if content is None else text_of(content)
 
 
-def role_in(event: Event) -> str | None:
+def message_role(event: Event) -> str | None:
     """Return the role of the message that an observation holds, such as system or developer.
 
-    Readers of logs keep messages this way that neither the user nor the model said.
+    Importers record messages of neither the user nor the model this way.
     """
     payload = event.payload
     if event.kind != "ops.observation" or not isinstance(payload, dict):
@@ -64,18 +64,18 @@ def role_in(event: Event) -> str | None:
     return "system" if payload.get("record") == payload.get("kind") == "system" else None
 
 
-def instruction_in(event: Event) -> str:
-    """Return the words of the message that an observation holds."""
+def instruction_text(event: Event) -> str:
+    """Return the text of the message that an observation holds."""
     payload = event.payload if isinstance(event.payload, dict) else {}
-    for held in (_message_in(payload), payload, payload.get("payload")):
+    for holder in (_message_in(payload), payload, payload.get("payload")):
         for name in ("content", "text"):
-            if isinstance(held, dict) and held.get(name):
-                return _words(held[name])
+            if isinstance(holder, dict) and holder.get(name):
+                return _words(holder[name])
     return ""
 
 
 def _message_in(payload: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the message with a role that an observation holds, wherever it does."""
+    """Return the message with a role that an observation holds, at any level."""
     for message in (payload, payload.get("payload"), _item_of_line(payload)):
         role = message.get("role") if isinstance(message, dict) else None
         if isinstance(message, dict) and isinstance(role, str) and role:
@@ -84,7 +84,7 @@ def _message_in(payload: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _item_of_line(payload: dict[str, Any]) -> Any:
-    """Return the item of an episode of Apeira's, which is kept as its line."""
+    """Return the item of an Apeira episode, which is stored as its line."""
     own = payload.get("apeira")
     line = own.get("line") if isinstance(own, dict) and "item" in payload else None
     episode = _parsed(line) if isinstance(line, str) else None
@@ -92,8 +92,8 @@ def _item_of_line(payload: dict[str, Any]) -> Any:
     return content.get("item") if isinstance(content, dict) else None
 
 
-def names_in(event: Event) -> tuple[str, str]:
-    """Return the call id and the tool that a tool event names; empty and unknown if it does not."""
+def call_names(event: Event) -> tuple[str, str]:
+    """Return call id and tool of a tool event; empty and unknown if it has none."""
     payload = event.payload if isinstance(event.payload, dict) else {}
     refs = event.refs if isinstance(event.refs, dict) else {}
     call_id = payload.get("call_id") or refs.get("call_id") or ""
@@ -101,8 +101,8 @@ def names_in(event: Event) -> tuple[str, str]:
     return str(call_id), str(tool)
 
 
-def arguments_in(payload: Any) -> dict[str, Any]:
-    """Return what a tool was called with, as an object."""
+def call_arguments(payload: Any) -> dict[str, Any]:
+    """Return the arguments of a tool call as an object."""
     given = payload
     if isinstance(payload, dict):
         given = payload.get("input", payload.get("arguments"))
@@ -113,19 +113,19 @@ def arguments_in(payload: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) else {"input": given}
 
 
-def returned_in(event: Event) -> tuple[str, list[Media]]:
-    """Return what a tool gave, as text, and the pictures, files and sounds in it."""
-    rest, media = separated(_output(event))
+def tool_output(event: Event) -> tuple[str, list[Media]]:
+    """Return a tool's output as text, and the pictures, files and sounds in it."""
+    rest, media = split_media(_output(event))
     return "" if media and not rest else text_of(rest), [] if event.redacted else media
 
 
-def output_in(event: Event) -> str:
-    """Return what a tool gave, as text."""
-    return returned_in(event)[0]
+def tool_output_text(event: Event) -> str:
+    """Return a tool's output as text."""
+    return tool_output(event)[0]
 
 
 def _output(event: Event) -> Any:
-    """Return what a tool gave, as it was kept."""
+    """Return a tool's output as it was stored."""
     payload = event.payload
     if not isinstance(payload, dict):
         return event.summary if payload is None else payload
@@ -137,16 +137,16 @@ def _output(event: Event) -> Any:
 
 
 def _words(said: Any) -> str:
-    """Return what was said; of a list of parts, those that are texts."""
+    """Return what was said; of a list of parts, the texts."""
     if isinstance(said, str):
         return said
-    rest, media = separated(said)
-    # A list of no parts says nothing; as the output of a tool it would be an answer.
+    rest, media = split_media(said)
+    # An empty list says nothing; as tool output it would be an answer.
     return "" if rest == [] or (media and not rest) else text_of(rest)
 
 
 def text_of(value: Any) -> str:
-    """Return a value as text: the texts of its parts, if it has such, else JSON."""
+    """Return a value as text: the texts of its parts if all have one, else JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -167,14 +167,18 @@ def _part(part: Any) -> str | None:
 
 def _error(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("message"), str):
-        sort = value.get("class")
-        return f"{sort}: {value['message']}" if isinstance(sort, str) else str(value["message"])
+        error_class = value.get("class")
+        return (
+            f"{error_class}: {value['message']}"
+            if isinstance(error_class, str)
+            else str(value["message"])
+        )
     return text_of(value)
 
 
 def _parsed(text: str) -> Any:
     try:
-        found = decode(text.encode())
+        value = decode(text.encode())
     except (ValueError, RecursionError):
         return {"input": text}
-    return found if isinstance(found, dict) else {"input": text}
+    return value if isinstance(value, dict) else {"input": text}

@@ -1,7 +1,7 @@
-"""What models thought, and to whom it is given back: to the model that thought it, whole.
+"""Model thoughts, and returning them to the model that made them.
 
-A thought is sealed by its provider. Changed, or given to another model, it is refused at worst and
-useless at best, so it is left out then, and reported.
+A thought is sealed by its provider. If it is changed or sent to another model, it is at worst
+refused and at best useless, so it is left out and reported.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from treering.model.messages import ModelMessage
 
 MASK: Final = "[redacted:"
-"""How a mask begins. What has one in it is not what was sealed."""
+"""The beginning of a mask. Masked content is no longer what was sealed."""
 MAKERS: Final[dict[str, Maker]] = {
     "anthropic": "anthropic",
     "gemini": "gemini",
     "openai-responses": "openai",
 }
-"""Whose thoughts each dialect gives back; the others have no place for any."""
+"""Whose thoughts each dialect accepts; other dialects have no place for thoughts."""
 UNSIGNED: Final = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-"""What Google documents for a call that has no signature: skip_thought_signature_validator."""
+"""What Google documents for a call without a signature: skip_thought_signature_validator."""
 _SIGNING: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 """Models that refuse a call of the last turn without a signature."""
 _SIGNATURES: Final = ("thought_signature", "thoughtSignature")
 _HOLDING: Final = ("thinking", *_SIGNATURES)
-"""Where what was said or called holds what was thought before it."""
+"""Fields of messages and calls that hold the thoughts before them."""
 _NAMED: Final[tuple[tuple[str, Maker], ...]] = (
     ("anthropic", "anthropic"),
     ("claude", "anthropic"),
@@ -45,42 +45,44 @@ _NAMED: Final[tuple[tuple[str, Maker], ...]] = (
     ("gpt", "openai"),
     ("codex", "openai"),
 )
-"""What names of providers, interfaces and models have in them."""
+"""Parts of the names of providers, interfaces and models."""
 _DATED: Final = re.compile(r"[-@]?(?:\d{4}-?\d{2}-?\d{2}|latest)$")
 
 
 def is_thought(event: Event) -> bool:
-    """Whether an event tells what a model thought."""
+    """Return whether an event holds a model's thought."""
     refs = event.refs if isinstance(event.refs, dict) else {}
     return event.kind == "ops.observation" and refs.get("observed") == "thinking"
 
 
 def thoughts_in(event: Event) -> list[Thought]:
-    """Return the sealed thoughts that an event holds: its own, or those before what it says."""
+    """Return the sealed thoughts of an event: its own, or those before its message."""
     payload = event.payload if isinstance(event.payload, dict) else {}
     if is_thought(event):
         return _read([payload], event)
     if not any(name in payload for name in _HOLDING):
         return []
-    held = payload.get("thinking")
-    told = [held] if isinstance(held, dict) else held if isinstance(held, list) else []
+    thinking = payload.get("thinking")
+    blocks = (
+        [thinking] if isinstance(thinking, dict) else thinking if isinstance(thinking, list) else []
+    )
     own = {name: payload[name] for name in _SIGNATURES if name in payload}
-    return _read([*told, *([own] if own else [])], event)
+    return _read([*blocks, *([own] if own else [])], event)
 
 
 def with_thoughts(
     messages: Sequence[ModelMessage], dialect: Dialect, model: str | None
 ) -> tuple[list[ModelMessage], list[Repair]]:
-    """Return ``messages`` with those thoughts that ``model`` takes back, and what was left out.
+    """Return ``messages`` with the thoughts that ``model`` accepts, and a report of those left out.
 
-    Where nobody says which model is asked, it is the one that thought last.
+    Without a ``model``, it is the one that thought last.
     """
     maker = MAKERS.get(dialect)
     thoughts = list(_all_thoughts(messages))
     if model is None:
         made = [one.model for one in thoughts if one.maker == maker and one.model]
         model = made[-1] if made else None
-    found: list[ModelMessage] = [] if thoughts else list(messages)
+    kept: list[ModelMessage] = [] if thoughts else list(messages)
     repairs: list[Repair] = []
     for turn in _turns(messages) if thoughts else ():
         why = next(
@@ -90,47 +92,47 @@ def with_thoughts(
         if why is None and maker == "anthropic" and not _thinks_first(turn):
             why = "it would not stand first in its message"
         if why is None:
-            found += turn
+            kept += turn
             continue
         repairs += [
             Repair(code="dropped_thinking", event_id=one.event_id, detail=why)
             for one in _all_thoughts(turn)
         ]
-        found += map(without_thoughts, turn)
+        kept += map(without_thoughts, turn)
     if maker == "gemini" and model is not None and _SIGNING.search(model.lower()):
-        found, more = _signed(found)
+        kept, more = _signed(kept)
         repairs += more
-    return found, repairs
+    return kept, repairs
 
 
 def _signed(messages: Sequence[ModelMessage]) -> tuple[list[ModelMessage], list[Repair]]:
     """Return ``messages`` with a signature on the first call of each step of the last turn."""
-    found: list[ModelMessage] = []
+    signed: list[ModelMessage] = []
     repairs: list[Repair] = []
-    begins = max(
+    turn_start = max(
         (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and not one.mark),
         default=0,
     )
     for at, message in enumerate(messages):
-        signs = isinstance(message, AssistantMessage) and message.calls and at > begins
+        signs = isinstance(message, AssistantMessage) and message.calls and at > turn_start
         if not isinstance(message, AssistantMessage) or not signs:
-            found.append(message)
+            signed.append(message)
             continue
         first = message.calls[0]
         if first.thoughts or (message.thoughts and not message.text.strip()):
-            found.append(message)
+            signed.append(message)
             continue
         stand_in = Thought(
             maker="gemini", block={"thought_signature": UNSIGNED}, event_id=first.event_id
         )
         call = msgspec.structs.replace(first, thoughts=(stand_in,))
-        found.append(msgspec.structs.replace(message, calls=(call, *message.calls[1:])))
+        signed.append(msgspec.structs.replace(message, calls=(call, *message.calls[1:])))
         repairs.append(Repair(code="missing_thinking", event_id=first.event_id))
-    return found, repairs
+    return signed, repairs
 
 
 def without_thoughts(message: ModelMessage) -> ModelMessage:
-    """Return ``message`` without what was thought before it and its calls."""
+    """Return ``message`` without its thoughts and those of its calls."""
     if not isinstance(message, AssistantMessage) or not thoughts_of(message):
         return message
     calls = tuple(msgspec.structs.replace(call, thoughts=()) for call in message.calls)
@@ -138,18 +140,18 @@ def without_thoughts(message: ModelMessage) -> ModelMessage:
 
 
 def thoughts_of(message: ModelMessage) -> list[Thought]:
-    """Return what was thought in a message, in order."""
+    """Return the thoughts in a message, in order."""
     if not isinstance(message, AssistantMessage):
         return []
-    found = list(message.thoughts)
+    thoughts = list(message.thoughts)
     for call in message.calls:
         if call.thoughts:
-            found += call.thoughts
-    return found
+            thoughts += call.thoughts
+    return thoughts
 
 
 def _turns(messages: Sequence[ModelMessage]) -> Iterator[list[ModelMessage]]:
-    """Return the messages, those together that a provider is shown as one of the assistant's."""
+    """Yield the messages that a provider sees as one assistant message."""
     turn: list[ModelMessage] = []
     for message in messages:
         joins = isinstance(message, AssistantMessage) and bool(turn)
@@ -163,7 +165,7 @@ def _turns(messages: Sequence[ModelMessage]) -> Iterator[list[ModelMessage]]:
 
 
 def _thinks_first(turn: Sequence[ModelMessage]) -> bool:
-    """Whether the first thing in an assistant's message is a thought, if there is one in it."""
+    """Return whether an assistant message that contains thoughts begins with one."""
     first = turn[0]
     if not any(True for _ in _all_thoughts(turn)):
         return True
@@ -177,7 +179,7 @@ def _thinks_first(turn: Sequence[ModelMessage]) -> bool:
 def _unwanted(
     thought: Thought, dialect: Dialect, maker: Maker | None, model: str | None
 ) -> str | None:
-    """Return why a thought is not given back; None if it is."""
+    """Return why a thought is not returned to the model; None if it is."""
     if maker is None:
         return f"{dialect} has no place for it"
     if thought.maker != maker:
@@ -188,7 +190,7 @@ def _unwanted(
 
 
 def _same(first: str, second: str) -> bool:
-    """Whether two names are of one model: a date or the name of its provider may be left out."""
+    """Return whether two names mean one model: the date and the provider are optional."""
     bare = [_DATED.sub("", name.lower().rsplit("/", 1)[-1]) for name in (first, second)]
     return bare[0] == bare[1]
 
@@ -198,11 +200,11 @@ def _all_thoughts(messages: Sequence[ModelMessage]) -> Iterator[Thought]:
         yield from thoughts_of(message)
 
 
-def _read(told: Sequence[Any], event: Event) -> list[Thought]:
+def _read(blocks: Sequence[Any], event: Event) -> list[Thought]:
     refs = event.refs if isinstance(event.refs, dict) else {}
     payload = event.payload if isinstance(event.payload, dict) else {}
-    found: list[Thought] = []
-    for one in told:
+    thoughts: list[Thought] = []
+    for one in blocks:
         if not isinstance(one, dict):
             continue
         named = {
@@ -212,25 +214,25 @@ def _read(told: Sequence[Any], event: Event) -> list[Thought]:
         made = _sealed(one, " ".join(filter(None, named.values())).lower())
         if made is not None:
             maker, block = made
-            found.append(
+            thoughts.append(
                 Thought(maker=maker, model=named["model"], block=block, event_id=event.event_id)
             )
-    return found
+    return thoughts
 
 
-def _sealed(told: dict[str, Any], named: str) -> tuple[Maker, dict[str, Any]] | None:
-    """Return whose thought something is, and the block that it goes back in."""
-    words = told.get("thinking")
+def _sealed(block: dict[str, Any], named: str) -> tuple[Maker, dict[str, Any]] | None:
+    """Return the maker of a thought, and the block to send back."""
+    words = block.get("thinking")
     words = words if isinstance(words, str) else ""
-    sign = _text(told, "signature")
+    sign = _text(block, "signature")
     for name in _SIGNATURES:
-        if (signature := _text(told, name)) is not None:
+        if (signature := _text(block, name)) is not None:
             return "gemini", {"thought_signature": signature}
-    if (sealed := _text(told, "encrypted_content")) is not None:
-        return "openai", _reasoning(told, words, sealed)
-    if (data := _text(told, "data")) is not None:
+    if (sealed := _text(block, "encrypted_content")) is not None:
+        return "openai", _reasoning(block, words, sealed)
+    if (data := _text(block, "data")) is not None:
         return "anthropic", {"type": "redacted_thinking", "data": data}
-    kept = _text(told, "thinkingSignature")
+    kept = _text(block, "thinkingSignature")
     if kept is not None:
         if kept.startswith("{"):
             return _sealed(_parsed(kept), named)
@@ -243,25 +245,25 @@ def _sealed(told: dict[str, Any], named: str) -> tuple[Maker, dict[str, Any]] | 
     return "anthropic", {"type": "thinking", "thinking": words, "signature": sign}
 
 
-def _reasoning(told: dict[str, Any], words: str, sealed: str) -> dict[str, Any]:
-    """Return a reasoning item; its id is part of what is sealed, and none may be made up."""
-    summary = told.get("summary")
+def _reasoning(block: dict[str, Any], words: str, sealed: str) -> dict[str, Any]:
+    """Return a reasoning item; its id is part of the seal and must not be invented."""
+    summary = block.get("summary")
     if not isinstance(summary, list):
         summary = [{"type": "summary_text", "text": words}] if words else []
-    own = {"id": told["id"]} if isinstance(told.get("id"), str) else {}
+    own = {"id": block["id"]} if isinstance(block.get("id"), str) else {}
     return {"type": "reasoning", **own, "summary": summary, "encrypted_content": sealed}
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        found = decode(text.encode())
+        value = decode(text.encode())
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _text(told: dict[str, Any], name: str) -> str | None:
-    value = told.get(name)
+def _text(block: dict[str, Any], name: str) -> str | None:
+    value = block.get(name)
     return value if isinstance(value, str) and value and MASK not in value else None
 
 

@@ -1,4 +1,4 @@
-"""How many tokens a text costs, estimated without a tokenizer.
+"""Estimates how many tokens a text costs, without a tokenizer.
 
 A word is about one token, a long one more, three digits one, a run of punctuation one. The weights
 were fitted to o200k_base on pieces of 1,500 characters. Words alone would fall far short of what
@@ -21,9 +21,9 @@ keys, capitals and base64 cost, and far over for other scripts, so these have we
     random letters                  1.9        -23 %            -25 %
     ===================  ==============  ===========  ===============
 
-Other languages are told by their commonest words (``languages``), other scripts by characters, with
-a weight for each block of them. Other models count otherwise: ``calibration`` learns it from their
-reports.
+Other languages are recognised by their most common words (``languages``), other scripts by their
+characters, with a weight for each block. Other models count differently: ``calibration`` learns the
+ratio from their reports.
 """
 
 from __future__ import annotations
@@ -32,30 +32,29 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from treering.context.languages import dearness
+from treering.context.languages import language_surcharge
 
 Counter = Callable[[str], int]
 """Returns how many tokens a text costs; ``estimate`` is one."""
 
 MARGIN: Final = 1.10
-"""What a budget multiplies an estimate by, so that a piece which costs more still fits."""
+"""A budget multiplies estimates by this, so that a text that costs more still fits."""
 
 LESS_MAX: Final = 0.35
 MORE_MAX: Final = 0.25
-"""By what share of its estimate a text cost less or more than that, at the worst of 190 texts that
-the weights are tested with."""
+"""The largest share by which any of 190 test texts cost less or more than its estimate."""
 
 PIECE_CHARACTERS_MAX: Final = 4_096
-"""A longer text is estimated in pieces of so many characters."""
+"""Longer texts are estimated in pieces of this many characters."""
 
 ESTIMATES_MAX: Final = 32_768
-"""So many estimates are remembered: each call of a model is shown most of what the last one was."""
+"""Cached estimates: each model call shows mostly the same texts as the last one."""
 _ESTIMATES: Final[dict[int, int]] = {}
 """By the hashes of texts, so that no text is held here."""
 
-# Every byte of a text becomes a byte of flags, and all of them one large number. A shift by 8 bits
-# lays each character over its neighbour, so that a handful of operations on the number finds the
-# runs of every class at once, without a loop over characters.
+# Every byte of a text becomes a byte of flags, and all of them one large integer. A shift by 8 bits
+# lays each character over its neighbour, so that a few operations on the integer find the runs of
+# every class at once, without a loop over characters.
 _LETTER, _UPPER, _LOWER, _DIGIT, _BLANK, _NEWLINE, _PUNCTUATION, _DENSE = range(8)
 
 
@@ -86,8 +85,8 @@ def _flags(byte: int) -> int:
     if character in "\r\n":
         return 1 << _NEWLINE
     if not character.isprintable():
-        return 1 << _DIGIT  # Control characters are as dear as digits.
-    # A plus sign is in the midst of base64, and hardly ever in the midst of words.
+        return 1 << _DIGIT  # Control characters cost as much as digits.
+    # A plus sign is common within base64, and rare within words.
     return 1 << _PUNCTUATION | (1 << _DENSE if character == "+" else 0)
 
 
@@ -133,7 +132,7 @@ _BLOCKS: Final[tuple[tuple[range, float], ...]] = (
     (range(0xFB, 0xFF), 1.9),  # presentation forms
     (range(0xFF, 0x100), 2.1),  # half-width kana, full-width letters
 )
-"""The high bytes of characters in UTF-16, and what each such character costs."""
+"""High bytes of characters in UTF-16, and the cost of each character."""
 _WEIGHTS: Final = tuple(
     next((weight for block, weight in _BLOCKS if byte in block), 0.0) for byte in range(256)
 )
@@ -143,9 +142,9 @@ _CHEAPER: Final[tuple[tuple[tuple[bytes, ...], float], ...]] = (
     ((b"\xe0\xaa", b"\xe0\xab"), 0.43 - 0.68),  # Gujarati
     ((b"\xe0\xb0", b"\xe0\xb1"), 0.47 - 0.46),  # Telugu
     ((b"\xe0\xad",), 0.7 - 1.6),  # vowels of Odia
-    ((b"\xe0\xbc\x8b",), -2.5),  # what stands between the syllables of Tibetan
+    ((b"\xe0\xbc\x8b",), -2.5),  # syllable separators of Tibetan
     ((b"\xe0\xb4", b"\xe0\xb5"), 0.37 - 0.68),  # Malayalam
-    ((b"\xe2\x82",), 1.9 - 0.9),  # signs of currencies, which are dearer
+    ((b"\xe2\x82",), 1.9 - 0.9),  # currency signs, which cost more
     ((b"\xe0\xae", b"\xe0\xaf"), 0.38 - 1.6),  # Tamil
     ((b"\xe0\xb8", b"\xe0\xb9"), 0.45 - 1.75),  # Thai
     ((b"\xe1\x82", b"\xe1\x83"), 0.37 - 0.6),  # Georgian
@@ -155,18 +154,18 @@ _CHEAPER: Final[tuple[tuple[tuple[bytes, ...], float], ...]] = (
     ((b"\xf0\x9d",), 3.2 - 4.2),  # mathematical letters, music
     ((b"\xe2\x94\x80\xe2\x94\x80", b"\xe2\x95\x90\xe2\x95\x90"), -3.4),  # long lines of frames
 )
-"""How characters begin in UTF-8 that cost otherwise than the rest of their block, by how much."""
+"""First UTF-8 bytes of characters whose cost differs from their block, and the difference."""
 _TRADITIONAL: Final = "這個們時會對來國說為請過還後學開"
 _SIMPLIFIED: Final = "这个们时会对来国说为请过还后学开"
-"""Characters that tell how Chinese is written. Japanese has hardly any of them."""
+"""Characters that show how Chinese is written. Japanese has hardly any of them."""
 _CONTRACTIONS: Final = (b"'s ", b"'t ", b"'d ", b"'m ", b"'re ", b"'ve ", b"'ll ")
-"""Ends of English words that are one token with their apostrophe."""
+"""Endings of English words that are one token with their apostrophe."""
 _LATIN_1: Final = 0.9
-"""What a letter with an accent costs beside the words that it cuts in two."""
+"""The cost of an accented letter besides the words that it splits."""
 
 
 def counter_name(count: Counter) -> str:
-    """Return what a counter is called, for whoever wants to count so again."""
+    """Return the name of a counter, so that it can be used again."""
     return str(getattr(count, "name", None) or getattr(count, "__name__", type(count).__name__))
 
 
@@ -175,18 +174,18 @@ def estimate(text: str) -> int:
     if not text:
         return 0
     key = hash(text)
-    found = _ESTIMATES.get(key)
-    if found is None:
+    tokens = _ESTIMATES.get(key)
+    if tokens is None:
         if len(_ESTIMATES) >= ESTIMATES_MAX:
             _ESTIMATES.clear()
         starts = range(0, len(text), PIECE_CHARACTERS_MAX)
         cost = sum(_piece(text[start : start + PIECE_CHARACTERS_MAX]) for start in starts)
-        found = _ESTIMATES[key] = max(1, ceil(cost))
-    return found
+        tokens = _ESTIMATES[key] = max(1, ceil(cost))
+    return tokens
 
 
 def _piece(text: str) -> float:
-    # A lone surrogate is not UTF-8, but a transcript may have one, and it costs tokens too.
+    # A lone surrogate is not valid UTF-8, but a transcript may contain one, and it costs tokens.
     raw = text.encode("utf-8", "surrogatepass")
     cost, script = _cost(raw), 0
     if len(raw) != len(text):
@@ -194,15 +193,15 @@ def _piece(text: str) -> float:
         counts = {byte: high.count(byte) for byte in set(high)}
         script = max(counts, key=counts.__getitem__)
         if not script and 2 * counts[0] < len(text):
-            script = -1  # A script of many blocks, whose spaces are more than the letters of each.
+            script = -1  # A script of many blocks: there are more spaces than letters of any one.
         cost += _beyond_ascii(raw, counts) + _han(text, counts)
-    if dear := dearness(text, script):
-        cost += dear * (len(text) - text.count(" "))
+    if surcharge := language_surcharge(text, script):
+        cost += surcharge * (len(text) - text.count(" "))
     return cost
 
 
 def _beyond_ascii(raw: bytes, counts: dict[int, int]) -> float:
-    """Return what the characters beyond ASCII cost; ``counts`` has so many of each block."""
+    """Return the cost of characters beyond ASCII; ``counts`` is their number per block."""
     cost = _LATIN_1 * (raw.count(b"\xc2") + raw.count(b"\xc3"))
     cost += sum(_WEIGHTS[byte] * count for byte, count in counts.items())
     for beginnings, less in _CHEAPER:
@@ -212,7 +211,7 @@ def _beyond_ascii(raw: bytes, counts: dict[int, int]) -> float:
 
 
 def _han(text: str, counts: dict[int, int]) -> float:
-    """Return what Han costs more or less than on average: simplified is cheaper."""
+    """Return the cost difference of Han characters: simplified is cheaper."""
     han = sum(count for byte, count in counts.items() if 0x4E <= byte < 0xA0)
     if not han:
         return 0.0
@@ -222,9 +221,9 @@ def _han(text: str, counts: dict[int, int]) -> float:
 
 
 def _cost(raw: bytes) -> float:
-    """Return what the ASCII in ``raw`` costs."""
+    """Return the cost of the ASCII in ``raw``."""
     one = int.from_bytes(raw.translate(_FLAGS), "little")
-    # A flag in `four` says that its character and the next three are of the same class.
+    # A flag in `four` means that its character and the next three are of the same class.
     two = one & one >> 8
     three = two & two >> 8
     four = two & two >> 16
@@ -233,13 +232,13 @@ def _cost(raw: bytes) -> float:
     sixteen = eight & eight >> 64
     starts = one ^ one & one << 8
     wide = (two ^ two & two << 8) & _BLANKS
-    # Letters beyond the twelfth of a word: such words are seldom words, and noise is dear.
+    # Letters beyond the twelfth of a word: such words are mostly noise, which is expensive.
     overlong = (seven & seven >> 48 & _LETTERS) << _LOWER
-    # camelCase has a hump or two. Where 16 letters and digits go on from one, it is base64.
+    # camelCase has a hump or two. A hump followed by 16 letters and digits is base64.
     humps = one & one >> (8 + _UPPER - _LOWER) & _LOWERS
     noise = humps & sixteen >> (_DENSE - _LOWER)
-    # Counting is the dear part, so what weighs the same is counted together; no two of them share
-    # a lane. The weights are those of a fit, rounded.
+    # Counting bits is the slow part, so classes with the same weight are counted together; no two
+    # of them share a lane. The weights are fitted, then rounded.
     cost = (
         0.93 * (starts & _LETTERS_AND_PUNCTUATIONS).bit_count()
         + 1.3 * (starts & _DIGITS | wide | noise).bit_count()
@@ -250,7 +249,7 @@ def _cost(raw: bytes) -> float:
         + 0.009 * (sixteen & _BLANKS).bit_count()
         + 0.063 * raw.count(b"\t")
     )
-    # A rule of dashes is cheap, five different marks in a row are not.
+    # A line of dashes is cheap, five different symbols in a row are not.
     crowded = three & three >> 16 & _PUNCTUATIONS
     if b"'" in raw:
         cost -= 0.9 * sum(map(raw.count, _CONTRACTIONS))
@@ -260,7 +259,7 @@ def _cost(raw: bytes) -> float:
 
 
 def _changes(raw: bytes) -> int:
-    """Return a number with the lowest bit of each byte set where the next byte is another."""
+    """Return an integer with the lowest bit of each byte set where the next byte differs."""
     spelled = int.from_bytes(raw, "little")
     changed = spelled ^ spelled >> 8
     changed |= changed >> 4

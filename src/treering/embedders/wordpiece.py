@@ -1,8 +1,8 @@
-"""Texts as numbers of word pieces, the way that BERT's uncased vocabulary takes them apart.
+"""Splits texts into the word pieces of BERT's uncased vocabulary.
 
-Words are looked up whole, then by their longest known beginnings. What a word comes to is kept, for
-most words of a text have been seen before; so there is no need of a compiled tokenizer, nor of its
-threads, which do not survive a fork.
+Words are looked up whole, then by their longest known prefixes. The pieces of a word are cached,
+since most words occur again; so no compiled tokenizer is needed, nor its threads, which do not
+survive a fork.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CHARACTERS_MAX: Final = 20_000
-"""Of a longer text, the beginning is read."""
+"""The rest of a longer text is not read."""
 WORD_CHARACTERS_MAX: Final = 100
-"""A longer word is none."""
+"""Longer words are unknown."""
 KEPT_WORDS_MAX: Final = 50_000
 UNKNOWN: Final = 100
 STARTS: Final = 101
@@ -31,27 +31,27 @@ _IDEOGRAPHS: Final = re.compile(
 
 
 class WordPieces:
-    """A vocabulary, and how texts read in it. May be used by several threads."""
+    """A vocabulary that splits texts. Thread-safe."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._cache: dict[str, tuple[int, ...]] = {}
 
     def numbers(self, text: str) -> list[int]:
-        """Return the pieces of a text as their places in the vocabulary."""
+        """Return the pieces of a text as indexes into the vocabulary."""
         clipped = text[:CHARACTERS_MAX]
         words = _PLAIN.findall(clipped.lower()) if clipped.isascii() else _words(clipped)
-        known = self._known
+        cached = self._cache
         numbers: list[int] = []
         for word in words:
-            pieces = known.get(word)
-            numbers += self._keep(word) if pieces is None else pieces
+            pieces = cached.get(word)
+            numbers += self._cache_word(word) if pieces is None else pieces
         return numbers
 
-    def _keep(self, word: str) -> tuple[int, ...]:
+    def _cache_word(self, word: str) -> tuple[int, ...]:
         pieces = self._pieces(word)
-        if len(self._known) < KEPT_WORDS_MAX:
-            self._known[word] = pieces
+        if len(self._cache) < KEPT_WORDS_MAX:
+            self._cache[word] = pieces
         return pieces
 
     def _pieces(self, word: str) -> tuple[int, ...]:
@@ -73,16 +73,16 @@ class WordPieces:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text with letters of any script, punctuation marks each for itself."""
+    """Return the words of a text in any script, with punctuation marks as separate words."""
     spaced = _IDEOGRAPHS.sub(r" \1 ", text).lower()
     words: list[str] = []
     for chunk in _BLANKS.split(unicodedata.normalize("NFD", spaced)):
         word = ""
         for character in chunk:
-            sort = unicodedata.category(character)
-            if sort == "Mn" or (sort[0] == "C"):
+            category = unicodedata.category(character)
+            if category == "Mn" or (category[0] == "C"):
                 continue
-            if sort[0] == "P" or (character.isascii() and not character.isalnum()):
+            if category[0] == "P" or (character.isascii() and not character.isalnum()):
                 words += [word, character] if word else [character]
                 word = ""
             else:

@@ -151,7 +151,7 @@ def compact(
     budget = Budget(ratio=window.ratio)
     earlier = window.summary
     cost = sum(map(budget.cost, messages)) + (budget.count(earlier) if earlier else 0)
-    if max_tokens is not None and budget.told(cost) <= THRESHOLD * max_tokens:
+    if max_tokens is not None and budget.expected(cost) <= THRESHOLD * max_tokens:
         return None
     bounds = [seq for seq in (below_seq, _redoable_from(lineage)) if seq is not None]
     cut, through = _cut(events, messages, len(messages) - keep, min(bounds, default=None))
@@ -172,8 +172,8 @@ def compact(
     return Compaction(
         summary=text,
         through_seq=through,
-        from_tokens=budget.told(cost),
-        to_tokens=budget.told(rest + budget.cost(summary_message(text))),
+        from_tokens=budget.expected(cost),
+        to_tokens=budget.expected(rest + budget.cost(summary_message(text))),
         messages=len(older),
         messages_before=len(messages) + bool(earlier),
         messages_after=len(messages) - len(older) + 1,

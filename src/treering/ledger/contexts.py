@@ -10,11 +10,12 @@ import msgspec
 
 from treering.context.assemble import (
     Context,
+    ContextTarget,
     Contribution,
     assemble,
     contribution,
 )
-from treering.context.attachments import room_of
+from treering.context.attachments import media_tokens_of
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
 from treering.context.exact import exact_counter
@@ -140,19 +141,21 @@ class Contexts:
             tokens=limit,
             run_id=run_id,
             model=model,
-            media_tokens=lambda media: room_of(media, spelling, model),
+            media_tokens=lambda media: media_tokens_of(media, spelling, model),
         )
         context = assemble(
             window,
-            dialect=spelling,
-            max_tokens=max_tokens,
-            reserve_output_tokens=reserve_output_tokens,
+            ContextTarget(
+                dialect=spelling,
+                model=model,
+                max_tokens=max_tokens,
+                reserve_output_tokens=reserve_output_tokens,
+            ),
+            policy=self._policy(),
             system=system,
             tools=tools,
             contributions=contributions,
-            policy=self._policy(),
             budget=None if count is None else Budget(count=count, margin=1.0),
-            model=model,
         )
         return msgspec.structs.replace(context, report=[*context.report, *failures])
 
@@ -178,17 +181,19 @@ class Contexts:
             tokens=asked.limit,
             run_id=event.run_id,
             before_seq=before_seq,
-            media_tokens=lambda media: room_of(media, spelling, model),
+            media_tokens=lambda media: media_tokens_of(media, spelling, model),
         )
         context = assemble(
             msgspec.structs.replace(window, ratio=asked.ratio),
-            dialect=spelling,
-            max_tokens=asked.max_tokens,
-            reserve_output_tokens=asked.reserve_output_tokens,
+            ContextTarget(
+                dialect=spelling,
+                model=model,
+                max_tokens=asked.max_tokens,
+                reserve_output_tokens=asked.reserve_output_tokens,
+            ),
             policy=self._policy(),
             budget=_budget_of(asked),
             fixed_tokens=asked.fixed_tokens,
-            model=model,
         )
         return Shown(
             event_id=event.event_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from treering.context.texts import output_in, said_in
+from treering.context.texts import message_text, tool_output_text
 from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
 from treering.derive.visible import UndoFilter, redone_by, undone_by
@@ -111,7 +111,7 @@ def _spoken(event: Event, user: str | None) -> Spoken | None:
     role = _ROLES.get(event.kind)
     if role is None or event.redacted:
         return None
-    text = output_in(event) if role == "tool" else said_in(event)
+    text = tool_output_text(event) if role == "tool" else message_text(event)
     if len(text) > LONG_CHARACTERS:
         text = "\n".join(own_sentences(text)) if role == "user" else ""
     if not text.strip():

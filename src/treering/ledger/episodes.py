@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.citations import cite, text_of
-from treering.context.episodes import tell
+from treering.context.episodes import summarise_episode
 from treering.context.pairing import pair
 from treering.errors import Conflict
 from treering.ledger.guarded_append import (
@@ -89,7 +89,9 @@ def episode(
     messages = [_without_outputs(message) for message in paired if message.text != REDACTED]
     if not messages:
         return []
-    telling = tell(messages, _speakers(events) if in_group else {}, limit=EPISODE_TOKENS_MAX)
+    telling = summarise_episode(
+        messages, _speakers(events) if in_group else {}, limit=EPISODE_TOKENS_MAX
+    )
     account = _account(messages, telling, summariser)
     person = user or talking(events)
     opened = lineage.headers_after(own_seq, 1)

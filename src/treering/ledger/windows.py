@@ -10,14 +10,14 @@ from treering.context.calibration import PAIRS_MAX, ratio
 from treering.context.pairing import MESSAGE_KINDS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX
 from treering.context.texts import (
-    arguments_in,
-    instruction_in,
-    marked_in,
-    names_in,
-    returned_in,
-    role_in,
-    said_in,
-    shown_in,
+    boundary_text,
+    call_arguments,
+    call_names,
+    instruction_text,
+    message_media,
+    message_role,
+    message_text,
+    tool_output,
 )
 from treering.context.thoughts import is_thought
 from treering.derive.visible import UndoFilter
@@ -181,7 +181,7 @@ class _WindowScan:
                 self.restart(event)
             elif event.kind in {"context.assembled", "usage.reported"}:
                 self._costs.append(event)
-            elif is_thought(event) or role_in(event) is not None:
+            elif is_thought(event) or message_role(event) is not None:
                 self._events.append(event)
                 if self._wanted is not None:
                     self._characters += self._weight(event)
@@ -235,13 +235,13 @@ def _weight(event: Event) -> tuple[int, list[Media]]:
     media: list[Media] = []
     match event.kind:
         case "tool.call":
-            _, tool = names_in(event)
-            size = len(tool) + len(encode(arguments_in(event.payload)))
+            _, tool = call_names(event)
+            size = len(tool) + len(encode(call_arguments(event.payload)))
         case "tool.result":
-            output, media = returned_in(event)
+            output, media = tool_output(event)
             size = min(len(output), OUTPUT_CHARACTERS_MAX)
         case "conversation.user" | "conversation.assistant":
-            size, media = len(said_in(event)), shown_in(event)
+            size, media = len(message_text(event)), message_media(event)
             if not size and not media:
                 return 0, []
             if event.kind == "conversation.assistant":
@@ -249,9 +249,9 @@ def _weight(event: Event) -> tuple[int, list[Media]]:
         case "ops.observation":
             if is_thought(event):
                 return 0, []  # It may be for another model, and is not shown then.
-            size = len(instruction_in(event))
+            size = len(instruction_text(event))
         case _:
-            size = len(marked_in(event))
+            size = len(boundary_text(event))
     return FRAME_CHARACTERS + size, media
 
 

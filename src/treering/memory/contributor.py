@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from treering.context.texts import said_in
+from treering.context.texts import message_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,5 +73,5 @@ class MemoryContributor:
 def _last_said(events: Sequence[Event]) -> str | None:
     for event in reversed(events):
         if event.kind == "conversation.user":
-            return said_in(event).strip() or None
+            return message_text(event).strip() or None
     return None

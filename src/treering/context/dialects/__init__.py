@@ -1,7 +1,7 @@
-"""Messages in the spelling of the provider that is asked; whatever they are, it takes them.
+"""Renders messages in a provider's format so that the provider always accepts them.
 
-What is said stays as it was said and in its order. A provider's rules are kept by merging
-neighbours, leaving out what is blank, and two fillers: CONTINUED and NO_OUTPUT.
+Texts and their order never change. The provider's rules are met by merging neighbours, leaving out
+blank texts, and two fillers: CONTINUED and NO_OUTPUT.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from treering.context.dialects.tools import (
     gemini_tools,
     read_tools,
     response_tools,
-    spoken,
+    supported_tools,
 )
-from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, apart, is_blank
+from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, is_blank, split_instructions
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ __all__ = [
     "DIALECTS",
     "NO_OUTPUT",
     "Dialect",
-    "Rendered",
+    "RenderedMessages",
     "ToolSpec",
     "check_dialect",
     "declare",
     "read_tools",
     "render",
     "render_system",
-    "spoken",
+    "supported_tools",
 ]
 
 Dialect = Literal["openai-chat", "openai-responses", "anthropic", "gemini", "plain"]
@@ -59,19 +59,19 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 )
 
 
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages as one provider takes them."""
+class RenderedMessages(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages in one provider's format."""
 
     dialect: Dialect
     messages: list[dict[str, Any]]
-    """The provider's list, whole; empty only if nothing is said beside a system text."""
+    """The provider's whole list; empty only if there is nothing but a system text."""
     system: str | None = None
-    """What goes beside the list; None if there is no such text, or it is in the list."""
+    """The system text besides the list; None if there is none, or it is in the list."""
     tools: list[dict[str, Any]] = []
-    """What the model may call, declared as the provider wants it."""
+    """The tools the model may call, in the provider's format."""
 
     def request(self) -> dict[str, Any]:
-        """Return the keyword arguments with which the provider's SDK is called."""
+        """Return the keyword arguments for the provider's SDK."""
         name, place = _PLACES[self.dialect]
         beside: dict[str, Any] = {}
         if self.system is not None and place is not None:
@@ -84,7 +84,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_dialect(text: str) -> Dialect:
-    """Return the dialect that ``text`` names. Raises InvalidInput with the nearest names."""
+    """Return the dialect that ``text`` names. Raise InvalidInput with the nearest names."""
     name = text.strip().lower()
     for dialect in DIALECTS:
         if name == dialect:
@@ -103,65 +103,67 @@ def render(
     system: str = "",
     dialect: Dialect,
     tools: Sequence[ToolSpec] = (),
-) -> Rendered:
-    """Return ``messages``, system text and tools as the provider of ``dialect`` takes them.
+) -> RenderedMessages:
+    """Return ``messages``, system text and tools in the format of ``dialect``.
 
-    ``tools`` are such as it takes: see ``spoken``.
+    ``tools`` must be supported by it: see ``supported_tools``.
     """
     text = None if is_blank(system) else system
     rule = GEMINI if dialect == "gemini" else COMMON
     names = tool_names(messages, rule, [tool.name for tool in tools])
     declared = declare(tools, dialect, names)
     if dialect in {"anthropic", "gemini", "plain"}:
-        messages, text = apart(messages, text)
-    spelled: list[dict[str, Any]]
+        messages, text = split_instructions(messages, text)
+    rendered: list[dict[str, Any]]
     match dialect:
         case "openai-chat":
-            spelled, text = chat_messages(messages, text, names), None
+            rendered, text = chat_messages(messages, text, names), None
         case "openai-responses":
-            spelled = response_items(messages, names)
+            rendered = response_items(messages, names)
         case "anthropic":
-            spelled = anthropic_messages(messages, names)
+            rendered = anthropic_messages(messages, names)
         case "gemini":
-            spelled = gemini_contents(messages, names)
+            rendered = gemini_contents(messages, names)
         case "plain":
-            spelled, text = plain_messages(messages, text), None
+            rendered, text = plain_messages(messages, text), None
         case _:
             assert_never(dialect)
-    return Rendered(dialect=dialect, messages=spelled, system=text, tools=declared)
+    return RenderedMessages(dialect=dialect, messages=rendered, system=text, tools=declared)
 
 
 def declare(
     tools: Sequence[ToolSpec], dialect: Dialect, names: Mapping[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """Return ``tools`` as ``dialect`` declares them, under the names that it takes."""
-    spelled = {tool.name: tool.name for tool in tools} if names is None else names
+    """Return ``tools`` in the format of ``dialect``, under valid names."""
+    valid_names = {tool.name: tool.name for tool in tools} if names is None else names
     match dialect:
         case "openai-chat":
-            return chat_tools(tools, spelled)
+            return chat_tools(tools, valid_names)
         case "openai-responses":
-            return response_tools(tools, spelled)
+            return response_tools(tools, valid_names)
         case "anthropic":
-            return anthropic_tools(tools, spelled)
+            return anthropic_tools(tools, valid_names)
         case "gemini":
-            return gemini_tools(tools, spelled)
+            return gemini_tools(tools, valid_names)
         case "plain":
             return []
         case _:
             assert_never(dialect)
 
 
-def render_system(system: str, *, dialect: Dialect, tools: Sequence[ToolSpec] = ()) -> Rendered:
-    """Return a system text in its place, before anything is said; nothing at all if it is blank."""
+def render_system(
+    system: str, *, dialect: Dialect, tools: Sequence[ToolSpec] = ()
+) -> RenderedMessages:
+    """Return only a system text, before any message; empty if it is blank."""
     if is_blank(system):
-        return Rendered(dialect=dialect, messages=[])
+        return RenderedMessages(dialect=dialect, messages=[])
     rule = GEMINI if dialect == "gemini" else COMMON
     names = tool_names((), rule, [tool.name for tool in tools])
     declared = declare(tools, dialect, names)
     if _PLACES[dialect][1] is None:
         said = [{"role": "system", "content": system}]
-        return Rendered(dialect=dialect, messages=said, tools=declared)
-    return Rendered(dialect=dialect, messages=[], system=system, tools=declared)
+        return RenderedMessages(dialect=dialect, messages=said, tools=declared)
+    return RenderedMessages(dialect=dialect, messages=[], system=system, tools=declared)
 
 
 _PLACES: Final[dict[Dialect, tuple[str, str | None]]] = {
@@ -171,4 +173,4 @@ _PLACES: Final[dict[Dialect, tuple[str, str | None]]] = {
     "gemini": ("contents", "system_instruction"),
     "plain": ("messages", None),
 }
-"""Where each provider wants the list, and the system text if that goes beside it."""
+"""The field for the list, and for the system text if it is separate."""

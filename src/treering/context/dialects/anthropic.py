@@ -1,10 +1,16 @@
-"""Anthropic's spelling: messages of blocks, user and assistant in turn."""
+"""Anthropic's format: messages of blocks, user and assistant alternating."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.turns import alternate, answered, arguments_of, is_blank, output_of
+from treering.context.dialects.turns import (
+    alternate,
+    arguments_of,
+    calls_with_results,
+    is_blank,
+    output_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,8 +48,8 @@ def anthropic_messages(
     turns = alternate(messages, heard=_heard, spoken=spoken, answers=_answers)
     speaker, blocks = turns[-1]
     if speaker == "assistant":
-        # Calls are never last, so this is a text: one that the model goes on from, which must not
-        # end in white space.
+        # Calls are never last, so this is a text that the model continues; it must not end in white
+        # space.
         blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"].rstrip()}
     return [{"role": speaker, "content": blocks} for speaker, blocks in turns]
 
@@ -53,7 +59,7 @@ def _heard(message: UserMessage) -> list[dict[str, Any]]:
 
 
 def _answers(message: AssistantMessage) -> list[dict[str, Any]]:
-    return [_result_block(call, result) for call, result in answered(message)]
+    return [_result_block(call, result) for call, result in calls_with_results(message)]
 
 
 def _text_blocks(text: str) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Gemini's spelling: contents of parts, user and model in turn.
+"""Gemini's format: contents of parts, user and model alternating.
 
-Fields are spelled as in Google's Python SDK; its REST interface takes that spelling too. Bytes are
-bytes, as the SDK wants them; in JSON they are base64.
+Fields are named as in Google's Python SDK; its REST API accepts those names, too. Bytes are bytes,
+as the SDK expects; in JSON they are base64.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.turns import alternate, answered, arguments_of, is_blank, output_of
+from treering.context.dialects.turns import (
+    alternate,
+    arguments_of,
+    calls_with_results,
+    is_blank,
+    output_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,26 +31,30 @@ def gemini_contents(
     """Return ``messages`` as contents for ``generate_content``."""
 
     def spoken(message: AssistantMessage) -> list[dict[str, Any]]:
-        # A signature is part of what was said or called behind it.
-        waiting = message.thoughts
+        # A signature is part of the text or call after it.
+        pending = message.thoughts
         parts = []
         if not is_blank(message.text):
-            parts.append({"text": message.text} | _signed(waiting))
-            waiting = ()
+            parts.append({"text": message.text} | _signed(pending))
+            pending = ()
         for call in message.calls:
-            asked = {"id": call.call_id, "name": names[call.tool], "args": arguments_of(call)}
-            parts.append({"function_call": asked} | _signed([*waiting, *call.thoughts]))
-            waiting = ()
+            function_call = {
+                "id": call.call_id,
+                "name": names[call.tool],
+                "args": arguments_of(call),
+            }
+            parts.append({"function_call": function_call} | _signed([*pending, *call.thoughts]))
+            pending = ()
         return parts
 
     def answers(message: AssistantMessage) -> list[dict[str, Any]]:
         responses: list[dict[str, Any]] = []
         media: list[dict[str, Any]] = []
-        for call, result in answered(message):
-            told = {"error" if result.is_error else "output": output_of(result)}
+        for call, result in calls_with_results(message):
+            response_fields = {"error" if result.is_error else "output": output_of(result)}
             if result.media and is_blank(result.output):
-                told = {"output": f"{len(result.media)} attached"}
-            response = {"id": call.call_id, "name": names[call.tool], "response": told}
+                response_fields = {"output": f"{len(result.media)} attached"}
+            response = {"id": call.call_id, "name": names[call.tool], "response": response_fields}
             responses.append({"function_response": response})
             media += [_media_part(one) for one in result.media]
         return responses + media

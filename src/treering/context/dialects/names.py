@@ -1,4 +1,4 @@
-"""Names of tools as providers take them: legal ones as they are, others changed yet distinct."""
+"""Tool names that providers accept: valid names unchanged, others changed but distinct."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from treering.model.messages import ModelMessage
 
 NAME_CHARACTERS_MAX: Final = 64
-"""The longest name of a tool that every provider takes."""
+"""The longest tool name that every provider accepts."""
 
 _DIGEST_DIGITS: Final = 8
 
 
 class NameRule(msgspec.Struct, frozen=True):
-    """Which names a provider takes."""
+    """Which names a provider accepts."""
 
     legal: re.Pattern[str]
-    """What the whole of a name has to match."""
+    """Must match the whole name."""
     foreign: re.Pattern[str]
-    """Characters that no name may have."""
+    """Characters that names must not contain."""
 
 
 COMMON: Final = NameRule(re.compile(r"[a-zA-Z0-9_-]{1,64}"), re.compile(r"[^a-zA-Z0-9_-]"))
-"""The names that OpenAI and Anthropic take."""
+"""The rule of OpenAI and Anthropic."""
 GEMINI: Final = NameRule(
     re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"), re.compile(r"[^a-zA-Z0-9_.:-]")
 )
@@ -42,7 +42,7 @@ GEMINI: Final = NameRule(
 def tool_names(
     messages: Iterable[ModelMessage], rule: NameRule, declared: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return the name of every tool that is declared, or called in ``messages``, by ``rule``."""
+    """Return a valid name for every tool that is declared, or called in ``messages``."""
     called = {
         call.tool
         for message in messages
@@ -53,9 +53,9 @@ def tool_names(
 
 
 def spell_names(tools: Collection[str], rule: NameRule) -> dict[str, str]:
-    """Return a legal name for each of ``tools``; no two share one, in whatever order they come.
+    """Return a valid, unique name for each of ``tools``, independent of their order.
 
-    A name that has to be changed ends in a digest only where it would be another tool's as well.
+    A changed name ends in a digest only if it would clash with another tool's.
     """
     names = {tool: tool for tool in tools if rule.legal.fullmatch(tool)}
     changed = {tool: _cleaned(tool, rule) for tool in sorted(tools) if tool not in names}
@@ -69,7 +69,7 @@ def spell_names(tools: Collection[str], rule: NameRule) -> dict[str, str]:
 
 def _cleaned(tool: str, rule: NameRule) -> str:
     name = rule.foreign.sub("_", tool)[:NAME_CHARACTERS_MAX]
-    # Empty, or it begins with what only the rest of a name may have.
+    # Empty, or it begins with a character that is only allowed later in a name.
     return name if rule.legal.fullmatch(name) else f"_{name}"[:NAME_CHARACTERS_MAX]
 
 

@@ -1,6 +1,6 @@
-"""OpenAI's two spellings: chat completions, and the items of the Responses API.
+"""OpenAI's two formats: chat completions, and the items of the Responses API.
 
-Both take speakers in any order, so every message stays one of its own.
+Both accept speakers in any order, so every message stays separate.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from treering.context.dialects.turns import (
     CONTINUED,
-    answered,
     arguments_of,
+    calls_with_results,
     is_blank,
     output_of,
 )
@@ -28,20 +28,20 @@ def chat_messages(
     messages: Sequence[ModelMessage], system: str | None, names: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return ``messages`` for chat completions, the system text first."""
-    spelled: list[dict[str, Any]] = []
+    rendered: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            spelled += _chat_answer(message, names)
+            rendered += _chat_answer(message, names)
             continue
         content = _content(message.text, message.media, _chat_text, _chat_part)
         if content is not None:
             role = message.mark if message.mark in INSTRUCTIONS else "user"
-            spelled.append({"role": role, "content": content})
-    if all(one["role"] in INSTRUCTIONS for one in spelled):
-        spelled.append({"role": "user", "content": CONTINUED})
+            rendered.append({"role": role, "content": content})
+    if all(one["role"] in INSTRUCTIONS for one in rendered):
+        rendered.append({"role": "user", "content": CONTINUED})
     if system is not None:
-        spelled.insert(0, {"role": "system", "content": system})
-    return spelled
+        rendered.insert(0, {"role": "system", "content": system})
+    return rendered
 
 
 def _chat_answer(message: AssistantMessage, names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -56,17 +56,17 @@ def _chat_answer(message: AssistantMessage, names: Mapping[str, str]) -> list[di
         }
         for call in message.calls
     ]
-    spelled: list[dict[str, Any]] = [{"role": "assistant", "content": text, "tool_calls": calls}]
+    rendered: list[dict[str, Any]] = [{"role": "assistant", "content": text, "tool_calls": calls}]
     shown: list[dict[str, Any]] = []
-    for call, result in answered(message):
+    for call, result in calls_with_results(message):
         output = _output_text(result)
         if result.media:
-            # A message of a tool has no place for files: the user's behind it has.
+            # A tool message cannot hold files, but a user message after it can.
             output = f"{len(result.media)} attached" if is_blank(result.output) else output
             shown.append(_chat_text(f"(given by {names[call.tool]}, {call.call_id})"))
             shown += [_chat_part(one) for one in result.media]
-        spelled.append({"role": "tool", "tool_call_id": call.call_id, "content": output})
-    return [*spelled, {"role": "user", "content": shown}] if shown else spelled
+        rendered.append({"role": "tool", "tool_call_id": call.call_id, "content": output})
+    return [*rendered, {"role": "user", "content": shown}] if shown else rendered
 
 
 def response_items(
@@ -102,7 +102,7 @@ def response_items(
                 if result.media
                 else _output_text(result),
             }
-            for call, result in answered(message)
+            for call, result in calls_with_results(message)
         )
     if all(item.get("role") in INSTRUCTIONS for item in items):
         items.append(_said("user", CONTINUED))
@@ -119,7 +119,7 @@ def _content(
     say: Callable[[str], dict[str, Any]],
     show: Callable[[Media], dict[str, Any]],
 ) -> Any:
-    """Return what a message says: a text or, if something goes with it, parts; None if nothing."""
+    """Return the content of a message: a text, or parts if it has files; None if it is empty."""
     if not media:
         return None if is_blank(text) else text
     return [*([] if is_blank(text) else [say(text)]), *map(show, media)]
@@ -163,7 +163,7 @@ def _arguments_text(call: Call) -> str:
 
 
 def _output_text(result: Result) -> str:
-    """Return what a tool gave; there is no other place here to say that it failed."""
+    """Return a tool's output; this is the only place to say that it failed."""
     output = output_of(result)
     if not result.is_error or output.lstrip()[:5].lower() == "error":
         return output

@@ -1,13 +1,19 @@
-"""Messages for a model that knows no tools: calls and results are told in words.
+"""Messages for a model without tools: calls and results become text.
 
-User and assistant alternate, the user first, since many a chat template takes nothing else.
+User and assistant alternate, the user first, since many chat templates accept nothing else.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.context.dialects.turns import alternate, answered, arguments_of, is_blank, output_of
+from treering.context.dialects.turns import (
+    alternate,
+    arguments_of,
+    calls_with_results,
+    is_blank,
+    output_of,
+)
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -19,10 +25,10 @@ if TYPE_CHECKING:
 def plain_messages(messages: Sequence[ModelMessage], system: str | None) -> list[dict[str, Any]]:
     """Return ``messages`` as roles and texts, the system text first."""
     turns = alternate(messages, heard=_heard, spoken=_spoken, answers=_answers)
-    spelled = [{"role": speaker, "content": "\n\n".join(texts)} for speaker, texts in turns]
+    rendered = [{"role": speaker, "content": "\n\n".join(texts)} for speaker, texts in turns]
     if system is not None:
-        spelled.insert(0, {"role": "system", "content": system})
-    return spelled
+        rendered.insert(0, {"role": "system", "content": system})
+    return rendered
 
 
 def _heard(message: UserMessage) -> list[str]:
@@ -31,17 +37,17 @@ def _heard(message: UserMessage) -> list[str]:
 
 def _spoken(message: AssistantMessage) -> list[str]:
     said = [] if is_blank(message.text) else [message.text]
-    return said + [_told_call(call) for call in message.calls]
+    return said + [_call_text(call) for call in message.calls]
 
 
 def _answers(message: AssistantMessage) -> list[str]:
-    return [_told_result(call, result) for call, result in answered(message)]
+    return [_result_text(call, result) for call, result in calls_with_results(message)]
 
 
-def _told_call(call: Call) -> str:
+def _call_text(call: Call) -> str:
     return f"[tool call {call.call_id}] {call.tool} {encode(arguments_of(call)).decode()}"
 
 
-def _told_result(call: Call, result: Result) -> str:
-    told = "error" if result.is_error else "result"
-    return f"[tool {told} {call.call_id}] {call.tool}\n{output_of(result)}"
+def _result_text(call: Call, result: Result) -> str:
+    outcome = "error" if result.is_error else "result"
+    return f"[tool {outcome} {call.call_id}] {call.tool}\n{output_of(result)}"

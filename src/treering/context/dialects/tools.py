@@ -1,6 +1,6 @@
-"""Declarations of tools: read in any provider's shape, written in the one that is asked.
+"""Tool declarations: read in any provider's format, written in the required one.
 
-A tool that a provider runs itself, such as a web search, is declared to that provider alone.
+A tool that a provider runs itself, such as a web search, is declared to that provider only.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _SCHEMAS: Final = (
     "input_schema", "inputSchema", "parameters_json_schema", "parametersJsonSchema", "parameters",
 )  # fmt: skip
-"""Where shapes keep the schema of a tool's arguments: Anthropic's, MCP's, Google's, OpenAI's."""
+"""Fields for the schema of a tool's arguments: Anthropic's, MCP's, Google's, OpenAI's."""
 _DECLARATIONS: Final = ("function_declarations", "functionDeclarations")
 _FUNCTIONS: Final = frozenset({"function", "custom"})
-"""Types of tools that the caller runs, where a shape names a type."""
+"""Types of tools that the caller runs, in formats with a type."""
 _DATED: Final = re.compile(r".+_\d{8}")
 """The types of Anthropic's own tools end in a date."""
 _EMPTY: Final[dict[str, Any]] = {"type": "object", "properties": {}}
@@ -35,38 +35,38 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     schema: dict[str, Any]
-    """JSON Schema of an object: its arguments."""
+    """JSON Schema of its arguments, an object."""
     strict: bool | None = None
-    """Whether OpenAI's models are held to the schema; None if the caller does not say."""
+    """Whether OpenAI's models must follow the schema; None if the caller does not say."""
     home: str | None = None
-    """The one dialect that knows it, of a tool that its provider runs."""
+    """The only dialect that knows it, for a tool that its provider runs."""
     declared: dict[str, Any] | None = None
-    """How it is declared there."""
+    """Its declaration there."""
 
 
 def read_tools(given: Sequence[Any]) -> list[ToolSpec]:
-    """Return the tools that ``given`` declares, in whichever shapes; none of them twice.
+    """Return the tools that ``given`` declares, in any format, without duplicates.
 
-    Raises InvalidInput for what declares no tool.
+    Raise InvalidInput for an item that does not declare a tool.
     """
-    found: list[ToolSpec] = []
+    specs: list[ToolSpec] = []
     for item in given:
         for tool in _read(item):
-            # Two providers may call a tool of their own the same: each is told its own alone.
+            # Two providers may have own tools of the same name: each gets only its own.
             rivals = [
                 one
-                for one in found
+                for one in specs
                 if one.name == tool.name
                 and (None in {one.home, tool.home} or one.home == tool.home)
             ]
             if any(one != tool for one in rivals):
                 raise InvalidInput(
-                    f"tool {tool.name} is declared twice, and not in the same way",
+                    f"tool {tool.name} is declared twice, differently",
                     hint="declare each tool once",
                 )
             if not rivals:
-                found.append(tool)
-    return found
+                specs.append(tool)
+    return specs
 
 
 def anthropic_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -102,7 +102,8 @@ def chat_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict
 def response_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return ``tools`` for the Responses API.
 
-    It is strict by default, and refuses schemas then that others take: so that is said.
+    That API is strict by default and then refuses schemas that others accept, so ``strict`` is
+    always set.
     """
     return [
         tool.declared
@@ -134,14 +135,16 @@ def gemini_tools(tools: Sequence[ToolSpec], names: Mapping[str, str]) -> list[di
     return [*([{"function_declarations": functions}] if functions else []), *own]
 
 
-def spoken(tools: Sequence[ToolSpec], dialect: str) -> tuple[list[ToolSpec], list[ToolSpec]]:
-    """Return those of ``tools`` that ``dialect`` can declare, and those that it cannot."""
+def supported_tools(
+    tools: Sequence[ToolSpec], dialect: str
+) -> tuple[list[ToolSpec], list[ToolSpec]]:
+    """Return the tools that ``dialect`` can declare, and those it cannot."""
     taken = [tool for tool in tools if dialect != "plain" and tool.home in {None, dialect}]
     return taken, [tool for tool in tools if tool not in taken]
 
 
 def _gemini_own(given: Mapping[str, Any]) -> bool:
-    """Whether it is a tool of Gemini's own: an object of options under its name."""
+    """Return whether it is one of Gemini's own tools: an object of options under its name."""
     return len(given) == 1 and next(iter(given)) in _GEMINI_OWN
 
 
@@ -169,10 +172,10 @@ def _read(item: Any) -> Iterator[ToolSpec]:
         [name] = item
         yield ToolSpec(name=name, schema=_EMPTY, home="gemini", declared=dict(item))
         return
-    sort = item.get("type")
-    if isinstance(sort, str) and sort not in _FUNCTIONS and sort != "object":
-        home = "anthropic" if _DATED.fullmatch(sort) else "openai-responses"
-        name = item.get("name") if isinstance(item.get("name"), str) else sort
+    tool_type = item.get("type")
+    if isinstance(tool_type, str) and tool_type not in _FUNCTIONS and tool_type != "object":
+        home = "anthropic" if _DATED.fullmatch(tool_type) else "openai-responses"
+        name = item.get("name") if isinstance(item.get("name"), str) else tool_type
         yield ToolSpec(name=str(name), schema=_EMPTY, home=home, declared=dict(item))
         return
     inner = item.get("function")
@@ -193,16 +196,16 @@ def _function(item: Mapping[str, Any]) -> ToolSpec:
 
 
 def _json_schema(value: Any) -> Any:
-    """Return a schema with its types spelled as JSON Schema does: Google's are in capitals."""
+    """Return a schema with JSON Schema's type names: Google's are in capitals."""
     if isinstance(value, list | tuple):
         return [_json_schema(one) for one in value]
     if not isinstance(value, Mapping):
         return value
-    found = {name: _json_schema(one) for name, one in value.items()}
-    sort = found.get("type")
-    if isinstance(sort, str) and sort.isupper():
-        found["type"] = sort.lower()
-    return found
+    converted = {name: _json_schema(one) for name, one in value.items()}
+    schema_type = converted.get("type")
+    if isinstance(schema_type, str) and schema_type.isupper():
+        converted["type"] = schema_type.lower()
+    return converted
 
 
 def _described(tool: ToolSpec) -> dict[str, str]:
@@ -210,8 +213,8 @@ def _described(tool: ToolSpec) -> dict[str, str]:
 
 
 def _no_tool(item: Any) -> InvalidInput:
-    told = sorted(item) if isinstance(item, Mapping) else type(item).__name__
+    description = sorted(item) if isinstance(item, Mapping) else type(item).__name__
     return InvalidInput(
-        f"that declares no tool: {told}",
+        f"not a tool declaration: {description}",
         hint='give {"name": …, "description": …, "parameters": {…}}, or your provider\'s shape',
     )

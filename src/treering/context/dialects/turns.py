@@ -1,4 +1,4 @@
-"""What the dialects share: who speaks when, what stands for nothing, arguments as objects."""
+"""Shared by the dialects: alternating turns, fillers for empty content, arguments as objects."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from treering.model.messages import Call, ModelMessage, Result
 
 CONTINUED: Final = "(continued)"
-"""Said by the user where a provider has to hear the user first and nobody spoke."""
+"""Said by the user where a provider requires a user message first and there is none."""
 NO_OUTPUT: Final = "(no output)"
-"""Given by a tool that gave nothing."""
+"""The output of a tool that returned nothing."""
 
 Speaker = Literal["user", "assistant"]
 Piece = TypeVar("Piece")
@@ -27,7 +27,7 @@ def alternate(
     spoken: Callable[[AssistantMessage], list[Piece]],
     answers: Callable[[AssistantMessage], list[Piece]],
 ) -> list[tuple[Speaker, list[Piece]]]:
-    """Return turns that alternate, the user's first; results open the turn behind their calls."""
+    """Return alternating turns, the user's first; results open the turn after their calls."""
     turns: list[tuple[Speaker, list[Piece]]] = []
 
     def add(speaker: Speaker, pieces: list[Piece]) -> None:
@@ -48,12 +48,12 @@ def alternate(
     return turns
 
 
-def apart(
+def split_instructions(
     messages: Sequence[ModelMessage], system: str | None
 ) -> tuple[list[ModelMessage], str | None]:
-    """Return the messages without instructions, and those behind the system text, in order.
+    """Return the messages without instructions, and the system text with the instructions appended.
 
-    That is their place with providers that take instructions beside the messages alone.
+    Some providers accept instructions only there.
     """
     texts = [] if system is None else [system]
     rest: list[ModelMessage] = []
@@ -65,18 +65,18 @@ def apart(
     return rest, "\n\n".join(texts) or None
 
 
-def answered(message: AssistantMessage) -> Iterable[tuple[Call, Result]]:
+def calls_with_results(message: AssistantMessage) -> Iterable[tuple[Call, Result]]:
     """Return each call of ``message`` with its result."""
     return zip(message.calls, message.results, strict=True)
 
 
 def is_blank(text: str) -> bool:
-    """Whether ``text`` says nothing: providers refuse content that is only white space."""
+    """Return whether ``text`` is blank: providers refuse content that is only white space."""
     return not text or text.isspace()
 
 
 def arguments_of(call: Call) -> dict[str, Any]:
-    """Return the arguments of ``call`` as an object, which is all that some providers take."""
+    """Return the arguments of ``call`` as an object, which some providers require."""
     given = call.arguments
     if isinstance(given, dict):
         return given
@@ -84,5 +84,5 @@ def arguments_of(call: Call) -> dict[str, Any]:
 
 
 def output_of(result: Result) -> str:
-    """Return what a tool gave, never blank."""
+    """Return a tool's output, never blank."""
     return NO_OUTPUT if is_blank(result.output) else result.output

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from treering.context.dialects.names import COMMON, tool_names
-from treering.context.dialects.turns import CONTINUED, answered, arguments_of, is_blank
+from treering.context.dialects.turns import CONTINUED, arguments_of, calls_with_results, is_blank
 from treering.context.pairing import pair
 from treering.derive.reports import REPORT
 from treering.derive.visible import UndoFilter
@@ -200,7 +200,7 @@ class _ExportLines:
             yield self._said(source, f"{name} {number}", of, told)
             asked.append(self._last)
         texts = len(parts) - len(message.calls)
-        for (call, result), line in zip(answered(message), asked[texts:], strict=True):
+        for (call, result), line in zip(calls_with_results(message), asked[texts:], strict=True):
             yield self._result(call, result, line, f"{name} {call.call_id}")
 
     def _thoughts(self, source: Event | None) -> Iterator[bytes]:

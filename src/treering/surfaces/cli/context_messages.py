@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.media import separated
+from treering.context.media import split_media
 from treering.context.texts import text_of
 from treering.surfaces.cli.output import printable
 from treering.surfaces.cli.tables import Column, print_table
@@ -129,7 +129,7 @@ def _words(value: Any) -> str:
         return value
     if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
         return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
-    rest, media = separated(value)
+    rest, media = split_media(value)
     named = [f"[{one.mime or one.sort}, {one.url or f'{one.size:,} bytes'}]" for one in media]
     said = [] if media and not rest else [text_of(rest)]
     return "\n".join([*said, *named])

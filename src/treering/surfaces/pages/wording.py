@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.texts import arguments_in, names_in, output_in, said_in
+from treering.context.texts import call_arguments, call_names, message_text, tool_output_text
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.model.parts import (
@@ -71,7 +71,7 @@ def text_of(event: Header, mask: Mask) -> str:
         thought = safe.payload.get("thinking")
         if isinstance(thought, str):
             return clean(thought, mask)
-    return clean(said_in(safe), mask)
+    return clean(message_text(safe), mask)
 
 
 def clean(text: str, mask: Mask) -> str:
@@ -102,7 +102,7 @@ def tool_of(entry: PageEntry, mask: Mask) -> ToolWording:
     called = safe_part("tool.call", entry.event.refs)
     name = called.tool if isinstance(called, ToolCalled) else None
     if name is None and isinstance(entry.event, Event):
-        name = names_in(entry.event)[1]
+        name = call_names(entry.event)[1]
     return ToolWording(
         name=clean(name or _UNNAMED, mask),
         hint="" if call is None else clean(_hint(call, name or "", mask), mask),
@@ -119,7 +119,7 @@ def input_of(entry: PageEntry, mask: Mask) -> str:
     event = entry.event
     if event.kind != "tool.call" or not isinstance(event, Event) or event.payload is None:
         return ""
-    given = mask.value(arguments_in(event.payload))
+    given = mask.value(call_arguments(event.payload))
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
         return clean(f"{next(iter(given))}: {only}", mask)
     return clean(msgspec.json.format(encode(given), indent=2).decode(), mask) if given else ""
@@ -130,7 +130,7 @@ def output_of(entry: PageEntry, mask: Mask) -> str:
     event = entry.result
     if not isinstance(event, Event) or event.payload is None:
         return ""
-    return clean(output_in(_masked(event, mask)), mask)
+    return clean(tool_output_text(_masked(event, mask)), mask)
 
 
 def rule_of(event: Header, mask: Mask) -> str:
@@ -252,7 +252,7 @@ def _took(entry: PageEntry, returned: ToolReturned, status: str) -> str:
 def _hint(call: Header, tool: str, mask: Mask) -> str:
     """Return the beginning of what a tool was called with, as far as it is known."""
     if isinstance(call, Event) and call.payload is not None:
-        given = mask.value(arguments_in(call.payload))
+        given = mask.value(call_arguments(call.payload))
         main = next((text for name in _TELLING if (text := _words(given.get(name)))), None)
         if main:
             return shorten(main, HINT_CHARACTERS_MAX)

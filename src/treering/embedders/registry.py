@@ -1,4 +1,4 @@
-"""Which embedder is meant by a name."""
+"""Chooses an embedder by name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from treering.memory.ports import Embedder
 
 KEY_VARIABLE: Final = "TREERING_EMBEDDER_KEY"
-"""Where the key of an endpoint is found. It is part of no name."""
+"""The environment variable with an endpoint's key, which is not part of the name."""
 _ENDPOINT: Final = "endpoint:"
 
 
-def embedder_named(text: str | None) -> Embedder | None:
-    """Return the embedder of a name: the table if there is none, and no embedder for ``off``."""
-    # Each is imported when it is chosen: who needs none of them waits for none.
+def find_embedder(text: str | None) -> Embedder | None:
+    """Return the embedder of a name: the static table by default, none for ``off``."""
+    # Imported when chosen: an unused embedder must not slow down the start.
     match text:
         case None | "" | "static":
             from treering.embedders.static import StaticEmbedder  # noqa: PLC0415
@@ -32,7 +32,7 @@ def embedder_named(text: str | None) -> Embedder | None:
     model, _, url = text.removeprefix(_ENDPOINT).partition("@")
     if not text.startswith(_ENDPOINT) or not model or not url:
         raise InvalidInput(
-            f"no embedder is named {text!r}",
+            f"unknown embedder: {text!r}",
             hint="use static, minilm, off or endpoint:<model>@<url>",
         )
     from treering.embedders.endpoint import EndpointEmbedder  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""JSON sent to an endpoint and its answer read, within limits."""
+"""Posts JSON to an endpoint and reads its answer, within limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be asked of a server."""
+    """An endpoint of a server."""
 
     url: str
     wanted: str
@@ -28,15 +28,15 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     answer_bytes_max: int
 
     def __post_init__(self) -> None:
-        """Raise InvalidInput for an address that is none of the web."""
+        """Raise InvalidInput if the URL is not http or https."""
         if urlsplit(self.url).scheme not in {"http", "https"}:
             raise InvalidInput(
                 f"invalid endpoint: {self.url}",
-                hint="give its address, as http://localhost:8080/v1",
+                hint="give a URL such as http://localhost:8080/v1",
             )
 
     def ask(self, body: Mapping[str, object], answer: type[T]) -> T:
-        """Return what the endpoint answers. Raises Unavailable if it cannot be asked."""
+        """Return the endpoint's answer. Raise Unavailable if it cannot be reached."""
         headers = {"Content-Type": "application/json"}
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key}"
@@ -50,7 +50,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         except (URLError, OSError) as error:
             raise self.unavailable(str(getattr(error, "reason", error))) from error
         except msgspec.MsgspecError as error:
-            raise self.unavailable(f"it answered something that is no {self.wanted}") from error
+            raise self.unavailable(f"its answer is not a valid {self.wanted}") from error
 
     def unavailable(self, why: str) -> Unavailable:
         """Return the error that says why there is no answer."""

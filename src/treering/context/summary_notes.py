@@ -1,4 +1,4 @@
-"""Lines about messages, by section, gathered from the newest on."""
+"""Lines of a summary by section, collected newest first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Section = Literal[
     "Earlier", "Intent", "Decisions", "Files", "Commands", "Errors", "Open", "Outcome"
 ]
-"""What a line is about. Earlier: lines of a summary that was written by somebody else."""
+"""What a line is about. Earlier: lines of somebody else's summary."""
 SECTIONS: Final[tuple[Section, ...]] = get_args(Section)
 
 LINE_CHARS_MAX: Final = 360
@@ -28,17 +28,17 @@ LINES_MAX: Final[dict[Section, int]] = {
     "Outcome": 1,
 }
 EVENT_IDS_MAX: Final = 8
-"""So many events vouch for one line, the latest ones."""
+"""The latest events cited for one line."""
 
 WRITTEN: Final = " (written)"
-"""What follows the name of a file that was written."""
+"""Follows the name of a written file."""
 
 _BULLETS: Final = re.compile(r"^(?:[-*•]\s+(?:\[ \]\s+)?)+")
-_LOOKED_AT: Final = 4 * LINE_CHARS_MAX
+_READ_CHARS: Final = 4 * LINE_CHARS_MAX
 
 
 class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a summary, and the events that it was taken from."""
+    """One line of a summary, and its events."""
 
     section: Section
     text: str
@@ -47,7 +47,7 @@ class SummaryLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryNotes:
-    """Lines by section, gathered from the newest on: each once, no more than a section holds."""
+    """Lines by section, collected newest first, without duplicates, up to a limit per section."""
 
     def __init__(self) -> None:
         self._lines: dict[Section, dict[str, list[str]]] = {section: {} for section in SECTIONS}
@@ -55,37 +55,37 @@ class SummaryNotes:
         self._finished: set[str] | None = None
 
     def wants(self, section: Section) -> bool:
-        """Whether there is room in ``section``."""
+        """Return whether ``section`` has room."""
         return len(self._lines[section]) < LINES_MAX[section]
 
     def wants_written(self) -> bool:
-        """Whether there is room for files that were written."""
+        """Return whether there is room for written files."""
         return len(self._written) < LINES_MAX["Files"]
 
     def add(self, section: Section, text: str, event_ids: Sequence[str] = ()) -> None:
-        """Note ``text``, if it says something."""
+        """Add ``text`` unless it is empty."""
         if section == "Files" and text.endswith(WRITTEN):
             self.add_written(text.removesuffix(WRITTEN), event_ids)
         elif not (section == "Open" and self._finished and one_line(text) in self._finished):
-            _vouch(self._lines[section], text, event_ids, lines_max=LINES_MAX[section])
+            _add_line(self._lines[section], text, event_ids, lines_max=LINES_MAX[section])
 
     def add_written(self, path: str, event_ids: Sequence[str]) -> None:
-        """Note a file that was written."""
-        _vouch(self._written, path, event_ids, lines_max=LINES_MAX["Files"])
+        """Add a written file."""
+        _add_line(self._written, path, event_ids, lines_max=LINES_MAX["Files"])
 
     def add_first(self, text: str, event_ids: Sequence[str] = ()) -> None:
-        """Note the first request, for which there is always room: it says what all is for."""
-        _vouch(self._lines["Intent"], text, event_ids, lines_max=LINES_MAX["Intent"] + 1)
+        """Add the first request, which always has room: it states the purpose."""
+        _add_line(self._lines["Intent"], text, event_ids, lines_max=LINES_MAX["Intent"] + 1)
 
     def add_tasks(self, tasks: Sequence[str], finished: Sequence[str], event_id: str) -> None:
-        """Note the open tasks of a list; what it said before is out of date."""
+        """Add the open tasks of a list; earlier lists are out of date."""
         if self._finished is None:
             for task in reversed(tasks):
                 self.add("Open", task, (event_id,))
             self._finished = set(map(one_line, finished))
 
     def lines(self) -> list[SummaryLine]:
-        """Return all lines in the order of sections, the oldest first; written files come last."""
+        """Return all lines by section, oldest first; written files come last."""
         files = self._lines["Files"]
         named = {path.rpartition("/")[2] for path in (*files, *self._written) if "/" in path}
         written = {f"{path}{WRITTEN}": ids for path, ids in self._written.items()}
@@ -94,22 +94,22 @@ class SummaryNotes:
             for path, ids in files.items()
             if path not in self._written and path not in named
         }
-        told = self._lines | {
+        sections = self._lines | {
             "Files": dict([*written.items(), *read.items()][: LINES_MAX["Files"]])
         }
         return [
             SummaryLine(section=section, text=text, event_ids=tuple(reversed(ids)))
             for section in SECTIONS
-            for text, ids in reversed(told[section].items())
+            for text, ids in reversed(sections[section].items())
         ]
 
 
-def _vouch(
+def _add_line(
     lines: dict[str, list[str]], text: str, event_ids: Sequence[str], *, lines_max: int
 ) -> None:
-    told = one_line(text)
-    if told and (told in lines or len(lines) < lines_max):
-        ids = lines.setdefault(told, [])
+    line = one_line(text)
+    if line and (line in lines or len(lines) < lines_max):
+        ids = lines.setdefault(line, [])
         ids.extend(
             event_id
             for event_id in reversed(event_ids)
@@ -119,13 +119,13 @@ def _vouch(
 
 def one_line(text: str) -> str:
     """Return the beginning of ``text`` as one line, without a bullet."""
-    # More than is kept is looked at, for blanks will go; all of it could be a megabyte.
-    start = text.lstrip()[:_LOOKED_AT]
-    told = spelled(start)
-    return cut(f"{told}…" if len(start) == _LOOKED_AT else told, LINE_CHARS_MAX)
+    # Read more than is kept, since blanks are removed, but not all: it may be a megabyte.
+    start = text.lstrip()[:_READ_CHARS]
+    line = single_line(start)
+    return cut(f"{line}…" if len(start) == _READ_CHARS else line, LINE_CHARS_MAX)
 
 
-def spelled(text: str) -> str:
+def single_line(text: str) -> str:
     """Return all of ``text`` as one line, without a bullet."""
     return " ".join(_BULLETS.sub("", text.lstrip()).split())
 

@@ -1,4 +1,4 @@
-"""What can be told of messages without understanding them: by cues, names of arguments, marks."""
+"""What messages reveal without being understood: by keywords, argument names and punctuation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from treering.model.messages import Call, Result
 
 TEXT_CHARS_MAX: Final = 16_384
-"""So much of a text is searched: its first half and its last."""
+"""Characters of a text that are searched: its first and last half."""
 ARGUMENTS_MAX: Final = 64
-"""So many values of a call's arguments are looked at."""
+"""Values of a call's arguments that are searched."""
 PATH_CHARS_MAX: Final = 200
 
 _BREAKS: Final = lazy_pattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n")  # noqa: RUF001  (CJK marks)
-# Cues are looked for in small letters: ignoring case takes three times as long.
+# Keywords are matched in lower case: ignoring case takes three times as long.
 _DECIDED: Final = lazy_pattern(
     r"\b(?:decided?|decision|agreed|chose|chosen|settled on|going with|opted|(?:will|ll|to) use"
     r"|let'?s (?!see\b|look\b|check\b|try to see\b)|instead of|rather than)\b"
@@ -33,7 +33,7 @@ _OPEN: Final = lazy_pattern(
 )
 _ASKED: Final = ("?", "？", "؟")  # noqa: RUF001  (as other scripts spell it)
 
-# Bounded repeats, begun only where a word begins: no text makes this slow.
+# Bounded repetitions that start only at word boundaries, so that no text makes this slow.
 _PATH: Final = lazy_pattern(
     r"(?<![\w.@~+/:-])(?:[\w.@~+-]{0,64}/){0,16}[\w.@+-]{0,63}\w\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/-])"
 )
@@ -44,7 +44,7 @@ _SUFFIX: Final = lazy_pattern(
     re.IGNORECASE,
 )
 _LIBRARY: Final = lazy_pattern(r"[A-Z][a-z]+\.js")
-"""Node.js and its like, which are no files."""
+"""Node.js and the like, which are not files."""
 _PATCHED: Final = lazy_pattern(
     r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ b/)(\S[^\n]{0,199})$", re.MULTILINE
 )
@@ -63,27 +63,27 @@ _TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 def sentences_in(text: str) -> list[str]:
-    """Return the sentences of ``text``, as far as marks and lines tell them apart."""
+    """Return the sentences of ``text``, split at punctuation and lines."""
     return split_sentences(_searched(text))
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the same of all of a text, however long it is."""
+    """Return the same for a whole text, however long."""
     return _BREAKS.split(text)
 
 
 def decisions_in(text: str) -> list[str]:
-    """Return sentences that settle something."""
+    """Return sentences that decide something."""
     return _cued(text, _DECIDED)
 
 
 def requirements_in(text: str) -> list[str]:
-    """Return sentences that say what must be, or must not."""
+    """Return sentences that require or forbid something."""
     return _cued(text, _REQUIRED)
 
 
 def open_items_in(text: str) -> list[str]:
-    """Return sentences that say what is still to be done."""
+    """Return sentences that say what remains to be done."""
     return _cued(text, _OPEN)
 
 
@@ -93,7 +93,7 @@ def questions_in(text: str) -> list[str]:
 
 
 def paths_in(text: str) -> list[str]:
-    """Return names of files in ``text``: with a folder, or with a suffix that files have."""
+    """Return file names in ``text``: with a folder, or with a file extension."""
     searched = _searched(text)
     if not _DOTTED.search(searched):
         return []
@@ -120,14 +120,14 @@ def files_of(call: Call) -> list[tuple[str, bool]]:
 
 
 def command_of(call: Call) -> str | None:
-    """Return the shell command that a call runs, if it runs one."""
+    """Return the shell command that a call runs, if any."""
     if not isinstance(call.arguments, dict):
         return None
     for name in _COMMAND_NAMES:
         command = call.arguments.get(name)
         if isinstance(command, list) and command:
             words = [word for word in command if isinstance(word, str)]
-            # A shell that is handed a line is not told: the line is.
+            # Of "sh -c LINE" only the line matters.
             command = words[-1] if "-c" in words or "-lc" in words else " ".join(words)
         if isinstance(command, str) and command.strip():
             return command
@@ -146,7 +146,7 @@ def error_in(result: Result) -> str | None:
 
 
 def tasks_of(call: Call) -> tuple[list[str], list[str]] | None:
-    """Return the open and the finished tasks, if the call keeps a list of tasks."""
+    """Return the open and the finished tasks, if the call maintains a task list."""
     if not isinstance(call.arguments, dict):
         return None
     for name in _TASK_LISTS:
@@ -168,7 +168,7 @@ def _is_task(task: Any) -> bool:
 
 def _cued(text: str, cue: re.Pattern[str]) -> list[str]:
     searched = _searched(text)
-    # Most texts have no cue at all, and one look settles it.
+    # Most texts match no keyword, and one search settles it.
     if not cue.search(searched.lower()):
         return []
     return [sentence for sentence in _BREAKS.split(searched) if cue.search(sentence.lower())]
@@ -182,16 +182,16 @@ def _searched(text: str) -> str:
 
 
 def _values(arguments: Any) -> Iterator[tuple[str, str]]:
-    """Return the texts in ``arguments``, with the name that each stands under."""
+    """Yield the texts in ``arguments`` with their names."""
     if isinstance(arguments, str):
         yield "", arguments
     if not isinstance(arguments, dict):
         return
-    looked = 0
+    searched = 0
     for name, value in arguments.items():
         for part in value if isinstance(value, list) else (value,):
-            looked += 1
-            if looked > ARGUMENTS_MAX:
+            searched += 1
+            if searched > ARGUMENTS_MAX:
                 return
             if isinstance(part, str):
                 yield name, part
