@@ -18,7 +18,7 @@ from treering.formats.apeira import lines as apeira_lines
 from treering.formats.apeira.lines import ApeiraReader
 from treering.formats.clawser import lines as clawser_lines
 from treering.formats.clawser.kinds import rebuild
-from treering.formats.clawser.lines import ClawserReader, beside_card
+from treering.formats.clawser.lines import ClawserReader, reader_with_title
 from treering.formats.clawser.text import stringify, truthy
 from treering.formats.loose import storable
 from treering.model.codec import canonical, decode
@@ -187,7 +187,7 @@ def test_a_conversation_is_called_what_the_card_beside_it_says(
     if card is not None:
         (tmp_path / "meta.json").write_bytes(card)
 
-    reader = beside_card(tmp_path / "events.jsonl")
+    reader = reader_with_title(tmp_path / "events.jsonl")
 
     assert [one.title for one in reader.sessions.values()] == [title]
 

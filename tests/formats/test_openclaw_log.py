@@ -12,7 +12,7 @@ from formats.logs.openclaw import MISSING, mirrored, opening
 from formats.logs.pi import PARENT, SESSION, answered, call, returned, said, voyage
 from formats.logs.tellings import kinds, outcomes, told, told_in_parts
 from treering.formats import openclaw, pi
-from treering.formats.openclaw import Listed, OpenClawReader, passed_over, sessions_index
+from treering.formats.openclaw import IndexEntry, OpenClawReader, sessions_index, skip_reason
 
 FOLDER = PurePosixPath("/home/ada/.openclaw/agents/lyria/sessions")
 INDEX = {
@@ -44,10 +44,10 @@ def test_a_session_of_nobody_in_particular_is_openclaws() -> None:
 
 
 def test_the_index_knows_sessions_by_their_ids_and_by_their_files() -> None:
-    telegram = Listed(key="agent:lyria:telegram:direct:7", channel="telegram")
+    telegram = IndexEntry(key="agent:lyria:telegram:direct:7", channel="telegram")
 
     assert sessions_index(INDEX) == {
-        SESSION: Listed(key="agent:lyria:main"),
+        SESSION: IndexEntry(key="agent:lyria:main"),
         "elsewhere": telegram,
         PARENT: telegram,
     }
@@ -89,7 +89,7 @@ def test_a_topic_is_a_session_of_its_own() -> None:
     ["a.jsonl", "a-topic-7.jsonl", "a.jsonl.reset.2026-03-28T04-14-24.192Z", "a.jsonl.deleted.1"],
 )
 def test_logs_are_taken_even_if_they_were_reset_or_deleted(name: str) -> None:
-    assert passed_over(name) is None
+    assert skip_reason(name) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_logs_are_taken_even_if_they_were_reset_or_deleted(name: str) -> None:
     ],
 )
 def test_what_repeats_a_log_is_not_taken_for_one(name: str, reason: str) -> None:
-    assert passed_over(name) == reason
+    assert skip_reason(name) == reason
 
 
 def test_a_mirror_of_what_was_said_or_sent_is_skipped() -> None:

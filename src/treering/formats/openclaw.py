@@ -53,7 +53,7 @@ _SKIPPED_FILES: Final = (
 )
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A session's entry in the index of an agent's sessions."""
 
     key: str
@@ -71,12 +71,12 @@ def has_marks(values: Sequence[Any]) -> bool:
     return any(_is_marked(value) for value in values if isinstance(value, dict))
 
 
-def mark_of(header: dict[str, Any]) -> str:
+def header_digest(header: dict[str, Any]) -> str:
     """Return a digest of a header: only the file name tells topics of the same session apart."""
     return digest(header)
 
 
-def passed_over(name: str) -> str | None:
+def skip_reason(name: str) -> str | None:
     """Return what a file is that is not a session, by its name; otherwise None.
 
     Reset or deleted sessions count as sessions; files that repeat another do not.
@@ -84,27 +84,27 @@ def passed_over(name: str) -> str | None:
     return next((what for pattern, what in _SKIPPED_FILES if pattern.search(name)), None)
 
 
-def lies_there(path: PurePath) -> bool:
+def is_openclaw_path(path: PurePath) -> bool:
     """Return whether a file of pi's format is in a folder of OpenClaw's."""
     if HOME in path.parts:
         return True
     return _agent_of(path) is not None and Path(path).with_name(INDEX).is_file()
 
 
-def sessions_index(value: Any) -> dict[str, Listed]:
+def sessions_index(value: Any) -> dict[str, IndexEntry]:
     """Return the entries of ``sessions.json``, by session id.
 
     The file that a session was reset from has the key of that session, too.
     """
-    current: dict[str, Listed] = {}
-    older: dict[str, Listed] = {}
-    for key, fields in fields_of(value).items():
-        entry = fields_of(fields)
-        listed = Listed(key=key, channel=_channel_of(key, entry))
-        if session := name(entry.get("sessionId")):
-            current[session] = listed
-        if isinstance(file := entry.get("sessionFile"), str) and (session := id_in_name(file)):
-            older[session] = listed
+    current: dict[str, IndexEntry] = {}
+    older: dict[str, IndexEntry] = {}
+    for key, listed in fields_of(value).items():
+        fields = fields_of(listed)
+        entry = IndexEntry(key=key, channel=_channel_of(key, fields))
+        if session := name(fields.get("sessionId")):
+            current[session] = entry
+        if isinstance(file := fields.get("sessionFile"), str) and (session := id_in_name(file)):
+            older[session] = entry
     return older | current
 
 
@@ -116,18 +116,18 @@ class OpenClawReader(PiReader):
     """The live channel reports the message's time, not the entry's."""
 
     def __init__(
-        self, path: PurePath | None = None, listed: Mapping[str, Listed] | None = None
+        self, path: PurePath | None = None, index: Mapping[str, IndexEntry] | None = None
     ) -> None:
         super().__init__(path)
         self.names: dict[str, str] = {}
         """The first name of the session of each header, by the header's digest."""
-        self._listed = listed or {}
+        self._index = index or {}
         self._recent: deque[str] = deque(maxlen=RECENT_MAX)
         """Digests of texts that were recently said or passed to a tool."""
 
     def session_of(self, header: dict[str, Any]) -> str:
         """Return the session's id; a topic of a group is a session of its own."""
-        earlier = self.names.get(mark_of(header))
+        earlier = self.names.get(header_digest(header))
         if earlier is not None:
             return earlier
         session = super().session_of(header)
@@ -139,16 +139,16 @@ class OpenClawReader(PiReader):
         """Return the session header from the file's header and the index."""
         header_of_file = super().opening(session, header)
         agent = _agent_of(self._path)
-        listed = self._listed.get(session) or self._listed.get(str(header.get("id")))
+        entry = self._index.get(session) or self._index.get(str(header.get("id")))
         # The agent defines the scope: all agents share one working folder.
         about = without_none(
-            channel=listed.channel if listed else None,
+            channel=entry.channel if entry else None,
             scope=f"{NAME}/{agent}" if agent else None,
         )
         return msgspec.structs.replace(
             header_of_file,
             agent=agent or NAME,
-            key=listed.key if listed else None,
+            key=entry.key if entry else None,
             about={**header_of_file.about, **about},
         )
 
@@ -163,7 +163,7 @@ class OpenClawReader(PiReader):
         recent = state.get("recent")
         self._recent.extend(map(str, recent if isinstance(recent, list) else []))
 
-    def repeated(self, entry: dict[str, Any]) -> str | None:
+    def repeat_reason(self, entry: dict[str, Any]) -> str | None:
         """Return why an entry repeats earlier ones: OpenClaw mirrors delivered texts.
 
         A mirrored text that was not said or sent in this session is not a repeat.
@@ -178,42 +178,42 @@ class OpenClawReader(PiReader):
         self._recent.extend(texts)
         return None
 
-    def dressed(self, saying: EventContent) -> EventContent:
+    def adjusted(self, content: EventContent) -> EventContent:
         """Return the event without a timestamp in its summary, and marked synthetic if it is."""
-        payload = saying.payload
-        if saying.kind == "conversation.user":
+        payload = content.payload
+        if content.kind == "conversation.user":
             text = _STAMP.sub("", payload["text"], count=1)
-            shown = shorten(text) if _STAMP.match(payload["text"]) else saying.summary
-            return msgspec.structs.replace(saying, summary=shown)
-        if saying.kind == "tool.result" and text_of(payload["output"]).startswith(SYNTHETIC):
+            shown = shorten(text) if _STAMP.match(payload["text"]) else content.summary
+            return msgspec.structs.replace(content, summary=shown)
+        if content.kind == "tool.result" and text_of(payload["output"]).startswith(SYNTHETIC):
             marks = {"status": "synthetic", "is_synthetic": True, "reason": "missing_result"}
             payload = {at: value for at, value in payload.items() if at != "error"} | marks
-            refs = fields_of(saying.refs) | marks
+            refs = fields_of(content.refs) | marks
             refs.pop("error_class", None)
             tool = refs.get("tool", "a tool")
             return msgspec.structs.replace(
-                saying, summary=f"{tool} gave no result", payload=payload, refs=refs
+                content, summary=f"{tool} gave no result", payload=payload, refs=refs
             )
-        return saying
+        return content
 
 
-def beside_index(path: PurePath | None) -> OpenClawReader:
+def reader_with_index(path: PurePath | None) -> OpenClawReader:
     """Return a reader that uses the index beside the file, if there is one."""
-    listed: dict[str, Listed] = {}
+    entries: dict[str, IndexEntry] = {}
     if path is not None and path.name:
         index = Path(path).with_name(INDEX)
         with contextlib.suppress(OSError, msgspec.DecodeError):
             status = index.stat()
             if status.st_size <= INDEX_BYTES_MAX:
-                listed = _read_index(index, status.st_mtime_ns)
-    return OpenClawReader(path, listed)
+                entries = _read_index(index, status.st_mtime_ns)
+    return OpenClawReader(path, entries)
 
 
-READER: Final = beside_index
+READER: Final = reader_with_index
 
 
 @lru_cache(maxsize=8)
-def _read_index(path: Path, _: int) -> dict[str, Listed]:
+def _read_index(path: Path, _: int) -> dict[str, IndexEntry]:
     return sessions_index(msgspec.json.decode(path.read_bytes()))
 
 

@@ -55,16 +55,16 @@ def score(values: Sequence[Any]) -> float:
     return share(_is_cron_run(value) or _receipt_in(value) is not None for value in objects)
 
 
-def told(record: dict[str, Any]) -> EventContent:
+def content_of(record: dict[str, Any]) -> EventContent:
     """Return the event of a record: a receipt, a cron run, or an observation."""
     if _is_cron_run(record):
         return _cron_run(record)
     receipt = _receipt_in(record)
     if receipt is None:
         return observation(word(record.get("action")) or "record", record)
-    saying = _receipt(receipt)
+    content = _receipt(receipt)
     # Fields of a log line beside its receipt are kept, too.
-    return saying if receipt is record else replace(saying, payload={**receipt, "logged": record})
+    return content if receipt is record else replace(content, payload={**receipt, "logged": record})
 
 
 class OpenClawReceiptsReader:
@@ -88,15 +88,15 @@ class OpenClawReceiptsReader:
         receipt = _receipt_in(row) or row
         moments = (time_ms(one.get(at)) for one in (receipt, row) for at in _TIMES)
         self._now_ms = next((ts_ms for ts_ms in moments if ts_ms), self._now_ms)
-        saying = told(row)
+        content = content_of(row)
         event = ParsedEvent(
             session=self._session_of(row, receipt),
             key=self._key_of(row),
-            kind=saying.kind,
-            summary=saying.summary,
+            kind=content.kind,
+            summary=content.summary,
             ts_ms=self._now_ms,
-            payload=saying.payload,
-            refs=saying.refs,
+            payload=content.payload,
+            refs=content.refs,
         )
         return [ParsedRecord(record=record, events=[event])]
 

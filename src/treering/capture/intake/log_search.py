@@ -12,7 +12,7 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.formats.clawser.workspaces import CONVERSATION, is_conversation, repeats
-from treering.formats.openclaw import passed_over
+from treering.formats.openclaw import skip_reason
 from treering.model.intakes import OTHERS_MAX
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def repeats_others(path: Path) -> str | None:
     """Return what a file is that only repeats others, by its name and its place."""
     if _DESCRIPTION.fullmatch(path.name):
         return "what a subagent is, which is read with its log"
-    return passed_over(path.name) or repeats(path)
+    return skip_reason(path.name) or repeats(path)
 
 
 def look_through(paths: Sequence[Path]) -> Files:
@@ -101,7 +101,7 @@ def _look_inside(folder: Path, files: Files) -> None:
         folders.sort()
         for name in sorted(names):
             is_log = _LOG.search(name) is not None
-            if not is_log and passed_over(name) is None and not name.endswith(CONVERSATION):
+            if not is_log and skip_reason(name) is None and not name.endswith(CONVERSATION):
                 if _COMPANION.search(name) is None:
                     files.pass_over(root, name)
                 continue

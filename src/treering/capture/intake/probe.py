@@ -168,7 +168,7 @@ def _of_family(
     """
     if bookmark is not None and bookmark.format in {pi.NAME, openclaw.NAME}:
         return named_format(bookmark.format)
-    is_there = is_openclaws or openclaw.lies_there(path)
+    is_there = is_openclaws or openclaw.is_openclaw_path(path)
     return named_format(openclaw.NAME) if is_there else log_format
 
 
@@ -187,7 +187,7 @@ def _header_mark(log_format: Format | None, values: Sequence[Any]) -> str | None
     first = values[0] if values else None
     if log_format is None or log_format.NAME != openclaw.NAME or not isinstance(first, dict):
         return None
-    return openclaw.mark_of(first) if first.get("type") == pi.HEADER else None
+    return openclaw.header_digest(first) if first.get("type") == pi.HEADER else None
 
 
 def _folder(values: Sequence[Any]) -> str | None:

@@ -46,7 +46,7 @@ _BOUNDARIES: Final = {
 }
 _REASONS: Final = {kind: reason for reason, kind in _BOUNDARIES.items()}
 _ROLES: Final = {"conversation.user": "user", "conversation.assistant": "assistant"}
-_SAYINGS: Final = {role: kind for kind, role in _ROLES.items()}
+_KINDS: Final = {role: kind for kind, role in _ROLES.items()}
 _USAGE: Final = {
     "inputTokens": "input_tokens", "outputTokens": "output_tokens", "totalTokens": "total_tokens",
 }  # fmt: skip
@@ -162,9 +162,9 @@ def _item_content(
 ) -> tuple[str, str, dict[str, Any]]:
     type_, role = item.get("type"), item.get("role")
     call_id, tool = name_in(item, "call_id"), name_in(item, "name")
-    if type_ in ("message", None) and isinstance(role, str) and role in _SAYINGS:
+    if type_ in ("message", None) and isinstance(role, str) and role in _KINDS:
         text = plain(_words(item.get("content")))
-        return _SAYINGS[role], _line_of(text), {"text": text}
+        return _KINDS[role], _line_of(text), {"text": text}
     if type_ == "function_call" and call_id and tool:
         call = {"call_id": call_id, "name": tool, "input": _input(item.get("arguments"))}
         return "tool.call", f"{tool} called", call

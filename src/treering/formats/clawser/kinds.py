@@ -74,7 +74,7 @@ _TEXTS: Final = frozenset({"text", "call_id", "name"})
 """Fields that must be text, or are left out."""
 
 
-class Stated(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerFields(msgspec.Struct, frozen=True, kw_only=True):
     """One Clawser event in the ledger's terms."""
 
     kind: str
@@ -86,7 +86,7 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True):
     origin: str | None
 
 
-def state(event: Any) -> Stated:
+def state(event: Any) -> LedgerFields:
     """Return ``event`` in the ledger's terms, so that it can be rebuilt."""
     kind = KINDS.get(type_of(event) or "", UNKNOWN_KIND)
     fields = _canonical_fields(kind, event)
@@ -99,7 +99,7 @@ def state(event: Any) -> Stated:
     line = stringify(event)
     if stored is None or stringify(rebuild(kind, stored, origin=origin, ts_ms=ts_ms)) != line:
         payload = {**_storable(fields), NOTE: {"line": line}}
-    return Stated(
+    return LedgerFields(
         kind=kind,
         summary=_summary(kind, payload, event),
         payload=payload,

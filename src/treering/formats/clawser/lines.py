@@ -16,7 +16,7 @@ import msgspec
 
 from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
-from treering.formats.clawser.sessions import event_id_of, known_by
+from treering.formats.clawser.sessions import event_id_of, identity_of
 from treering.formats.clawser.text import truthy
 from treering.formats.event_content import observation
 from treering.formats.grammar import share
@@ -55,7 +55,7 @@ class ClawserReader:
     times_tell_apart = False
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
-        session, workspace = _place_of(path)
+        session, workspace = _path_parts(path)
         self._session = session or NAME
         about = without_none(workspace=workspace)
         self.sessions: dict[str, SessionHeader] = {
@@ -98,7 +98,7 @@ class ClawserReader:
         self._seen |= Counter(fields_of(state.get("often")))
 
     def _event(self, event: Any) -> ParsedEvent:
-        identity = known_by(event)
+        identity = identity_of(event)
         self._seen[digest(identity)] += 1
         stated = state(event)
         noted = stated.payload[NOTE]
@@ -150,7 +150,7 @@ class ClawserReader:
                 )
 
 
-def beside_card(path: PurePath | None) -> ClawserReader:
+def reader_with_title(path: PurePath | None) -> ClawserReader:
     """Return a reader that uses the title in the ``meta.json`` beside the file, if any."""
     title = None
     if path is not None and path.name:
@@ -162,10 +162,10 @@ def beside_card(path: PurePath | None) -> ClawserReader:
     return ClawserReader(path, title)
 
 
-READER: Final = beside_card
+READER: Final = reader_with_title
 
 
-def _place_of(path: PurePath | None) -> tuple[str | None, str | None]:
+def _path_parts(path: PurePath | None) -> tuple[str | None, str | None]:
     """Return the conversation and workspace of a file, if its path shows them."""
     parts = ("", "", "", *path.parts) if path else ("",) * 4
     if parts[-3] == _CONVERSATIONS:

@@ -85,7 +85,7 @@ def from_session(session: Session) -> EventLog:
     return log
 
 
-def known_by(event: Any) -> str:
+def identity_of(event: Any) -> str:
     """Return the identity of an event in its log: its id, or a constant if it has none.
 
     Events without ids are told apart by their order, never by their content: ids outlive an
@@ -109,7 +109,7 @@ def _identified(events: list[Any], session_id: str) -> Iterator[tuple[str, Any]]
     """Yield each event with an id that is the same for every import."""
     seen: Counter[str] = Counter()
     for event in events:
-        key = known_by(event)
+        key = identity_of(event)
         seen[key] += 1
         yield event_id_of(session_id, key, seen[key]), event
 

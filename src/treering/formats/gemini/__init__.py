@@ -50,7 +50,7 @@ __all__ = ["NAME", "READER", "GeminiReader", "score"]
 
 NAME: Final = "gemini"
 NOTHING_NEW: Final = "tells nothing new"
-_UNTOLD: Final = frozenset({"lastUpdated", "messages", "sessionId", "projectHash"})
+_IGNORED_FIELDS: Final = frozenset({"lastUpdated", "messages", "sessionId", "projectHash"})
 """Fields that carry no content."""
 
 
@@ -160,7 +160,7 @@ class GeminiReader:
                     key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
                 )
             )
-        handled = _UNTOLD | {"summary", "startTime", "kind"}
+        handled = _IGNORED_FIELDS | {"summary", "startTime", "kind"}
         rest = {name: value for name, value in patch.items() if name not in handled and value}
         if rest:
             drafts.append(observed(f"session.{of_words(digest(rest)[:16])}", "session", rest))
@@ -196,7 +196,7 @@ class GeminiReader:
         else:
             drafts = read_message(message, message_id)
         if before is None and message.get("type") in ANSWERS:
-            drafts = [self._now.apart(draft, message_id) for draft in drafts]
+            drafts = [self._now.with_unique_key(draft, message_id) for draft in drafts]
         fresh = self._now.new(drafts)
         if before is not None:
             changed = self._now.changed(message, drafts, fresh, mark)

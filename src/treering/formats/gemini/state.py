@@ -24,7 +24,7 @@ class GeminiState(msgspec.Struct):
     """The ids of the visible messages, in order."""
     firsts: dict[str, str] = {}
     """The key of the first event of each message."""
-    told: dict[str, str] = {}
+    digests: dict[str, str] = msgspec.field(name="told", default_factory=dict)
     """A digest of the event recorded for each key."""
     seen: dict[str, str] = {}
     """A digest of the last version of each message."""
@@ -33,16 +33,16 @@ class GeminiState(msgspec.Struct):
     last: str = ""
     """The key of the last event that is part of the conversation."""
 
-    def apart(self, draft: PendingEvent, message_id: str) -> PendingEvent:
+    def with_unique_key(self, draft: PendingEvent, message_id: str) -> PendingEvent:
         """Return ``draft`` under another key if another message has a call with the same id."""
-        if self.told.get(draft.key, _mark(draft)) == _mark(draft):
+        if self.digests.get(draft.key, _mark(draft)) == _mark(draft):
             return draft
         return msgspec.structs.replace(draft, key=f"{draft.key}@{message_id}")
 
     def new(self, drafts: list[PendingEvent]) -> list[PendingEvent]:
         """Return the drafts with new keys, and remember them."""
-        fresh = [draft for draft in drafts if draft.key not in self.told]
-        self.told |= {draft.key: _mark(draft) for draft in fresh}
+        fresh = [draft for draft in drafts if draft.key not in self.digests]
+        self.digests |= {draft.key: _mark(draft) for draft in fresh}
         return fresh
 
     def changed(
@@ -53,7 +53,7 @@ class GeminiState(msgspec.Struct):
         mark: str,
     ) -> list[PendingEvent]:
         """Return the observation for a message that changed."""
-        recorded = self.told
+        recorded = self.digests
         updated = [draft for draft in drafts if recorded[draft.key] != _mark(draft)]
         recorded |= {draft.key: _mark(draft) for draft in updated}
         if fresh and not updated:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from treering.formats.grammar import share
 from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
-from treering.formats.pi.entries import entry_sayings
+from treering.formats.pi.entries import entry_contents
 from treering.formats.pi.entry_keys import EntryKeys
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PiReader:
         self._path = path
         self._session: str | None = None
         self._header: dict[str, Any] = {}
-        self._trail = EntryKeys()
+        self._entry_keys = EntryKeys()
         self._now_ms = 1
         self._leaf: tuple[str, str] | None = None
         """The last entry that moved the tip, and its target."""
@@ -103,7 +103,7 @@ class PiReader:
             both = (record, early) if is_swapped else (early, record)
             return [self._settle(one) for one in both]
         parent = _parent_in(record.value)
-        if parent is not None and len(self._trail) and parent not in self._trail:
+        if parent is not None and len(self._entry_keys) and parent not in self._entry_keys:
             self._early = record
             return []
         return [self._settle(record)]
@@ -120,13 +120,13 @@ class PiReader:
         if self._session is None:
             self._begin({})
         if not isinstance(entry, dict):
-            self._trail.add(None, None)
+            self._entry_keys.add(None, None)
             return ParsedRecord(record=record, skipped="no entry")
         return self._read_entry(record, entry)
 
     def state(self) -> Any:
         """Return the keys of all entries; None if too large, without events, or one is waiting."""
-        if self._session is None or not self._trail.has_told or self._early is not None:
+        if self._session is None or not self._entry_keys.has_events or self._early is not None:
             return None
         state = {
             "id": name(self._header.get("id")),
@@ -134,7 +134,7 @@ class PiReader:
             "forked_from": self.sessions[self._session].forked_from,
             "now_ms": self._now_ms,
             "leaf": self._leaf,
-            **self._trail.state(),
+            **self._entry_keys.state(),
         }
         return bounded(state)
 
@@ -142,7 +142,7 @@ class PiReader:
         """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
             raise ValueError("not a state of this format")
-        self._trail = EntryKeys.of(state)
+        self._entry_keys = EntryKeys.of(state)
         self._now_ms = state["now_ms"]
         leaf = state.get("leaf")
         self._leaf = (str(leaf[0]), str(leaf[1])) if isinstance(leaf, list | tuple) else None
@@ -177,24 +177,24 @@ class PiReader:
             about=rest,
         )
 
-    def repeated(self, entry: dict[str, Any]) -> str | None:
+    def repeat_reason(self, entry: dict[str, Any]) -> str | None:
         """Return why an entry repeats earlier ones, or None."""
         del entry
         return None
 
-    def dressed(self, saying: EventContent) -> EventContent:
-        """Return the event to record for ``saying``; OpenClaw adjusts some."""
-        return saying
+    def adjusted(self, content: EventContent) -> EventContent:
+        """Return the event to record for ``content``; OpenClaw adjusts some."""
+        return content
 
     # Reading.
 
     def _open(self, record: LogRecord, header: dict[str, Any]) -> ParsedRecord:
         again = self._session is not None and self.session_of(header) == self._session
         if not again:
-            self._trail, self._leaf = EntryKeys(), None
+            self._entry_keys, self._leaf = EntryKeys(), None
             self._begin(header)
         self._now_ms = time_ms(header.get("timestamp")) or self._now_ms
-        self._trail.add(None, None)
+        self._entry_keys.add(None, None)
         return ParsedRecord(
             record=record, skipped="opens the session" + (" again" if again else "")
         )
@@ -208,20 +208,23 @@ class PiReader:
     def _read_entry(self, record: LogRecord, entry: dict[str, Any]) -> ParsedRecord:
         content = digest(entry)
         named = name(entry.get("id"))
-        if named and self._trail.repeats(named, content):
+        if named and self._entry_keys.repeats(named, content):
             return ParsedRecord(record=record, skipped="repeats an entry")
-        key = self._trail.free_key(named or of_words(content))
+        key = self._entry_keys.free_key(named or of_words(content))
         self._now_ms = self._time_of(entry)
-        reason = self.repeated(entry)
-        sayings = [] if reason else entry_sayings(entry, key, self._trail, self.agent)
-        undo = self._undo(entry, key) if sayings else None
-        keys = _keys_of(sayings, key)
-        events = [self._told(self.dressed(one), at) for one, at in zip(sayings, keys, strict=True)]
-        events_and_undo = [undo, *events] if undo else events
-        counts = any(event.kind not in _BESIDE for event in events_and_undo)
-        self._trail.add(
+        reason = self.repeat_reason(entry)
+        contents = [] if reason else entry_contents(entry, key, self._entry_keys, self.agent)
+        undo = self._undo(entry, key) if contents else None
+        keys = _keys_of(contents, key)
+        events = [
+            self._event(self.adjusted(event), event_key)
+            for event, event_key in zip(contents, keys, strict=True)
+        ]
+        events = [undo, *events] if undo else events
+        counts = any(event.kind not in _BESIDE for event in events)
+        self._entry_keys.add(
             key,
-            events_and_undo[0].key if events_and_undo else None,
+            events[0].key if events else None,
             content if named else "",
             counts=counts,
         )
@@ -229,13 +232,13 @@ class PiReader:
             self._leaf = (key, target)
         return ParsedRecord(
             record=record,
-            events=events_and_undo,
-            skipped=reason or (None if events_and_undo else "empty"),
+            events=events,
+            skipped=reason or (None if events else "empty"),
         )
 
     def _undo(self, entry: dict[str, Any], key: str) -> ParsedEvent | None:
         """Return an undo that hides the entries this one does not continue from."""
-        entry_keys = self._trail
+        entry_keys = self._entry_keys
         if "parentId" not in entry:
             return None
         parent = entry["parentId"]
@@ -260,17 +263,17 @@ class PiReader:
             first=first,
         )
 
-    def _told(self, saying: EventContent, key: str) -> ParsedEvent:
+    def _event(self, content: EventContent, key: str) -> ParsedEvent:
         return ParsedEvent(
             session=str(self._session),
             key=key,
-            kind=saying.kind,
-            summary=saying.summary,
+            kind=content.kind,
+            summary=content.summary,
             ts_ms=self._now_ms,
-            payload=saying.payload,
-            refs=saying.refs,
-            source=saying.source,
-            first=saying.first,
+            payload=content.payload,
+            refs=content.refs,
+            source=content.source,
+            first=content.first,
         )
 
     def _time_of(self, entry: dict[str, Any]) -> int:
@@ -278,11 +281,11 @@ class PiReader:
         return next((ts_ms for value in stated if (ts_ms := time_ms(value))), self._now_ms)
 
 
-def _keys_of(sayings: Sequence[EventContent], key: str) -> list[str]:
+def _keys_of(contents: Sequence[EventContent], key: str) -> list[str]:
     """Return a key for each event of an entry: its message has the entry's own key."""
-    spoken = (at for at, one in enumerate(sayings) if one.kind.startswith("conversation."))
+    spoken = (at for at, one in enumerate(contents) if one.kind.startswith("conversation."))
     first = next(spoken, 0)
-    return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(sayings))]
+    return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(contents))]
 
 
 READER: Final = PiReader

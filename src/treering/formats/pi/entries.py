@@ -8,7 +8,7 @@ import msgspec
 
 from treering.formats.event_content import EventContent, observation
 from treering.formats.loose import count, fields_of, name, without_none, word
-from treering.formats.pi.messages import sayings_of, usage_saying
+from treering.formats.pi.messages import message_contents, usage_content
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ _PLACE: Final = frozenset({"type", "id", "parentId", "timestamp"})
 """Fields of an entry that identify and position it."""
 
 
-def entry_sayings(
+def entry_contents(
     entry: dict[str, Any], key: str, entry_keys: EntryKeys, agent: str
 ) -> list[EventContent]:
     """Return the events of an entry; none if it is empty."""
     match entry.get("type"):
         case "message" if isinstance(entry.get("message"), dict):
-            return sayings_of(entry["message"], key)
+            return message_contents(entry["message"], key)
         case "compaction" if word(entry.get("summary")):
             return [_compaction(entry, entry_keys, agent), *_usage(entry, key)]
         case "branch_summary" if word(entry.get("summary")):
@@ -39,7 +39,7 @@ def entry_sayings(
         case "reset":
             payload = {"title": "reset", **_content(entry)}
             return [EventContent(kind="boundary.segment", summary="reset", payload=payload)]
-        case "usage" if used := usage_saying(entry, key):
+        case "usage" if used := usage_content(entry, key):
             return [used]
         case type_:
             return [_observed(name(type_) or "entry", entry)]
@@ -73,19 +73,19 @@ def _branch_summary(entry: dict[str, Any]) -> EventContent:
 
 
 def _usage(entry: dict[str, Any], key: str) -> list[EventContent]:
-    used = usage_saying(entry, key)
+    used = usage_content(entry, key)
     return [used] if used else []
 
 
 def _observed(type_: str, entry: dict[str, Any]) -> EventContent:
-    saying = observation(type_, {at: value for at, value in entry.items() if at != "type"})
+    content = observation(type_, {at: value for at, value in entry.items() if at != "type"})
     named = without_none(
         custom=name(entry.get("customType")),
         model=name(entry.get("modelId")),
         provider=name(entry.get("provider")),
     )
-    refs = {**fields_of(saying.refs), **named}
-    return msgspec.structs.replace(saying, refs=refs)
+    refs = {**fields_of(content.refs), **named}
+    return msgspec.structs.replace(content, refs=refs)
 
 
 def _content(entry: dict[str, Any]) -> dict[str, Any]:

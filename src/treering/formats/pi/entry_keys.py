@@ -22,15 +22,15 @@ class EntryKeys:
     def __init__(self) -> None:
         self._firsts: list[str | None] = []
         """The key of each entry's first event; None if it has no events."""
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._digests: dict[str, str] = {}
         self.is_tree = False
         """Whether any entry names its parent."""
-        self._weighty = -1
+        self._last_message = -1
         """The position of the last entry with an event of the conversation."""
 
     @property
-    def has_told(self) -> bool:
+    def has_events(self) -> bool:
         """Return whether any entry has an event."""
         return any(first is not None for first in self._firsts)
 
@@ -38,13 +38,13 @@ class EntryKeys:
         return len(self._firsts)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._places
+        return key in self._positions
 
     def free_key(self, key: str) -> str:
         """Return ``key``, with a number appended if it is taken."""
         number = 1
         free = key
-        while free in self._places:
+        while free in self._positions:
             number += 1
             free = f"{key}~{number}"
         return free
@@ -58,15 +58,15 @@ class EntryKeys:
     ) -> None:
         """Add an entry whose events start with ``first``; without a key it is a position only."""
         if key is not None:
-            self._places[key] = len(self._firsts)
+            self._positions[key] = len(self._firsts)
             self._digests[key] = content[:_DIGITS]
         if counts:
-            self._weighty = len(self._firsts)
+            self._last_message = len(self._firsts)
         self._firsts.append(first)
 
     def first_from(self, key: str) -> str | None:
         """Return the key of the first event of an entry or of a later one."""
-        position = self._places.get(key)
+        position = self._positions.get(key)
         return None if position is None else self.first_at(position)
 
     def hidden_from(self, parent: str | None) -> str | None:
@@ -75,8 +75,8 @@ class EntryKeys:
         Return None if there is no such entry, or no conversation after it. A ``parent`` of None is
         the beginning.
         """
-        position = -1 if parent is None else self._places.get(parent)
-        if position is None or position >= self._weighty:
+        position = -1 if parent is None else self._positions.get(parent)
+        if position is None or position >= self._last_message:
             return None
         return self.first_at(position + 1)
 
@@ -89,13 +89,13 @@ class EntryKeys:
 
     def state(self) -> Any:
         """Return a compact JSON form."""
-        keys = dict(zip(self._places.values(), self._places, strict=True))
+        keys = dict(zip(self._positions.values(), self._positions, strict=True))
         lines = []
         for position, first in enumerate(self._firsts):
             key = keys.get(position, "")
             shown = "=" if first is not None and first == key else first or ""
             lines.append(f"{key}\t{shown}\t{self._digests.get(key, '')}")
-        return {"entries": "\n".join(lines), "tree": self.is_tree, "weighty": self._weighty}
+        return {"entries": "\n".join(lines), "tree": self.is_tree, "weighty": self._last_message}
 
     @classmethod
     def of(cls, state: Any) -> EntryKeys:
@@ -110,6 +110,6 @@ class EntryKeys:
             key, shown, content = parts
             entry_keys.add(key or None, key if shown == "=" else shown or None, content)
         weighty = state.get("weighty")
-        entry_keys._weighty = weighty if type(weighty) is int else len(entry_keys) - 1
+        entry_keys._last_message = weighty if type(weighty) is int else len(entry_keys) - 1
         entry_keys.is_tree = state.get("tree") is True
         return entry_keys

@@ -36,7 +36,7 @@ _STOP_REASONS: Final = {"toolUse": "tool_use"}
 """Values that pi spells in its own way."""
 
 
-def sayings_of(message: dict[str, Any], key: str) -> list[EventContent]:
+def message_contents(message: dict[str, Any], key: str) -> list[EventContent]:
     """Return the events of a message; ``key`` is the key of its entry."""
     match message.get("role"):
         case "user":
@@ -52,7 +52,7 @@ def sayings_of(message: dict[str, Any], key: str) -> list[EventContent]:
             return [observation(observed, message)]
 
 
-def usage_saying(report: dict[str, Any], key: str) -> EventContent | None:
+def usage_content(report: dict[str, Any], key: str) -> EventContent | None:
     """Return the usage that a message or entry reports, or None if it is zero."""
     usage = fields_of(report.get("usage"))
     cached, written = count(usage.get("cacheRead")), count(usage.get("cacheWrite"))
@@ -116,7 +116,7 @@ def _assistant(message: dict[str, Any], key: str) -> list[EventContent]:
     ]
     if ending := _ending(stop, word(message.get("errorMessage"))):
         contents.append(ending)
-    if used := usage_saying(message, key):
+    if used := usage_content(message, key):
         contents.append(used)
     return contents or _unknown_content(message)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
-from treering.formats.tape.entries import Calls, entry_sayings
+from treering.formats.tape.entries import OpenCalls, entry_contents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ class TapeReader:
         self.sessions: dict[str, SessionHeader] = {
             self._session: SessionHeader(session=self._session, agent=NAME)
         }
-        self._calls = Calls()
+        self._calls = OpenCalls()
         self._key = ""
         """The key of the last entry."""
         self._content = ""
@@ -62,20 +62,20 @@ class TapeReader:
         stated = entry.get("date"), entry.get("timestamp")
         self._now_ms = next((ts_ms for value in stated if (ts_ms := _time_of(value))), self._now_ms)
         key = self._key_of(entry)
-        sayings = entry_sayings(entry, key, self._calls)
+        contents = entry_contents(entry, key, self._calls)
         run = name(fields_of(entry.get("meta")).get("run_id"))
         events = [
             ParsedEvent(
                 session=self._session,
                 key=of_words(f"{key}.{at}" if at else key),
-                kind=saying.kind,
-                summary=saying.summary,
+                kind=content.kind,
+                summary=content.summary,
                 ts_ms=self._now_ms,
-                payload=saying.payload,
-                refs={**fields_of(saying.refs), "tape_run": run} if run else saying.refs,
-                source=saying.source,
+                payload=content.payload,
+                refs={**fields_of(content.refs), "tape_run": run} if run else content.refs,
+                source=content.source,
             )
-            for at, saying in enumerate(sayings)
+            for at, content in enumerate(contents)
         ]
         return [ParsedRecord(record=record, events=events, skipped=None if events else "empty")]
 
@@ -99,7 +99,7 @@ class TapeReader:
         if not isinstance(state, dict) or type(state.get("now_ms")) is not int:
             raise ValueError("not a state of this format")
         waiting = [(str(call_id), str(tool)) for call_id, tool in state.get("waiting") or []]
-        self._calls = Calls(waiting)
+        self._calls = OpenCalls(waiting)
         self._key, self._content = str(state.get("key")), str(state.get("content"))
         self._now_ms = state["now_ms"]
 

@@ -20,7 +20,7 @@ from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
 _UNNAMED: Final = "tool"
-_SAYINGS: Final = {"user": "conversation.user", "assistant": "conversation.assistant"}
+_KINDS: Final = {"user": "conversation.user", "assistant": "conversation.assistant"}
 _CALLED: Final = frozenset({"id", "type", "name", "arguments", "function"})
 _ERROR: Final = frozenset({"kind", "message", "details"})
 """The fields of an error in place of a result."""
@@ -33,14 +33,14 @@ _COUNTS: Final = {
 """The providers' names for token counts."""
 
 
-class Calls:
+class OpenCalls:
     """The calls without results so far: results come in order, and often without ids."""
 
     def __init__(self, waiting: list[tuple[str, str]] | None = None) -> None:
         self.waiting = waiting or []
         """The ids and tools of the calls."""
 
-    def say(self, call: Any, key: str) -> EventContent | None:
+    def start(self, call: Any, key: str) -> EventContent | None:
         """Return a call as an event; None if it is waiting already."""
         stated = fields_of(call)
         function = fields_of(stated.get("function"))
@@ -58,7 +58,7 @@ class Calls:
             refs={"call_id": call_id, "tool": tool},
         )
 
-    def answer(self, result: Any, call_id: str | None = None) -> EventContent:
+    def finish(self, result: Any, call_id: str | None = None) -> EventContent:
         """Return a result as an event of the call it names, or of the first waiting call."""
         stated = fields_of(result)
         call_id = call_id or name(stated.get("tool_call_id"))
@@ -74,7 +74,7 @@ class Calls:
         return outcome(answered_id, tool, text, failed=failed, details=details)
 
 
-def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventContent]:
+def entry_contents(entry: dict[str, Any], key: str, calls: OpenCalls) -> list[EventContent]:
     """Return the events of an entry; none if it is empty."""
     payload = fields_of(entry.get("payload"))
     meta = fields_of(entry.get("meta"))
@@ -86,17 +86,17 @@ def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventCo
         case "anchor":
             return [_anchor(payload)]
         case "tool_call" if isinstance(payload.get("calls"), list):
-            said = _said("assistant", payload)
+            said = _message_contents("assistant", payload)
             return said + [
-                saying
+                content
                 for at, call in enumerate(payload["calls"])
-                if (saying := calls.say(call, f"{key}:{at}"))
+                if (content := calls.start(call, f"{key}:{at}"))
             ]
         case "tool_result" if isinstance(payload.get("results"), list):
-            found = [calls.answer(result) for result in payload["results"]]
+            results = [calls.finish(result) for result in payload["results"]]
             # Calls that are still waiting have no result: later results belong to other calls.
             calls.waiting.clear()
-            return found
+            return results
         case "error":
             return [_error(payload)]
         case "event":
@@ -107,32 +107,32 @@ def entry_sayings(entry: dict[str, Any], key: str, calls: Calls) -> list[EventCo
 
 
 def _message(
-    payload: dict[str, Any], entry: dict[str, Any], key: str, calls: Calls
+    payload: dict[str, Any], entry: dict[str, Any], key: str, calls: OpenCalls
 ) -> list[EventContent]:
     role = word(payload.get("role"))
     if role == "tool":
-        return [calls.answer(payload.get("content"), name(payload.get("tool_call_id")))]
-    if role is None or role not in _SAYINGS:
+        return [calls.finish(payload.get("content"), name(payload.get("tool_call_id")))]
+    if role is None or role not in _KINDS:
         return [_observed(entry)]
     listed = payload.get("tool_calls")
     found = (
-        calls.say(call, f"{key}:{at}")
+        calls.start(call, f"{key}:{at}")
         for at, call in enumerate(listed if isinstance(listed, list) else [])
     )
-    return [*_said(role, payload), *(saying for saying in found if saying)]
+    return [*_message_contents(role, payload), *(content for content in found if content)]
 
 
-def _said(role: str, payload: dict[str, Any]) -> list[EventContent]:
+def _message_contents(role: str, payload: dict[str, Any]) -> list[EventContent]:
     thought = next(
         (word(payload.get(at)) for at in ("reasoning_content", "reasoning") if payload.get(at)),
         None,
     )
     content = payload.get("content")
     text = text_of(content)
-    found = []
+    contents = []
     if thought:
         refs = {"observed": "thinking"}
-        found.append(
+        contents.append(
             EventContent(
                 kind="ops.observation",
                 summary="thinking",
@@ -146,15 +146,15 @@ def _said(role: str, payload: dict[str, Any]) -> list[EventContent]:
         known = {"role", "content", "tool_calls", "reasoning", "reasoning_content", "calls"}
         rest = {at: value for at, value in payload.items() if at not in known}
         parts = {"attached": others} if others else {}
-        found.append(
+        contents.append(
             EventContent(
-                kind=_SAYINGS[role],
+                kind=_KINDS[role],
                 summary=shorten(text),
                 payload={**rest, **parts, "text": text},
                 refs={"characters": len(text)},
             )
         )
-    return found
+    return contents
 
 
 def _anchor(payload: dict[str, Any]) -> EventContent:
