@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import treering
 from builders import said
 from treering.capture.episodes import files as episode_files
-from treering.capture.episodes import ingest, ingest_upkeep
+from treering.capture.episodes import ingest
 from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.files import locked
 from treering.capture.episodes.ingest import Ingest
@@ -410,7 +410,7 @@ def test_what_is_written_while_a_spool_is_put_aside_is_not_lost(
     work: Ingest, here: Ledger, spool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.write_bytes(line())
-    maintain = ingest_upkeep.maintain
+    maintain = ingest.maintain
 
     def racing(*arguments: Any, **settings: Any) -> Any:
         with spool.open("ab") as writer:

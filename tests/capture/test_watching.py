@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from effort import PATIENCE_S
-from treering.capture.hooks.watching import Round, Watch
-from treering.capture.hooks.watching_locks import only_watcher
+from treering.capture.hooks.watching import Round, Watch, only_watcher
 from treering.errors import Busy, InvalidInput, ReadOnly, StorageFull
 
 if TYPE_CHECKING:
@@ -333,7 +332,7 @@ def test_one_watches_for_a_ledger_at_a_time(tmp_path: Path) -> None:
 
 def test_a_watcher_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from treering.capture.hooks.watching_locks import only_watcher\n"
+        "import os, sys; from treering.capture.hooks.watching import only_watcher\n"
         "with only_watcher(sys.argv[1]): os._exit(9)"
     )
 

@@ -91,7 +91,7 @@ def watch(
     each time something was imported; Ctrl-C stops it and prints the totals. One watch for each
     ledger is enough, and a second one says so.
     """
-    from treering.capture.hooks.watching_locks import only_watcher  # noqa: PLC0415  (not for --help)
+    from treering.capture.hooks.watching import only_watcher  # noqa: PLC0415  (not for --help)
 
     named = resolve_scope(scope, is_global=is_global) if scope is not None or is_global else None
     place = database_path()
