@@ -12,7 +12,7 @@ from formats.logs.openclaw import MISSING, mirrored, opening
 from formats.logs.pi import PARENT, SESSION, answered, call, returned, said, voyage
 from formats.logs.tellings import kinds, outcomes, told, told_in_parts
 from treering.formats import openclaw, pi
-from treering.formats.openclaw import IndexEntry, OpenClawReader, sessions_index, skip_reason
+from treering.formats.openclaw import IndexedSession, OpenClawReader, sessions_index, skip_reason
 
 FOLDER = PurePosixPath("/home/ada/.openclaw/agents/lyria/sessions")
 INDEX = {
@@ -44,10 +44,10 @@ def test_a_session_of_nobody_in_particular_is_openclaws() -> None:
 
 
 def test_the_index_knows_sessions_by_their_ids_and_by_their_files() -> None:
-    telegram = IndexEntry(key="agent:lyria:telegram:direct:7", channel="telegram")
+    telegram = IndexedSession(key="agent:lyria:telegram:direct:7", channel="telegram")
 
     assert sessions_index(INDEX) == {
-        SESSION: IndexEntry(key="agent:lyria:main"),
+        SESSION: IndexedSession(key="agent:lyria:main"),
         "elsewhere": telegram,
         PARENT: telegram,
     }

@@ -45,7 +45,7 @@ from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_extraction import legacy_statement_id, same_statement_id
 from treering.derive.memory_state import hashed
 from treering.derive.terms import terms
-from treering.formats.parsed import is_of_words, unmarked
+from treering.formats.parsed import is_content_key, without_mark
 from treering.formats.records import read_records
 from treering.formats.registry import find_format
 from treering.formats.sources import fingerprint, sniff, tail_print
@@ -212,14 +212,14 @@ def tokens_of_log(path: Path, records: list[dict[str, Any]]) -> Iterator[bytes |
         for record in (*range(0, size, max(1, size // 8)), size):
             yield tail_print(stream, record)
     for one in told:
-        key = unmarked(one.key)
+        key = without_mark(one.key)
         said = sha256(msgspec.json.encode([one.kind, one.payload])).hexdigest()
-        if is_of_words(one.key) or is_of_words(one.session):
+        if is_content_key(one.key) or is_content_key(one.session):
             yield key
-            yield named_id(form.NAME, unmarked(one.session), key)
+            yield named_id(form.NAME, without_mark(one.session), key)
             yield named_id(form.NAME, "", key)
-            yield named_id(form.NAME, unmarked(one.session), f"{key}\0{said}")
-            yield ledger_name(unmarked(one.session), form.NAME)
+            yield named_id(form.NAME, without_mark(one.session), f"{key}\0{said}")
+            yield ledger_name(without_mark(one.session), form.NAME)
     state = msgspec.json.encode(reader.state()).decode()
     yield from re.findall(r"[0-9A-Za-z_-]{8,}", state)
     marks = re.findall(r"[0-9A-Za-z_-]{8,}", state.replace("~words~", ""))

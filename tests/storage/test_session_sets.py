@@ -225,9 +225,9 @@ def test_a_scope_that_was_renamed_is_missed_under_its_own_name(path: Path) -> No
 
 def test_opening_hides_and_erases_nothing_that_was_not_erased_before(path: Path) -> None:
     """The list of what earlier versions erased is not believed where the events say otherwise."""
-    of_words = "0c1d2e3f-0000-8000-8000-000000000001"
+    content_key = "0c1d2e3f-0000-8000-8000-000000000001"
     with treering.open(path) as ledger:
-        ledger.append([said("kept", session_id="s2", event_id=of_words)])
+        ledger.append([said("kept", session_id="s2", event_id=content_key)])
     for number in (0, 1):
         tamper(
             path, f"INSERT INTO legacy_events SELECT position, {number} FROM events WHERE scope = 1"
@@ -235,6 +235,6 @@ def test_opening_hides_and_erases_nothing_that_was_not_erased_before(path: Path)
 
         assert verified(path).intact
         with treering.open(path) as ledger:
-            assert set(ledger.find_ids(HERE, ["e-s2", of_words])) == {"e-s2", of_words}
+            assert set(ledger.find_ids(HERE, ["e-s2", content_key])) == {"e-s2", content_key}
             kept = [event.summary for event in ledger.events(HERE, session_id="s2").items]
             assert kept == ["s2", "kept"]

@@ -53,7 +53,7 @@ _SKIPPED_FILES: Final = (
 )
 
 
-class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
+class IndexedSession(msgspec.Struct, frozen=True, kw_only=True):
     """A session's entry in the index of an agent's sessions."""
 
     key: str
@@ -91,16 +91,16 @@ def is_openclaw_path(path: PurePath) -> bool:
     return _agent_of(path) is not None and Path(path).with_name(INDEX).is_file()
 
 
-def sessions_index(value: Any) -> dict[str, IndexEntry]:
+def sessions_index(value: Any) -> dict[str, IndexedSession]:
     """Return the entries of ``sessions.json``, by session id.
 
     The file that a session was reset from has the key of that session, too.
     """
-    current: dict[str, IndexEntry] = {}
-    older: dict[str, IndexEntry] = {}
+    current: dict[str, IndexedSession] = {}
+    older: dict[str, IndexedSession] = {}
     for key, listed in fields_of(value).items():
         fields = fields_of(listed)
-        entry = IndexEntry(key=key, channel=_channel_of(key, fields))
+        entry = IndexedSession(key=key, channel=_channel_of(key, fields))
         if session := name(fields.get("sessionId")):
             current[session] = entry
         if isinstance(file := fields.get("sessionFile"), str) and (session := id_in_name(file)):
@@ -112,11 +112,11 @@ class OpenClawReader(PiReader):
     """Reads one file of entries, with the index entry of its session."""
 
     agent = NAME
-    times_tell_apart: ClassVar[bool] = False
+    copies_keep_times: ClassVar[bool] = False
     """The live channel reports the message's time, not the entry's."""
 
     def __init__(
-        self, path: PurePath | None = None, index: Mapping[str, IndexEntry] | None = None
+        self, path: PurePath | None = None, index: Mapping[str, IndexedSession] | None = None
     ) -> None:
         super().__init__(path)
         self.names: dict[str, str] = {}
@@ -199,7 +199,7 @@ class OpenClawReader(PiReader):
 
 def reader_with_index(path: PurePath | None) -> OpenClawReader:
     """Return a reader that uses the index beside the file, if there is one."""
-    entries: dict[str, IndexEntry] = {}
+    entries: dict[str, IndexedSession] = {}
     if path is not None and path.name:
         index = Path(path).with_name(INDEX)
         with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -213,7 +213,7 @@ READER: Final = reader_with_index
 
 
 @lru_cache(maxsize=8)
-def _read_index(path: Path, _: int) -> dict[str, IndexEntry]:
+def _read_index(path: Path, _: int) -> dict[str, IndexedSession]:
     return sessions_index(msgspec.json.decode(path.read_bytes()))
 
 

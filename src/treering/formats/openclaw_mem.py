@@ -13,7 +13,7 @@ import msgspec
 
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import EPISODE_KINDS
 from treering.model.parts import part_of
@@ -53,7 +53,7 @@ class OpenClawMemReader:
     """Reads rows or lines, of any number of sessions."""
 
     keys_are_global = True
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, SessionHeader] = {}
@@ -136,7 +136,7 @@ class OpenClawMemReader:
         self.sessions.setdefault(session, opening)
 
     def _key_of(self, row: dict[str, Any]) -> str:
-        content = of_words(f"ep-{digest(row)}")
+        content = content_key(f"ep-{digest(row)}")
         self._unnamed[content] += 1
         again = self._unnamed[content]
         return content if again == 1 else f"{content}~{again}"

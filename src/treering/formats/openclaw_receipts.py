@@ -26,7 +26,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class OpenClawReceiptsReader:
     """Reads receipts, of any number of jobs and sessions."""
 
     keys_are_global = False
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, SessionHeader] = {}
@@ -148,7 +148,7 @@ class OpenClawReceiptsReader:
         self._counts[content] = again
         if len(self._counts) > _LAST_KEYS_MAX:
             del self._counts[next(iter(self._counts))]
-        return of_words(f"rc-{content}" if again == 1 else f"rc-{content}~{again}")
+        return content_key(f"rc-{content}" if again == 1 else f"rc-{content}~{again}")
 
 
 READER: Final = OpenClawReceiptsReader

@@ -14,17 +14,17 @@ _OF_WORDS: Final = "~words~"
 it is only hidden without need."""
 
 
-def of_words(key: str) -> str:
+def content_key(key: str) -> str:
     """Return a key that is derived from content, marked so that it is never stored as it is."""
     return key if key.startswith(_OF_WORDS) else _OF_WORDS + key
 
 
-def is_of_words(key: str) -> bool:
+def is_content_key(key: str) -> bool:
     """Return whether ``key`` is derived from content."""
     return _OF_WORDS in key
 
 
-def unmarked(key: str) -> str:
+def without_mark(key: str) -> str:
     """Return a key without the mark."""
     return key.replace(_OF_WORDS, "")
 
@@ -55,7 +55,7 @@ class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The session's id in the log; the reader has a SessionHeader for it."""
     key: str
     """Identifies the event wherever and whenever it is read: from the log's own ids, or else
-    ``of_words``."""
+    ``content_key``."""
     kind: str
     summary: str
     ts_ms: int
@@ -71,8 +71,8 @@ class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
     context.compacted keeps. Its seq is filled in on import."""
     former_key: str | None = None
     """The key that earlier versions of the reader gave it, if different; it still identifies it."""
-    apart_key: str | None = None
-    """The key to use if another event has ``key`` already: ``of_words``, and the same in every
+    alternate_key: str | None = None
+    """The key to use if another event has ``key`` already: ``content_key``, and the same in every
     session."""
     is_redacted: bool = False
     """Whether its content was erased at the source; then it is recorded as erased."""
@@ -126,7 +126,7 @@ class SessionSource(Protocol):
         """Return whether a key names the same event in every session."""
 
     @property
-    def times_tell_apart(self) -> bool:
+    def copies_keep_times(self) -> bool:
         """Return whether copies keep the times of events, so that a new time is a new event."""
 
     def state(self) -> Any:

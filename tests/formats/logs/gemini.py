@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.gemini import GeminiReader
-from treering.formats.parsed import unmarked
+from treering.formats.parsed import without_mark
 from treering.formats.records import read_records
 from treering.model.times import instant
 
@@ -68,7 +68,7 @@ def read(
 
 def plain_key(key: str | None) -> str:
     """Return a key without the version of what it names."""
-    return re.sub(r"\.v[0-9a-f]{8}$", "", unmarked(key or ""))
+    return re.sub(r"\.v[0-9a-f]{8}$", "", without_mark(key or ""))
 
 
 def told(*records: Any, kind: str = "") -> list[ParsedEvent]:

@@ -9,7 +9,7 @@ from treering.capture.intake.file_import import ATTEMPTS_MAX
 from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
 from treering.capture.intake.sessions import Sessions
 from treering.errors import Conflict, DuplicateEvent
-from treering.formats.parsed import of_words
+from treering.formats.parsed import content_key
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def note_decision(
             event.summary,
             payload=event.payload,
             refs=event.refs,
-            event_id=sessions.ids.named(event.session, of_words(event.key)),
+            event_id=sessions.ids.named(event.session, content_key(event.key)),
             ts_ms=event.ts_ms,
             origin=log_format,
         )

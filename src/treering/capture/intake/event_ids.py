@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid_utils import UUID
 
 from treering.errors import InvalidInput
-from treering.formats.parsed import is_of_words, unmarked
+from treering.formats.parsed import is_content_key, without_mark
 from treering.model.fields import check_id, check_name
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class EventIds:
 
     def named(self, session: str, key: str) -> str:
         """Return the id of an event whose key holds within a session."""
-        session = unmarked(session) if session in self._legacy else session
-        if not is_of_words(key) and not is_of_words(session):
+        session = without_mark(session) if session in self._legacy else session
+        if not is_content_key(key) and not is_content_key(session):
             return named_id(self._form, session, key)
-        return hidden_id(self._key, self._form, unmarked(session), unmarked(key))
+        return hidden_id(self._key, self._form, without_mark(session), without_mark(key))
 
     @cached_property
     def _key(self) -> bytes:
@@ -49,31 +49,31 @@ class EventIds:
 
     def everywhere(self, key: str) -> str:
         """Return the id of an event whose key holds everywhere: as it is, if it may be."""
-        return self.named("", key) if is_of_words(key) else _global_id(self._form, key)
+        return self.named("", key) if is_content_key(key) else _global_id(self._form, key)
 
     def legacy(self, session: str, key: str) -> str | None:
         """Return the id that earlier versions gave an event, if they gave it another."""
-        if not is_of_words(key) and not is_of_words(session):
+        if not is_content_key(key) and not is_content_key(session):
             return None
-        session, key = unmarked(session), unmarked(key)
+        session, key = without_mark(session), without_mark(key)
         return named_id(self._form, session, key) if session else _global_id(self._form, key)
 
     def hidden(self, value: Any) -> Any:
         """Return a JSON value with the names in it that are made of words hidden."""
         if isinstance(value, str):
-            return self._hidden_name(value) if is_of_words(value) else value
+            return self._hidden_name(value) if is_content_key(value) else value
         if isinstance(value, dict):
             return {at: self.hidden(part) for at, part in value.items()}
         return [self.hidden(part) for part in value] if isinstance(value, list) else value
 
     def session(self, name: str) -> str:
         """Return the name of a session, as it is if a ledger can hold it."""
-        if name in self._legacy or not is_of_words(name):
-            return ledger_name(unmarked(name), self._form)
+        if name in self._legacy or not is_content_key(name):
+            return ledger_name(without_mark(name), self._form)
         return self._hidden_name(name)
 
     def _hidden_name(self, name: str) -> str:
-        told = f"{self._form}\0{unmarked(name)}".encode(errors="surrogatepass")
+        told = f"{self._form}\0{without_mark(name)}".encode(errors="surrogatepass")
         return f"{self._form}-{_digest(self._key, told).hex()[:NAME_DIGITS]}"
 
 

@@ -24,7 +24,7 @@ from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, Conflict, DuplicateEvent, InvalidInput, NotFound
 from treering.formats.openclaw import OpenClawReader
-from treering.formats.parsed import LogRecord, is_of_words
+from treering.formats.parsed import LogRecord, is_content_key
 from treering.formats.records import read_records
 from treering.formats.records.json_pieces import TORN
 from treering.formats.registry import module_of, version_of
@@ -513,7 +513,7 @@ def _records(rows: RowReader, path: Path) -> Iterator[LogRecord]:
 def _names_words(refs: dict[str, Any]) -> bool:
     """Whether a name among ``refs`` is made of words of the log."""
     for name in refs.values():  # noqa: SIM110  (every event passes here: a generator costs)
-        if type(name) is str and is_of_words(name):
+        if type(name) is str and is_content_key(name):
             return True
     return False
 

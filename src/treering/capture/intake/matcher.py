@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.capture.intake.ledger_buffer import Item
 from treering.formats import openclaw_mem
-from treering.formats.parsed import is_of_words, of_words
+from treering.formats.parsed import content_key, is_content_key
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class EventMatcher:
         every = dict.fromkeys(event_id for item in items for event_id in item.ids)
         known: Known = {**self._buffer.find_ids(scope, list(every))}
         self._match_earlier_ids(scope, items, known)
-        if self._source.times_tell_apart:
+        if self._source.copies_keep_times:
             self._match_contents(scope, items, known)
         if self._compares_lineage:
             self._match_lineage(scope, items, known)
@@ -121,7 +121,7 @@ class EventMatcher:
                     own_ids.append(self._give_own_id(item, self._id_by_content(scope, event)))
                     continue
             # Our own export names an event by its id, and may spell it as another log does.
-            is_export = self._source.keys_are_global and event.apart_key is None
+            is_export = self._source.keys_are_global and event.alternate_key is None
             if place is not None and not is_export:
                 repeats.append((item, place))
         if own_ids:
@@ -137,8 +137,8 @@ class EventMatcher:
             scope, [(item.ids[0], place, item.event.payload) for item, place in repeats]
         )
         own_ids = {
-            at: self.id("", item.event.apart_key)
-            if item.event.apart_key
+            at: self.id("", item.event.alternate_key)
+            if item.event.alternate_key
             else self._id_by_content(scope, item.event)
             for at, (item, _) in enumerate(repeats)
             if differs[at] is not False
@@ -161,7 +161,7 @@ class EventMatcher:
 
     def _id_by_content(self, scope: Scope, event: ParsedEvent) -> str:
         digest = sha256(encode([event.kind, event.payload])).hexdigest()
-        return self._id_within(scope, event.session, of_words(f"{event.key}\0{digest}"))
+        return self._id_within(scope, event.session, content_key(f"{event.key}\0{digest}"))
 
     # An id that is known, in a session that this one did not come from.
 
@@ -233,4 +233,4 @@ def _is_timed(event: ParsedEvent) -> bool:
     """Whether an event at another time is another event, though it has the same key."""
     if event.kind.startswith(_WORDS):
         return True
-    return event.kind.startswith("ops.") and not is_of_words(event.key)
+    return event.kind.startswith("ops.") and not is_content_key(event.key)

@@ -103,7 +103,7 @@ class SubprocessReader:
     def __init__(self, job: ReadJob, reader: SessionSource) -> None:
         """Start a process that reads as ``reader`` would. Raises OSError if it cannot."""
         self.keys_are_global = reader.keys_are_global
-        self.times_tell_apart = reader.times_tell_apart
+        self.copies_keep_times = reader.copies_keep_times
         self.sessions: dict[str, SessionHeader] = {}
         self._state: Any = None
         command = [sys.executable, "-m", "treering.capture.intake"]

@@ -13,7 +13,7 @@ from treering.capture.intake.event_ids import EventIds, ledger_name
 from treering.capture.intake.ledger_buffer import WaitingEvent
 from treering.capture.intake.scopes import ScopeResolver
 from treering.errors import Conflict, NotFound
-from treering.formats.parsed import ParsedEvent, is_of_words, unmarked
+from treering.formats.parsed import ParsedEvent, is_content_key, without_mark
 from treering.ledger.records import EventLocation
 from treering.ledger.session_settings import opening, stated
 from treering.model.events import FirstEvent
@@ -111,8 +111,8 @@ class Sessions:
     def _state(self, scope: Scope, session: str) -> _SessionState:
         state = self._states.get((scope, session))
         if state is None:
-            if self._buffer.has_legacy_ids and is_of_words(session):
-                legacy = ledger_name(unmarked(session), self._format)
+            if self._buffer.has_legacy_ids and is_content_key(session):
+                legacy = ledger_name(without_mark(session), self._format)
                 if self._buffer.progress(scope, legacy).imported_from == self._format:
                     self.ids.keep_legacy_name(session)
             progress = self._buffer.progress(scope, self.name(session))

@@ -15,7 +15,7 @@ from treering.formats.apeira.reading import TYPES, next_after, parse_episode
 from treering.formats.event_content import observation
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, stem
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class ApeiraReader:
     """
 
     keys_are_global = True
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         self._name = stem(path) or NAME
@@ -107,13 +107,13 @@ class ApeiraReader:
             except JsonParseError as error:
                 # Not part of the key chain: the log by itself reports this line as a fault or not
                 # at all.
-                key = of_words(f"{NAME}:{digest([self._key, number, text])}")
+                key = content_key(f"{NAME}:{digest([self._key, number, text])}")
                 fault = {"line": number, "text": text, "fault": str(error)}
                 events.append(self._observation(key, "line", fault))
         context = state["context"]
         if context:
             first = events[0].key if events else self._session
-            key = of_words(f"{NAME}:{digest([first, CONTEXT, context])}")
+            key = content_key(f"{NAME}:{digest([first, CONTEXT, context])}")
             own = {OWN_FIELD: {CONTEXT: True}}
             events.append(self._observation(key, CONTEXT, {CONTEXT: context, **own}))
         return events
@@ -141,7 +141,7 @@ class ApeiraReader:
 
     def _next_key(self, value: Any) -> str:
         self._key = f"{NAME}:{digest([self._key, value])}"
-        return of_words(self._key)
+        return content_key(self._key)
 
     def _other(self, value: Any) -> ParsedEvent:
         return self._observation(self._next_key(value), "line", {"value": value})

@@ -43,9 +43,9 @@ from treering.formats.parsed import (
     ParsedEvent,
     ParsedRecord,
     SessionHeader,
-    is_of_words,
-    of_words,
-    unmarked,
+    content_key,
+    is_content_key,
+    without_mark,
 )
 from treering.model.codec import decode
 from treering.spine.words import shorten
@@ -82,7 +82,7 @@ class ClaudeCodeReader:
     """
 
     keys_are_global: ClassVar[bool] = True
-    times_tell_apart: ClassVar[bool] = True
+    copies_keep_times: ClassVar[bool] = True
 
     def __init__(self, path: PurePath | None = None) -> None:
         stem = path.name.split(".jsonl")[0].removesuffix(".json") if path is not None else ""
@@ -155,10 +155,10 @@ class ClaudeCodeReader:
         named = name_in({"stem": self._stem}, "stem")
         past.session = named if named and _UUID.fullmatch(named) else told or named
         first = sha256(spelt(values[:1])).hexdigest()[:16]
-        past.session = past.session or of_words(f"{NAME}-{first}")
+        past.session = past.session or content_key(f"{NAME}-{first}")
         self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
-        past.key = told or of_words(first)  # Not the name of the file: a copy may have another.
+        past.key = told or content_key(first)  # Not the name of the file: a copy may have another.
 
     # One record.
 
@@ -222,7 +222,7 @@ class ClaudeCodeReader:
         if OURS in value:
             ours = name_in(value[OURS], "event", most=EVENT_ID_CHARACTERS_MAX)
         home = name_in(origin, "sessionId") if copied else session
-        key, apart_key = (
+        key, alternate_key = (
             self._keys(named, own_id, home or session, mark) if ours is None else (ours, None)
         )
         past.key = key
@@ -237,8 +237,8 @@ class ClaudeCodeReader:
             ts_ms=past.ts_ms,
             message=message if isinstance(message, dict) else {},
             mark=mark,
-            former_key=None if ours or key == named or is_of_words(key) else named,
-            apart_key=apart_key,
+            former_key=None if ours or key == named or is_content_key(key) else named,
+            alternate_key=alternate_key,
         )
 
     def _keys(
@@ -249,20 +249,20 @@ class ClaudeCodeReader:
         An id that is no UUID holds within its session alone. A line that says something else under
         the id of an earlier one has a key of what it says.
         """
-        if is_of_words(named):
+        if is_content_key(named):
             return named, None
         key = named if _UUID.fullmatch(named) else f"{session}/{named}"
         before = self._past.nodes.get(own_id or "")
-        apart_key = of_words(f"{key}~{mark}")
+        alternate_key = content_key(f"{key}~{mark}")
         is_free = before is None or before.mark in {"", mark}
-        return (key, apart_key) if is_free else (apart_key, None)
+        return (key, alternate_key) if is_free else (alternate_key, None)
 
     def _key_of(self, value: dict[str, Any]) -> str:
         """Return a name for a line without an id: by what it says and what it stands behind."""
         told = {
             name: part for name, part in value.items() if name not in {"sessionId", "session_id"}
         }
-        return of_words(sha256(spelt([unmarked(self._past.key), told])).hexdigest()[:32])
+        return content_key(sha256(spelt([without_mark(self._past.key), told])).hexdigest()[:32])
 
     def _session_of(
         self, value: dict[str, Any], stated: str | None, parent: str | None, key: str
@@ -341,10 +341,10 @@ def _named(line: LogLine, pieces: Sequence[LineEvent], after: str | None) -> lis
     events: list[ParsedEvent] = []
     number = 0
     for piece in pieces:
-        key, apart_key = piece.key, None
+        key, alternate_key = piece.key, None
         if key is None:
             key = numbered(line.key, number)
-            apart_key = line.apart_key and numbered(line.apart_key, number)
+            alternate_key = line.alternate_key and numbered(line.alternate_key, number)
             number += 1
         events.append(
             ParsedEvent(
@@ -358,7 +358,7 @@ def _named(line: LogLine, pieces: Sequence[LineEvent], after: str | None) -> lis
                 after=after,
                 first=piece.first,
                 former_key=_former_key(line, key),
-                apart_key=apart_key,
+                alternate_key=alternate_key,
             )
         )
     return events

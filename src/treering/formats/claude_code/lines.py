@@ -55,7 +55,7 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of what it says."""
     former_key: str | None = None
     """How earlier versions called it, if they called it something else."""
-    apart_key: str | None = None
+    alternate_key: str | None = None
     """How it is called if another has its key; None if its key is of what it says."""
 
 

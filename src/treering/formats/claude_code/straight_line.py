@@ -39,7 +39,7 @@ from treering.formats.claude_code.state import (
     keep,
 )
 from treering.formats.claude_code.usage import USED, count
-from treering.formats.parsed import ParsedEvent, of_words
+from treering.formats.parsed import ParsedEvent, content_key
 from treering.model.codec import encode
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ def _event(
         payload=payload,
         refs=refs,
         after=after,
-        apart_key=of_words(f"{key}~{mark}"),
+        alternate_key=content_key(f"{key}~{mark}"),
     )
 
 

@@ -21,7 +21,7 @@ from treering.formats.clawser.text import truthy
 from treering.formats.event_content import observation
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ class ClawserReader:
 
     keys_are_global = True
     """A key contains the session, and is the event's id."""
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
         session, workspace = _path_parts(path)
@@ -140,7 +140,7 @@ class ClawserReader:
                 content = observation("message", message)
                 yield ParsedEvent(
                     session=self._session,
-                    key=of_words(f"{NAME}:{digest([self._session, 'system', number, message])}"),
+                    key=content_key(f"{NAME}:{digest([self._session, 'system', number, message])}"),
                     kind=content.kind,
                     summary=content.summary,
                     ts_ms=at_ms,

@@ -76,7 +76,7 @@ class CodexReader:
     """Reads one rollout. All of it is told of the file's own session, what a fork repeats too."""
 
     keys_are_global = False
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None) -> None:
         """Begin with nothing read; ``path`` may hold the id of the session."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from treering.formats.loose import storable, without_none
-from treering.formats.parsed import of_words
+from treering.formats.parsed import content_key
 from treering.model.codec import decode, encode
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
@@ -42,7 +42,7 @@ def digest(value: Any) -> str:
 
 def key_of(value: Any) -> str:
     """Return the key of what has no id of its own: by what it says."""
-    return of_words(digest(value))
+    return content_key(digest(value))
 
 
 def short_id(named: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.formats.codex.drafts import digest
 from treering.formats.loose import fields_of
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import SessionHeader, of_words
+from treering.formats.parsed import SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def session_named(stated: dict[str, Any]) -> str | None:
 def session_of(path: PurePath | None, first: Any) -> str:
     """Return the id of a session that no record names: by its file, else by its first record."""
     found = _UUID.findall(path.name) if path is not None else []
-    return found[-1].lower() if found else f"codex-{of_words(digest(first))}"
+    return found[-1].lower() if found else f"codex-{content_key(digest(first))}"
 
 
 def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:

@@ -39,7 +39,7 @@ from treering.formats.gemini.state import GeminiState
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class GeminiReader:
     """Reads the file of one session."""
 
     keys_are_global = False
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None) -> None:
         """``path`` may contain the ids of the session and its parent."""
@@ -138,7 +138,7 @@ class GeminiReader:
             opened = self._header(value)
             return [*opened, *self._noted(value), *self._all(value.get("messages"))]
         name = next((name for name in value if name.startswith("$")), "record")
-        return self._now.new([observed(of_words(digest(["record", raw])), name, raw)])
+        return self._now.new([observed(content_key(digest(["record", raw])), name, raw)])
 
     def _header(self, value: dict[str, Any]) -> list[PendingEvent]:
         # Without the time of the last change: the header is recorded once, and the file is
@@ -154,7 +154,7 @@ class GeminiReader:
         summary = patch.get("summary")
         if isinstance(summary, str) and summary.strip():
             title = {"title": shorten(summary)}
-            key = f"title.{of_words(digest(summary)[:8])}"
+            key = f"title.{content_key(digest(summary)[:8])}"
             drafts.append(
                 PendingEvent(
                     key=key, kind="session.titled", summary=title["title"], payload=title, refs={}
@@ -163,7 +163,7 @@ class GeminiReader:
         handled = _IGNORED_FIELDS | {"summary", "startTime", "kind"}
         rest = {name: value for name, value in patch.items() if name not in handled and value}
         if rest:
-            drafts.append(observed(f"session.{of_words(digest(rest)[:16])}", "session", rest))
+            drafts.append(observed(f"session.{content_key(digest(rest)[:16])}", "session", rest))
         return self._now.new(drafts)
 
     def _all(self, messages: Any) -> list[PendingEvent]:
@@ -174,7 +174,7 @@ class GeminiReader:
         """Return the events of one message in a list; a value that is not an object is kept."""
         if isinstance(message, dict):
             return self._version(message)
-        key = of_words(digest(["message", message]))
+        key = content_key(digest(["message", message]))
         return self._now.new([observed(key, "message", message)]) if message else []
 
     def _message(self, message: dict[str, Any]) -> list[PendingEvent] | str:
@@ -222,7 +222,7 @@ class GeminiReader:
         first = next((now.firsts[other] for other in hidden if other in now.firsts), None)
         if first is None:
             return []
-        key = f"undone.{of_words(digest([payload, hidden]))}"
+        key = f"undone.{content_key(digest([payload, hidden]))}"
         undone = PendingEvent(
             key=key,
             kind="session.undone",

@@ -22,7 +22,7 @@ from treering.formats.codex.drafts import (
 from treering.formats.loose import fields_of, says_beyond, says_something
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.parsed import of_words
+from treering.formats.parsed import content_key
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
@@ -88,7 +88,7 @@ def _has_unknown_content(message: dict[str, Any], drafts: list[PendingEvent]) ->
 def id_of(message: dict[str, Any]) -> str:
     """Return the id of ``message``; derived from its content if it has none."""
     named = name_of(message.get("id"))
-    return short_id(named) if named else f"gemini-{of_words(digest(message))}"
+    return short_id(named) if named else f"gemini-{content_key(digest(message))}"
 
 
 def is_snapshot(message: dict[str, Any]) -> bool:
@@ -114,7 +114,7 @@ def compaction_of(message: dict[str, Any], message_id: str, first: str | None) -
 
 def _version(name: str, content: Any) -> str:
     """Return a key for this version of the content: a rewritten file may change it."""
-    return f"{name}.v{of_words(digest(content)[:8])}"
+    return f"{name}.v{content_key(digest(content)[:8])}"
 
 
 def words_of(content: Any) -> str:

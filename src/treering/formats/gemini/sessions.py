@@ -11,7 +11,7 @@ from treering.formats.gemini.messages import ANSWERS
 from treering.formats.grammar import share
 from treering.formats.loose import fields_of, word
 from treering.formats.loose import name as name_of
-from treering.formats.parsed import SessionHeader, of_words
+from treering.formats.parsed import SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def is_message(value: dict[str, Any]) -> bool:
 def session_of(path: PurePath | None, first: Any) -> str:
     """Return an id for a session that no record names: from its file name or first record."""
     named = name_of(f"gemini-{path.name.partition('.')[0]}") if path is not None else None
-    return named or f"gemini-{of_words(digest(first))}"
+    return named or f"gemini-{content_key(digest(first))}"
 
 
 def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> SessionHeader:

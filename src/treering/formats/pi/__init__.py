@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from treering.formats.grammar import share
 from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.formats.pi.entries import entry_contents
 from treering.formats.pi.entry_keys import EntryKeys
 
@@ -80,7 +80,7 @@ class PiReader:
 
     keys_are_global = False
     """An entry id is random, of four billion, and unique only within its session."""
-    times_tell_apart: ClassVar[bool] = True
+    copies_keep_times: ClassVar[bool] = True
     agent: ClassVar[str] = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
@@ -210,7 +210,7 @@ class PiReader:
         named = name(entry.get("id"))
         if named and self._entry_keys.repeats(named, content):
             return ParsedRecord(record=record, skipped="repeats an entry")
-        key = self._entry_keys.free_key(named or of_words(content))
+        key = self._entry_keys.free_key(named or content_key(content))
         self._now_ms = self._time_of(entry)
         reason = self.repeat_reason(entry)
         contents = [] if reason else entry_contents(entry, key, self._entry_keys, self.agent)

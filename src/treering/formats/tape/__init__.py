@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, of_words
+from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.formats.tape.entries import OpenCalls, entry_contents
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class TapeReader:
     """
 
     keys_are_global = True
-    times_tell_apart = False
+    copies_keep_times = False
 
     def __init__(self, path: PurePath | None = None) -> None:
         # An archive, <name>.jsonl.<time>.bak, belongs to the same tape.
@@ -67,7 +67,7 @@ class TapeReader:
         events = [
             ParsedEvent(
                 session=self._session,
-                key=of_words(f"{key}.{at}" if at else key),
+                key=content_key(f"{key}.{at}" if at else key),
                 kind=content.kind,
                 summary=content.summary,
                 ts_ms=self._now_ms,

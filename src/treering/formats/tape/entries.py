@@ -15,7 +15,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.parsed import of_words
+from treering.formats.parsed import content_key
 from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
@@ -45,7 +45,7 @@ class OpenCalls:
         stated = fields_of(call)
         function = fields_of(stated.get("function"))
         tool = name(function.get("name")) or name(stated.get("name")) or _UNNAMED
-        call_id = name(stated.get("id")) or of_words(key)
+        call_id = name(stated.get("id")) or content_key(key)
         if any(waiting_id == call_id for waiting_id, _ in self.waiting):
             return None
         self.waiting.append((call_id, tool))
@@ -194,7 +194,7 @@ def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
     refs = {
         **counts,
         **without_none(model=name(report.get("model")), provider=name(report.get("provider"))),
-        "message_id": of_words(key),
+        "message_id": content_key(key),
     }
     return EventContent(kind="usage.reported", summary="usage reported", payload=refs, refs=refs)
 
