@@ -78,3 +78,32 @@ def test_runs_and_the_memory_load_without_the_ledger() -> None:
     )
 
     assert loaded.stdout.strip() == "[]"
+
+
+def test_opening_a_ledger_loads_only_what_records_and_reads() -> None:
+    program = (
+        "import sys, treering; treering.open(':memory:').close();"
+        "print(*(name for name in sys.modules if name.startswith('treering.')))"
+    )
+
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    loaded = set(output.split())
+    assert "treering.ledger.engine" in loaded
+    assert not {name.split(".")[1] for name in loaded} & {
+        "adapters",
+        "capture",
+        "context",
+        "embedders",
+        "formats",
+        "sinks",
+        "surfaces",
+    }
+    assert not loaded & {
+        "treering.ledger.search",
+        "treering.ledger.sessions",
+        "treering.memory.scope_memory",
+        "treering.model.envelopes",
+    }

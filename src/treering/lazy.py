@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, AnyStr, Generic, cast
 
 if TYPE_CHECKING:
@@ -34,6 +35,24 @@ def lazy_names(
         return sorted({*vars(sys.modules[module]), *modules, *submodules})
 
     return find, names
+
+
+class LazyModule(ModuleType):
+    """A module that is imported when something of it is first used.
+
+    For parts that a short command never uses. Type checkers see an ordinary import:
+
+        if TYPE_CHECKING:
+            from treering.ledger import search
+        else:
+            search = LazyModule("treering.ledger.search")
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self.__name__), name)
+        # An attribute of its own: the next use costs nothing more.
+        setattr(self, name, value)
+        return value
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:

@@ -6,17 +6,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from treering.errors import InvalidInput
-from treering.ledger import erasure, forgetting
+from treering.lazy import LazyModule
+from treering.ledger import erasure
 from treering.ledger.engine import Engine
-from treering.ledger.families import families, family
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.memory_factory import MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
-from treering.ledger.pruning import PRUNE_DAYS, sweep
 from treering.ledger.readable_ledger import ReadableLedger
 from treering.ledger.session_settings import stated
-from treering.ledger.sessions import Session
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
     bounded_clock,
@@ -31,7 +29,7 @@ from treering.model.fields import (
 from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
-from treering.model.sessions import IDLE_MINUTES
+from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 from treering.spine.spine import Spine
 from treering.spine.words import new_id
 
@@ -40,12 +38,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from treering.context.summaries import Summariser
+    from treering.ledger import families, forgetting, pruning, sessions
     from treering.ledger.admin import LedgerAdmin
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.families import Family
     from treering.ledger.keys import LedgerKeys
     from treering.ledger.ports import Clock, EventStore
+    from treering.ledger.sessions import Session
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
     from treering.model.events import Header, NewEvent
@@ -60,6 +60,11 @@ if TYPE_CHECKING:
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionState
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
+else:
+    families = LazyModule("treering.ledger.families")
+    forgetting = LazyModule("treering.ledger.forgetting")
+    pruning = LazyModule("treering.ledger.pruning")
+    sessions = LazyModule("treering.ledger.sessions")
 
 
 @checks_arguments
@@ -179,7 +184,7 @@ class Ledger(ReadableLedger):
         what a group's agent keeps away from. ``spawned_by`` is the session whose agent began this
         one, ``spawned_call`` the id of the tool call by which it did.
         """
-        return Session(
+        return sessions.Session(
             self._engine,
             session_id,
             stated(
@@ -210,7 +215,7 @@ class Ledger(ReadableLedger):
         check_name(user, "user")
         person = ChannelPerson(self._people, parse_scope(scope), channel, user)
         known_as = person.user()
-        return Session(
+        return sessions.Session(
             self._engine,
             main_id(channel, user),
             stated(mode="main", channel=channel, participants=(known_as,)),
@@ -286,7 +291,7 @@ class Ledger(ReadableLedger):
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
         name = check_name(session_id, "session_id")
-        return family(self._store, parse_scope(scope), name, now_ms=self._clock())
+        return families.family(self._store, parse_scope(scope), name, now_ms=self._clock())
 
     def families(
         self, scope: str, *, limit: int = PAGE_ITEMS_DEFAULT, after: str | None = None
@@ -295,7 +300,7 @@ class Ledger(ReadableLedger):
 
         ``after`` is the ``next_cursor`` of the page before.
         """
-        return families(
+        return families.families(
             self._store,
             parse_scope(scope),
             limit=check_count(limit, "limit"),
@@ -320,7 +325,7 @@ class Ledger(ReadableLedger):
         ``include_imported`` says otherwise; one with a fork that stays is not pruned. Raises
         InvalidInput, and prunes nothing, if the clock cannot be right; ``now_ms`` is believed.
         """
-        return sweep(
+        return pruning.sweep(
             self._store,
             self._drafter,
             lambda one: self.session(

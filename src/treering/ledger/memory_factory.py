@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.memory_state import hashed
 from treering.errors import NotFound, TreeringError
+from treering.lazy import LazyModule
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.ledger.session_settings import read_attribution, read_settings
-from treering.memory.events import upheld_event
-from treering.memory.identity import UserIdentities
-from treering.memory.scope_memory import ScopeMemories
 from treering.model.queries import PAGE_ITEMS_MAX, Query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from treering.derive import memory_state
     from treering.derive.memory_state import FactRow
     from treering.ledger.engine import Engine
+    from treering.memory import events as memory_events
+    from treering.memory import identity, scope_memory
     from treering.memory.conversations import Conversation
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from treering.model.queries import TimelinePoint
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution, SessionSettings
+else:
+    memory_events = LazyModule("treering.memory.events")
+    identity = LazyModule("treering.memory.identity")
+    memory_state = LazyModule("treering.derive.memory_state")
+    scope_memory = LazyModule("treering.memory.scope_memory")
 
 _READ: Final = "extraction:"
 
@@ -115,7 +121,7 @@ class Recorder:
     def _follower(self, scope: Scope, session_id: str) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used anew, is another one.
         for record in self._store.session_records(scope, session_id):
-            return _READ + hashed(record.genesis.hex())
+            return _READ + memory_state.hashed(record.genesis.hex())
         return None
 
 
@@ -128,11 +134,18 @@ class MemoryFactory:
         embedder: Callable[[], Embedder | None],
         new_id: Callable[[], str],
     ) -> None:
-        self._store = store = engine.store
-        self._recorder = recorder = Recorder(engine)
+        self._store = engine.store
+        self._recorder = Recorder(engine)
         self._new_id = new_id
         self.embedder = embedder
-        self.scope_memories = ScopeMemories(store, recorder.attribution, embedder, store.is_sealed)
+
+    @cached_property
+    def scope_memories(self) -> scope_memory.ScopeMemories:
+        """Return the memories of scopes that are held."""
+        store = self._store
+        return scope_memory.ScopeMemories(
+            store, self._recorder.attribution, self.embedder, store.is_sealed
+        )
 
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""
@@ -146,9 +159,11 @@ class MemoryFactory:
             new_id=self._new_id,
         )
 
-    def identities(self, scope: Scope) -> UserIdentities:
+    def identities(self, scope: Scope) -> identity.UserIdentities:
         """Return who is who in a scope."""
-        return UserIdentities(lambda: self.scope_memories.of(scope), self._recorder, self._new_id)
+        return identity.UserIdentities(
+            lambda: self.scope_memories.of(scope), self._recorder, self._new_id
+        )
 
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of the memory's events that cite one of these events."""
@@ -235,10 +250,11 @@ class MemoryFactory:
         }
         if rows:
             self._recorder.engine.append(
-                [upheld_event(scope, row, users.get(row.id)) for row in rows]
+                [memory_events.upheld_event(scope, row, users.get(row.id)) for row in rows]
             )
 
     def close(self) -> None:
-        """Keep what was folded for whoever comes next; they can do without."""
-        with contextlib.suppress(TreeringError):
-            self.scope_memories.save()
+        """Save the folded state for the next process, if this one used it."""
+        if "scope_memories" in vars(self):
+            with contextlib.suppress(TreeringError):
+                self.scope_memories.save()

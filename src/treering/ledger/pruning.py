@@ -17,7 +17,7 @@ from treering.model.parts import SessionClosed
 from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt
 from treering.model.scopes import Scope
-from treering.model.sessions import IDLE_MINUTES
+from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.sessions import SessionOutline
 
-PRUNE_DAYS: Final = 90
-"""A session is old that nobody has written to for so long."""
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
 PAGE: Final = 500

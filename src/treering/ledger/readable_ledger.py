@@ -5,21 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.errors import NotFound
-from treering.ledger import tool_calls as tools
+from treering.lazy import LazyModule
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page, read_session_page
-from treering.ledger.runs import (
-    VIEW_ITEMS_DEFAULT,
-    find_run,
-    list_run_ids,
-    list_runs,
-    outline_run,
-    view_run,
-)
-from treering.ledger.scopes import list_scopes
-from treering.ledger.search import search
 from treering.model.fields import check_count, check_id, check_list, check_name, check_text
-from treering.model.queries import PAGE_ITEMS_DEFAULT
+from treering.model.queries import PAGE_ITEMS_DEFAULT, VIEW_ITEMS_DEFAULT
 from treering.model.scopes import parse_scope
 from treering.model.searches import HITS_DEFAULT
 from treering.model.tool_records import ToolQuery, parse_statuses
@@ -29,6 +19,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
+    from treering.ledger import runs, scopes, search
+    from treering.ledger import tool_calls as tools
     from treering.ledger.drafts import Drafter
     from treering.ledger.memory_factory import MemoryFactory
     from treering.ledger.ports import Clock, EventStore
@@ -39,6 +31,11 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
     from treering.model.tool_records import Order, ToolRecord, ToolStatistics
+else:
+    runs = LazyModule("treering.ledger.runs")
+    scopes = LazyModule("treering.ledger.scopes")
+    search = LazyModule("treering.ledger.search")
+    tools = LazyModule("treering.ledger.tool_calls")
 
 
 class ReadableLedger:
@@ -60,7 +57,7 @@ class ReadableLedger:
         ``after`` is the ``next_cursor`` of the page before.
         """
         cursor = None if after is None else check_text(after, "after")
-        return list_scopes(self._store, limit=check_count(limit, "limit"), after=cursor)
+        return scopes.list_scopes(self._store, limit=check_count(limit, "limit"), after=cursor)
 
     def headers(
         self,
@@ -218,7 +215,7 @@ class ReadableLedger:
         Runs that failed or were interrupted are left out, unless ``include_failed`` says otherwise.
         ``progress`` is told of events that the index is caught up with.
         """
-        return search(
+        return search.search(
             self._store,
             self._drafter.guard(),
             query,
@@ -249,7 +246,7 @@ class ReadableLedger:
         short, or empty, and still have more: it searches about 100,000 runs.
         """
         query = make_query(scope, session_id, (), since_ms, until_ms, limit, None)
-        return list_runs(self._store, query, failing=failing, after=after)
+        return runs.list_runs(self._store, query, failing=failing, after=after)
 
     def run_ids(
         self,
@@ -261,14 +258,14 @@ class ReadableLedger:
     ) -> Page[str]:
         """Return a page of the ids of the runs of a scope, the newest first."""
         query = make_query(scope, session_id, (), None, None, limit, None)
-        return list_run_ids(self._store, query, after=after)
+        return runs.list_run_ids(self._store, query, after=after)
 
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
         """Return one run at a glance. Raise NotFound if it is not among the latest 100,000.
 
         A run whose id is a UUID of version 7 is found however old it is.
         """
-        return outline_run(self._store, *self._find_run(scope, run_id, session_id))
+        return runs.outline_run(self._store, *self._find_run(scope, run_id, session_id))
 
     def run_view(
         self,
@@ -286,14 +283,14 @@ class ReadableLedger:
         """
         started, _ = self._find_run(scope, run_id, session_id)
         events_max = check_count(events_max, "events_max")
-        return view_run(self._store, started, limit=events_max, progress=progress)
+        return runs.view_run(self._store, started, limit=events_max, progress=progress)
 
     def _find_run(
         self, scope: str, run_id: str, session_id: str | None
     ) -> tuple[Header, Header | None]:
         session = None if session_id is None else check_name(session_id, "session_id")
         name = check_name(run_id, "run_id")
-        return find_run(self._store, parse_scope(scope), name, session_id=session)
+        return runs.find_run(self._store, parse_scope(scope), name, session_id=session)
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return an iterator over the headers of one run, in order."""

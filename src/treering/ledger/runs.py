@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 PAGES_MAX: Final = 200
 """How far back runs are searched at once: about 100,000 of them."""
 FAILING: Final = frozenset({"failed", "interrupted"})
-VIEW_ITEMS_DEFAULT: Final = 200
-"""Events of one run that a view shows."""
 
 _KINDS: Final = ("run.started", *RUN_ENDS)
 _DATED: Final = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.context.pairing import pair
+from treering.lazy import LazyModule
 from treering.ledger.lineage import Lineage
 from treering.ledger.session_settings import read_settings
-from treering.ledger.views import Views
-from treering.ledger.windows import read_window
 from treering.model.parts import RunStarted, safe_part
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
+    from treering.context import pairing
+    from treering.ledger import views, windows
     from treering.ledger.ports import EventStore
     from treering.model.messages import ModelMessage
+else:
+    pairing = LazyModule("treering.context.pairing")
+    views = LazyModule("treering.ledger.views")
+    windows = LazyModule("treering.ledger.windows")
 
 MESSAGES_MAX: Final = 1_000
 """How many of a session's messages a sink is given: the last ones."""
@@ -49,7 +53,7 @@ class SinkHistory:
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
         """Return the number of messages and tool results up to a seq."""
         lineage = Lineage(self._store, Scope(scope), session_id)
-        counts = Views(lineage).counts().by_kind
+        counts = views.Views(lineage).counts().by_kind
         count = sum(counts.get(kind, 0) for kind in _MESSAGE_KINDS)
         after = until_seq
         while page := lineage.headers_after(after, PAGE):
@@ -65,7 +69,7 @@ class PrivateSinkHistory(SinkHistory):
         self, scope: str, session_id: str, run_id: str | None, until_seq: int | None
     ) -> list[ModelMessage]:
         """Return the last messages of a session up to a seq, including those of ``run_id``."""
-        window = read_window(
+        window = windows.read_window(
             Lineage(self._store, Scope(scope), session_id),
             tokens=None,
             events=MESSAGES_MAX,
@@ -73,5 +77,5 @@ class PrivateSinkHistory(SinkHistory):
             before_seq=None if until_seq is None else until_seq + 1,
             past="whole",
         )
-        messages, _ = pair([*window.lead, *window.events], SyntheticPolicy())
+        messages, _ = pairing.pair([*window.lead, *window.events], SyntheticPolicy())
         return messages[-MESSAGES_MAX:]

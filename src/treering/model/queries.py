@@ -14,6 +14,8 @@ from treering.model.scopes import Scope
 PAGE_ITEMS_MAX: Final = 1_000
 """The largest page; use its cursor to get more."""
 PAGE_ITEMS_DEFAULT: Final = 50
+VIEW_ITEMS_DEFAULT: Final = 200
+"""Events of one run that a view shows."""
 
 Item = TypeVar("Item")
 

@@ -64,6 +64,8 @@ TURN_WAIT_S: Final[dict[str, float]] = {"main": 0.0, "group": 60.0, "queue": 60.
 
 IDLE_MINUTES: Final = 30
 """A session without events for this long is idle."""
+PRUNE_DAYS: Final = 90
+"""A session is old that nobody has written to for so long."""
 
 BrowserAccess = Literal["full", "read_only", "none"]
 

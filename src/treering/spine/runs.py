@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec.structs import replace
 
 from treering.errors import InvalidInput, RunClosed
+from treering.lazy import LazyModule
 from treering.model.arguments import checks_arguments
 from treering.model.kinds import RUN_ENDS, parse_kind
 from treering.model.parts import Delivered, part_of
 from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json, to_text, with_marks
 from treering.spine.run_events import RUNTIME, make_event, said
-from treering.spine.showing import showing
 from treering.spine.translation import tool_event
 from treering.spine.words import describe, shorten
 
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.events import Header
     from treering.model.runs import Message
+    from treering.spine import showing
     from treering.spine.run_state import RunState, State
     from treering.spine.tools import Tools
+else:
+    showing = LazyModule("treering.spine.showing")
 
 
 @checks_arguments
@@ -243,7 +246,7 @@ class Run:
             model=asked,
             count=count,
         )
-        self._run_state.record([showing(self._run_state.template, context, model=asked)])
+        self._run_state.record([showing.showing(self._run_state.template, context, model=asked)])
         self._room_tokens = _room(context)
         return context
 

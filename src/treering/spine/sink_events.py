@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from treering.model.carried import PrivateEvent, SafeEvent
+from treering.lazy import LazyModule
 from treering.model.codec import decode, encode
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.kinds import KINDS
 from treering.model.parts import safe_part
 
 if TYPE_CHECKING:
+    from treering.model import carried
+    from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Event, NewEvent
     from treering.model.parts import SafePart
+else:
+    carried = LazyModule("treering.model.carried")
 
 
 def safe_event(header: Header, session_key: str | None = None) -> SafeEvent:
@@ -25,7 +29,7 @@ def safe_event(header: Header, session_key: str | None = None) -> SafeEvent:
         shown = {"part": part, "summary": header.summary, "refs": _own(header.refs)}
     else:
         shown = {"part": _without_texts(part), "summary": None, "refs": None}
-    return SafeEvent(**_common(header, session_key), **shown)
+    return carried.SafeEvent(**_common(header, session_key), **shown)
 
 
 def private_event(event: Event, session_key: str | None = None) -> PrivateEvent:
@@ -35,7 +39,7 @@ def private_event(event: Event, session_key: str | None = None) -> PrivateEvent:
 
 def with_payload(header: Header, payload: Any, session_key: str | None = None) -> PrivateEvent:
     """Return all of the event that ``header`` and ``payload`` make."""
-    return PrivateEvent(
+    return carried.PrivateEvent(
         **_common(header, session_key),
         part=safe_part(header.kind, header.refs),
         summary=header.summary,
