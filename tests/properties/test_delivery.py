@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import treering
 from effort import PATIENCE_S, rounds
 from listeners import SCOPE, SOON, Door, Listener, note, status_of
+from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
-from treering.spine.sink_queue import HUNG_THREADS_MAX
 
 if TYPE_CHECKING:
     from treering.model.carried import SafeEvent
@@ -81,7 +81,7 @@ def decisions() -> st.SearchStrategy[list[Decision]]:
 
 
 @given(decisions(), deliveries(), st.booleans())
-@example(["hang"] * (HUNG_THREADS_MAX + 2), Delivery(), False)
+@example(["hang"] * (HUNG_CALLS_MAX + 2), Delivery(), False)
 @example(["take", "hang", "raise", "take"], Delivery(on_error="fail"), True)
 @settings(max_examples=rounds(30))
 def test_every_event_is_taken_declined_failed_or_lost_and_none_overtakes_another(

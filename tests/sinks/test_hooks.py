@@ -13,9 +13,10 @@ from effort import PATIENCE_S
 from threads import in_threads
 from treering import InvalidInput
 from treering.errors import TooLarge
-from treering.sinks import hook_calls, hook_metrics, hook_registry
+from treering.sinks import hook_metrics, hook_registry
 from treering.sinks.hook_names import MODIFYING_HOOKS, PERSIST_HOOK, PLUGIN_HOOKS, VOID_HOOKS
 from treering.sinks.hooks import HookMetrics, Hooks
+from treering.spine.bounded_calls import HUNG_CALLS_MAX
 
 
 @pytest.fixture
@@ -252,11 +253,11 @@ def test_a_hook_that_hangs_again_and_again_is_not_called_until_it_comes_back() -
         begun.release()
         release.wait(PATIENCE_S)
 
-    for _ in range(hook_calls.STUCK_CALLS_MAX + 5):
+    for _ in range(HUNG_CALLS_MAX + 5):
         hooks.fire("agent_end", {}, {})
 
-    assert row(hooks, "agent_end").timeouts == hook_calls.STUCK_CALLS_MAX + 5
-    assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(hook_calls.STUCK_CALLS_MAX))
+    assert row(hooks, "agent_end").timeouts == HUNG_CALLS_MAX + 5
+    assert all(begun.acquire(timeout=PATIENCE_S) for _ in range(HUNG_CALLS_MAX))
     assert not begun.acquire(blocking=False)
     release.set()
     while row(hooks, "agent_end").calls == row(hooks, "agent_end").timeouts:

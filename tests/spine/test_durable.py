@@ -12,8 +12,8 @@ import treering
 from effort import PATIENCE_S
 from listeners import SCOPE, SOON, Door, Listener, PrivateListener, fail_at, note, status_of
 from treering import NewEvent
+from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
-from treering.spine.sink_queue import HUNG_THREADS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -338,8 +338,8 @@ def test_a_durable_sink_that_hangs_for_good_is_given_up_until_the_next_start(
     with treering.open(location) as ledger:
         assert listen(ledger, again).flush(SOON)
 
-    assert (status.stopped, status.timeouts) == (True, HUNG_THREADS_MAX)
-    assert len(door.threads) == HUNG_THREADS_MAX
+    assert (status.stopped, status.timeouts) == (True, HUNG_CALLS_MAX)
+    assert len(door.threads) == HUNG_CALLS_MAX
     assert again.summaries == [OPENED, "a"]
     door.see_off()
 

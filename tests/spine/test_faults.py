@@ -11,8 +11,8 @@ import pytest
 import treering
 from effort import PATIENCE_S
 from listeners import SOON, Door, Listener, Log, fail_at, note, status_of
+from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
-from treering.spine.sink_queue import HUNG_THREADS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -221,7 +221,7 @@ def test_a_sink_that_hangs_for_good_is_given_up(book: Ledger, on_error: OnError,
 
     status = status_of(spine, "listener")
     assert status.stopped
-    assert len(door.threads) == status.timeouts == HUNG_THREADS_MAX
+    assert len(door.threads) == status.timeouts == HUNG_CALLS_MAX
     assert status.failed + status.lost == 12
     assert status.waiting == 0
     log.await_line("stopped after: took longer than 0.05 s")
@@ -238,7 +238,7 @@ def test_a_sink_that_is_merely_late_is_never_given_up(book: Ledger) -> None:
         doors[-1].wait(PATIENCE_S)
 
     spine = book.spine([Listener(do=do, delivery=Delivery(timeout_s=BRIEF))])
-    count = HUNG_THREADS_MAX + 3
+    count = HUNG_CALLS_MAX + 3
 
     for number in range(count):
         note(book, str(number))

@@ -1,8 +1,8 @@
-"""Calls hooks, each in a thread, with a timeout, and without passing on their errors.
+"""Calling hooks: each in a thread, within its time, its errors kept to itself.
 
-A hook may block, raise or never return. So no hook runs in the calling thread, which waits for the
-hook's timeout and then continues without it. Asynchronous hooks get an event loop of their own, so
-that they can be called from inside another one.
+A hook may block, raise or never return. So no hook runs in the thread that asks for it: that
+thread waits as long as the hook may take and then continues without it. Asynchronous hooks get an
+event loop of their own, so that they can be asked for from inside another one.
 """
 
 from __future__ import annotations
@@ -13,27 +13,25 @@ import logging
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.spine.bounded_calls import HUNG_CALLS_MAX, BoundedCall, Overtime, Worker, in_time
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.sinks.hook_metrics import HookCounts
     from treering.sinks.hook_registry import Registered
-
-STUCK_CALLS_MAX: Final = 8
-"""A hook with this many calls that never returned is not called until one of them returns."""
 
 log: Final = logging.getLogger("treering.hooks")
 
 
 class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """The outcome of one call of a hook."""
+    """How one call of a hook ended."""
 
     value: Any = None
     error: BaseException | None = None
@@ -42,12 +40,15 @@ class HookOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_good(self) -> bool:
-        """Return whether the hook returned."""
+        """Whether the hook returned."""
         return self.error is None and not self.timed_out
 
 
 class Caller:
-    """Calls hooks, counts their calls and logs their failures; it never raises those."""
+    """Calls hooks, counts their calls and logs their failures; it raises none of them.
+
+    A hook with too many calls that never came back is not called until one of them does.
+    """
 
     def __init__(self, counts: HookCounts) -> None:
         self._counts = counts
@@ -55,57 +56,59 @@ class Caller:
         self._lock = threading.Lock()
 
     def call(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, including an awaitable it returns."""
+        """Call one hook and wait for it, also for what it promises to return."""
         return self._settle(self._begin(hook, partial(_finished, hook, given)))
 
     def call_now(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, but not for an awaitable it returns."""
+        """Call one hook and wait for it, but not for what it promises to return."""
         return self._settle(self._begin(hook, partial(_called, hook, given)))
 
     def call_together(
         self, hooks: Sequence[Registered], given: Callable[[], tuple[Any, ...]]
     ) -> None:
         """Call ``hooks`` in parallel, each with its own ``given()``, and wait for them all."""
-        calls = [
+        begun = [
             self._begin(hook, partial(_finished, hook, given()))
             for hook in hooks
             if not hook.is_async
         ]
-        calls += self._begin_on_one_loop([hook for hook in hooks if hook.is_async], given)
-        for call in calls:
+        begun += self._begin_on_one_loop([hook for hook in hooks if hook.is_async], given)
+        for call in begun:
             self._settle(call)
 
-    def _begin(self, hook: Registered, work: Callable[[], Any]) -> _Call:
-        call = _Call(hook)
+    def _begin(self, hook: Registered, work: Callable[[], Any]) -> _HookCall:
+        call = _HookCall(hook)
         if not self._refuse(call):
-            _in_thread(hook.label, lambda: call.conclude(_attempted(work)), [call])
+            _in_thread(hook.label, partial(call.make, work), [call])
         return call
 
     def _begin_on_one_loop(
         self, hooks: Sequence[Registered], given: Callable[[], tuple[Any, ...]]
-    ) -> list[_Call]:
-        calls = [_Call(hook) for hook in hooks]
-        started = [call for call in calls if not self._refuse(call)]
+    ) -> list[_HookCall]:
+        begun = [_HookCall(hook) for hook in hooks]
+        accepted = [call for call in begun if not self._refuse(call)]
 
         async def gathered() -> None:
-            await asyncio.gather(*(_answered(call, given()) for call in started))
+            await asyncio.gather(*(call.answer(given()) for call in accepted))
 
-        if started:
-            _in_thread("on a loop", lambda: asyncio.run(gathered()), started)
-        return calls
+        if accepted:
+            _in_thread("on a loop", lambda: asyncio.run(gathered()), accepted)
+        return begun
 
-    def _refuse(self, call: _Call) -> bool:
+    def _refuse(self, call: _HookCall) -> bool:
         with self._lock:
-            stuck = self._stuck[id(call.hook)] >= STUCK_CALLS_MAX
-        if stuck:
-            call.conclude(HookOutcome(timed_out=True))
-        return stuck
+            is_stuck = self._stuck[id(call.hook)] >= HUNG_CALLS_MAX
+        if is_stuck:
+            call.conclude(error=Overtime(call.hook.timeout_s))
+        return is_stuck
 
-    def _settle(self, call: _Call) -> HookOutcome:
-        hook, outcome = call.hook, call.wait()
-        if outcome is None:
-            self._abandon(call)
+    def _settle(self, call: _HookCall) -> HookOutcome:
+        hook = call.hook
+        if not call.wait(call.left_s):
+            self._leave_behind(call)
             outcome = HookOutcome(timed_out=True, seconds=hook.timeout_s)
+        else:
+            outcome = call.outcome
         self._counts.add(
             hook.hook,
             hook.label,
@@ -119,44 +122,66 @@ class Caller:
             log.error("hook %s: %s failed", hook.hook, hook.label, exc_info=outcome.error)
         return outcome
 
-    def _abandon(self, call: _Call) -> None:
-        hook_id = id(call.hook)
+    def _leave_behind(self, call: _HookCall) -> None:
+        which = id(call.hook)
 
-        def returned() -> None:
+        def came_back() -> None:
             with self._lock:
-                self._stuck[hook_id] -= 1
-                if not self._stuck[hook_id]:
-                    del self._stuck[hook_id]
+                self._stuck[which] -= 1
+                if not self._stuck[which]:
+                    del self._stuck[which]
 
         with self._lock:
-            self._stuck[hook_id] += 1
-        call.when_done(returned)
+            self._stuck[which] += 1
+        call.when_done(came_back)
 
 
-class _Call:
-    """A running call of a hook."""
+class _HookCall(BoundedCall):
+    """A call of a hook that is under way."""
+
+    __slots__ = ("_ends_at", "hook", "seconds")
 
     def __init__(self, hook: Registered) -> None:
+        super().__init__()
         self.hook = hook
+        self.seconds = 0.0
         self._ends_at = time.monotonic() + hook.timeout_s
-        self._outcome: Future[HookOutcome] = Future()
 
-    def conclude(self, outcome: HookOutcome) -> None:
-        if not self._outcome.done():
-            self._outcome.set_result(outcome)
+    @property
+    def left_s(self) -> float:
+        """Return how much longer it may take."""
+        return max(0.0, self._ends_at - time.monotonic())
 
-    def wait(self) -> HookOutcome | None:
+    @property
+    def outcome(self) -> HookOutcome:
+        """Return how it ended, once it has."""
+        if isinstance(self.error, Overtime):
+            return HookOutcome(timed_out=True, seconds=self.seconds)
+        return HookOutcome(value=self.value, error=self.error, seconds=self.seconds)
+
+    def make(self, function: Callable[..., Any], *given: Any) -> None:
+        """Make the call in this thread, and note how long it takes."""
+        begun = time.monotonic()
         try:
-            return self._outcome.result(max(0.0, self._ends_at - time.monotonic()))
-        except TimeoutError:
-            return None
+            value = function(*given)
+        except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+            self.seconds = time.monotonic() - begun
+            self.conclude(error=error)
+        else:
+            self.seconds = time.monotonic() - begun
+            self.conclude(value)
 
-    def when_done(self, callback: Callable[[], None]) -> None:
-        self._outcome.add_done_callback(lambda _: callback())
-
-
-class _HookTimeout(Exception):
-    """The hook was cancelled because its time is over."""
+    async def answer(self, given: tuple[Any, ...]) -> None:
+        """Make the call in this event loop."""
+        begun = time.monotonic()
+        try:
+            value = await in_time(_called(self.hook, given), self.hook.timeout_s)
+        except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+            self.seconds = time.monotonic() - begun
+            self.conclude(error=error)
+        else:
+            self.seconds = time.monotonic() - begun
+            self.conclude(value)
 
 
 def _called(hook: Registered, given: tuple[Any, ...]) -> Any:
@@ -165,58 +190,23 @@ def _called(hook: Registered, given: tuple[Any, ...]) -> Any:
 
 def _finished(hook: Registered, given: tuple[Any, ...]) -> Any:
     value = _called(hook, given)
-    return asyncio.run(_in_time(hook, value)) if inspect.isawaitable(value) else value
+    return asyncio.run(in_time(value, hook.timeout_s)) if inspect.isawaitable(value) else value
 
 
-async def _in_time(hook: Registered, value: Awaitable[Any]) -> Any:
+def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[BoundedCall]) -> None:
+    """Do ``work`` in a thread that ends with the process, whatever it waits for."""
     try:
-        async with asyncio.timeout(hook.timeout_s) as limit:
-            return await value
-    except TimeoutError:
-        if limit.expired():
-            raise _HookTimeout from None
-        raise
-
-
-async def _answered(call: _Call, given: tuple[Any, ...]) -> None:
-    begun = time.monotonic()
-    try:
-        value = await _in_time(call.hook, _called(call.hook, given))
-    except BaseException as error:  # noqa: BLE001  (reported to the waiting caller)
-        call.conclude(_failed(error, begun))
-    else:
-        call.conclude(HookOutcome(value=value, seconds=time.monotonic() - begun))
-
-
-def _attempted(work: Callable[[], Any]) -> HookOutcome:
-    begun = time.monotonic()
-    try:
-        value = work()
-    except BaseException as error:  # noqa: BLE001  (reported to the waiting caller)
-        return _failed(error, begun)
-    return HookOutcome(value=value, seconds=time.monotonic() - begun)
-
-
-def _failed(error: BaseException, begun: float) -> HookOutcome:
-    seconds = time.monotonic() - begun
-    if isinstance(error, _HookTimeout):
-        return HookOutcome(timed_out=True, seconds=seconds)
-    return HookOutcome(error=error, seconds=seconds)
-
-
-def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[_Call]) -> None:
-    """Run ``work`` in a daemon thread."""
-    context = copy_context()
-
-    def body() -> None:
-        try:
-            context.run(work)
-        except BaseException as error:  # noqa: BLE001  (reported to the waiting callers)
-            for call in calls:
-                call.conclude(HookOutcome(error=error))
-
-    try:
-        threading.Thread(target=body, name=f"treering hook {label}", daemon=True).start()
-    except RuntimeError as error:  # Out of threads: the hook fails, but not the run.
+        worker = Worker(f"treering hook {label}")
+    except RuntimeError as error:  # No more threads: the hook fails, and not the run.
         for call in calls:
-            call.conclude(HookOutcome(error=error))
+            call.conclude(error=error)
+        return
+    whole = worker.begin(copy_context().run, work)
+    worker.end()
+
+    def note_failure() -> None:
+        if whole.error is not None:  # Before it could tell the calls apart.
+            for call in calls:
+                call.conclude(error=whole.error)
+
+    whole.when_done(note_failure)

@@ -13,8 +13,9 @@ from treering.locks import Lock, LockSet
 from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
+from treering.spine.bounded_calls import Worker, in_words
 from treering.spine.durable import DurableOutlet, check_durable
-from treering.spine.sink_caller import in_words, wants_private
+from treering.spine.sink_caller import wants_private
 from treering.spine.sink_events import transient_header
 from treering.spine.sink_queue import SinkQueue, delivery_of
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from treering.ledger.engine import Engine
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
+    from treering.spine.bounded_calls import BoundedCall
     from treering.spine.ports import Sink, SinkStatus
 
 _log = logging.getLogger("treering.spine")
@@ -217,7 +219,7 @@ def check_sink(sink: Sink) -> None:
     ):
         if not is_there:
             raise InvalidInput(
-                f"a {type(sink).__name__} is no sink: it has no {part}",
+                f"a {type(sink).__name__} is not a sink: it has no {part}",
                 hint="give it a name, accepts(event) and handle(event)",
             )
     check_name(getattr(sink, "name", ""), "sink name")
@@ -243,37 +245,35 @@ def _check_kinds(sink: Sink) -> None:
 
 
 class _SinkClosing:
-    """Tells a sink that it is over, if it wants to know, in a thread that may be left behind."""
+    """Closes a sink that wants it, in a thread that may be left behind."""
 
     def __init__(self, sink: Sink, *notes: Callable[[str], None]) -> None:
         self._sink = sink
         self._notes = notes
-        self._thread: threading.Thread | None = None
-        if getattr(sink, "close", None) is not None:
-            name = f"treering-close-{sink.name}"
-            thread = threading.Thread(target=self._close, name=name, daemon=True)
+        self._worker: Worker | None = None
+        self._call: BoundedCall | None = None
+        if (close := getattr(sink, "close", None)) is not None:
             try:
-                thread.start()
+                self._worker = Worker(f"treering-close-{sink.name}")
             except RuntimeError as error:  # There are too many, or the interpreter ends.
-                self._say(f"cannot be closed: {error}")
+                self._report(f"cannot be closed: {error}")
             else:
-                self._thread = thread
+                self._call = self._worker.begin(close)
+                self._call.when_done(self._note_failure)
+                self._worker.end()
 
     def wait(self, timeout_s: float) -> None:
         """Return when the sink has closed. One that takes longer is left to itself, and named."""
-        if self._thread is None or self._thread is threading.current_thread():
+        if self._call is None or self._worker is threading.current_thread():
             return
-        self._thread.join(max(timeout_s, 0.0))
-        if self._thread.is_alive():
-            self._say(f"close() took longer than {SINK_CLOSE_S:g} s, and was left behind")
+        if not self._call.wait(timeout_s):
+            self._report(f"close() took longer than {SINK_CLOSE_S:g} s, and was left behind")
 
-    def _close(self) -> None:
-        try:
-            self._sink.close()  # type: ignore[union-attr]
-        except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
-            self._say(f"cannot be closed: {in_words(error)}")
+    def _note_failure(self) -> None:
+        if self._call is not None and self._call.error is not None:
+            self._report(f"cannot be closed: {in_words(self._call.error)}")
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         for note in self._notes:
             note(text)
         _log.warning("sink %s: %s", self._sink.name, text)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput, ReadOnly, TreeringError
 from treering.model.events import Event
-from treering.spine.ports import SinkStatus
-from treering.spine.sink_caller import Overtime, TimedSinkCaller, in_words, wants_private
+from treering.spine.bounded_calls import HUNG_CALLS_MAX, BoundedCaller, Overtime, in_words
+from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants_private
 from treering.spine.sink_events import private_event, safe_event
-from treering.spine.sink_queue import HUNG_THREADS_MAX, RETRY_PAUSE_S_MAX, delivery_of, is_notable
+from treering.spine.sink_queue import RETRY_PAUSE_S_MAX, delivery_of
 
 if TYPE_CHECKING:
     from treering.ledger.engine import Engine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.spine.ports import Sink
+    from treering.spine.ports import Sink, SinkStatus
 
 SAVE_EVENTS: Final = 100
 """The cursor is kept after so many events, and whenever there is nothing to do."""
@@ -63,7 +63,9 @@ class DurableOutlet:
         """Held while the sink has an event: it is served in other scopes, too, and one by one."""
         self._delivery = delivery_of(sink)
         self._private = wants_private(sink)
-        self._caller = TimedSinkCaller(sink, self._delivery.timeout_s)
+        self._caller = SinkCaller(sink, self._delivery.timeout_s)
+        self._calls = BoundedCaller(f"treering-sink-{sink.name}")
+        self._counts = SinkCounts()
         self._stop = threading.Event()
         self._nudge = threading.Event()
         """Set for whoever wants it to look at once."""
@@ -73,10 +75,8 @@ class DurableOutlet:
         self._cursor: str | None = None
         self._unsaved = 0
         """How many events are behind the cursor that the ledger has."""
-        self._delivered = self._declined = self._failed = 0
-        self._retried = self._timeouts = self._faults = 0
+        self._faults = 0
         self._stopped = False
-        self._last_error: str | None = None
         name = f"treering-follow-{sink.name}"
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -89,7 +89,7 @@ class DurableOutlet:
     def close(self, timeout_s: float) -> None:
         """Stop after the event under way; the rest comes when the ledger is opened again."""
         self.stop()
-        if not self._caller.is_here():
+        if not self._calls.is_here():
             self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
 
     def flush(self, timeout_s: float) -> bool:
@@ -97,7 +97,7 @@ class DurableOutlet:
 
         The sink itself, if it asks, is not kept waiting for itself.
         """
-        if self._caller.is_here():
+        if self._calls.is_here():
             return False
         with self._changed:
             # The round under way may have looked before; the next one has not begun.
@@ -110,24 +110,11 @@ class DurableOutlet:
 
     def status(self) -> SinkStatus:
         """Return how the sink is doing in this scope."""
-        return SinkStatus(
-            name=self.sink.name,
-            scope=self.scope,
-            durable=True,
-            delivered=self._delivered,
-            declined=self._declined,
-            failed=self._failed,
-            lost=0,
-            retried=self._retried,
-            timeouts=self._timeouts,
-            waiting=0,
-            stopped=self._stopped,
-            last_error=self._last_error,
-        )
+        return self._counts.status(self.sink, scope=self.scope, waiting=0, stopped=self._stopped)
 
     def note(self, text: str) -> None:
         """Have ``text`` be what the status says went wrong last."""
-        self._last_error = text
+        self._counts.last_error = text
 
     # The thread.
 
@@ -151,7 +138,7 @@ class DurableOutlet:
             self._halt(in_words(error))
             _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
         finally:
-            self._caller.close()
+            self._calls.close()
             self._let_go(name)
 
     def _serve(self) -> None:
@@ -212,7 +199,7 @@ class DurableOutlet:
                 return False
             # It may be long before it goes on, and a crash would bring back what it has taken.
             self._save()
-            self._retried += 1
+            self._counts.retried += 1
             if self._stop.wait(pause_s):
                 return False
             if not isinstance(error, Overtime):
@@ -223,14 +210,17 @@ class DurableOutlet:
         """Hand an event over once; return what went wrong."""
         try:
             with self._turn.guard, self._turn:
-                taken = self._caller.give(carried)
-            self._delivered += taken
-            self._declined += not taken
+                is_taken = self._calls.call(
+                    self._caller.give, carried, timeout_s=self._caller.allowed_s
+                )
+            self._counts.add(is_taken=is_taken)
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
-            self._timeouts += isinstance(error, Overtime)
+            if isinstance(error, Overtime):
+                error = Overtime(self._delivery.timeout_s)  # As its author set it, without grace.
+            self._counts.note_fault(error)
             self._note(in_words(error))
-            if self._delivery.on_error == "fail" or self._caller.hung >= HUNG_THREADS_MAX:
-                self._failed += 1
+            if self._delivery.on_error == "fail" or self._calls.hung >= HUNG_CALLS_MAX:
+                self._counts.failed += 1
                 self._halt(in_words(error))
             return error
         return None
@@ -248,7 +238,7 @@ class DurableOutlet:
 
     def _halt(self, error: str) -> None:
         """Serve the sink no more; it goes on with this event when the ledger is opened again."""
-        self._last_error = error
+        self._counts.last_error = error
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -256,7 +246,7 @@ class DurableOutlet:
         _log.error("sink %s is stopped: %s", self.sink.name, error)
 
     def _note(self, error: str) -> None:
-        self._last_error = error
+        self._counts.last_error = error
         self._faults += 1
         if is_notable(self._faults, 1):
             _log.warning("sink %s: %s (%d times)", self.sink.name, error, self._faults)

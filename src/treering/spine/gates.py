@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from treering.model.codec import canonical
+from treering.spine.bounded_calls import in_words
 from treering.spine.ports import Preparation, Verdict
-from treering.spine.sink_caller import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""An outlet: one sink, what waits for it, and the thread that hands it over.
+"""The queue of a live sink, and the worker that hands its events over.
 
-Whoever records events only puts them into the queue. A sink that is slow, fails or hangs keeps
-nobody waiting but itself, and what it loses is counted.
+Recording only puts an event into the queue. A sink that is slow, fails or hangs keeps nobody
+waiting but itself, and what it loses is counted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 from treering.errors import InvalidInput
 from treering.locks import Lock
 from treering.model.codec import decode
-from treering.spine.ports import Delivery, SinkStatus
-from treering.spine.sink_caller import Overtime, SinkCaller, in_words, wants_private
+from treering.spine.bounded_calls import HUNG_CALLS_MAX, Overtime, Worker
+from treering.spine.ports import Delivery
+from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants_private
 from treering.spine.sink_events import safe_event, with_payload
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
-    from treering.spine.ports import Sink
+    from treering.spine.ports import Sink, SinkStatus
 
-HUNG_THREADS_MAX: Final = 8
-"""A sink with so many threads hanging in it is given up: none of them can be ended."""
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
 for each costs whoever records them more than the sink does."""
@@ -46,7 +45,8 @@ def delivery_of(sink: Sink) -> Delivery:
     delivery = getattr(sink, "delivery", Delivery())
     if not isinstance(delivery, Delivery):
         raise InvalidInput(
-            f"the delivery of sink {sink.name} is no Delivery", hint="write Delivery(timeout_s=10)"
+            f"the delivery of sink {sink.name} is not a Delivery",
+            hint="write Delivery(timeout_s=10)",
         )
     if delivery.on_error not in {"skip", "retry", "fail"}:
         raise InvalidInput(
@@ -69,52 +69,69 @@ class SinkQueue:
         self.delivery = delivery_of(sink)
         self._private = wants_private(sink)
         self._session_key = session_key
+        self._caller = SinkCaller(sink, self.delivery.timeout_s)
         # Reentrant, for a signal or a finalizer that records events in the middle of this.
         self._lock = Lock()
         self._arrival = threading.Condition(self._lock)  # type: ignore[arg-type]
         self._rest = threading.Condition(self._lock)  # type: ignore[arg-type]
         self._waiting: deque[QueuedEvent] = deque()
+        self._room = self.delivery.queue_events_max - 1
+        """So many may wait while one is handed over."""
         self._under_way: QueuedEvent | None = None
         """What is being handed over, or is to be tried again."""
         self._since: float | None = None
         """When that began."""
-        self._worker: _Worker | None = None
-        """Whoever hands over now; one that hangs is replaced."""
+        self._worker: Worker | None = None
+        """The thread that hands over now; one that hangs is replaced."""
         self._is_resting = False
         """Whether the worker has to be woken."""
         self._attempts = self._hung = 0
         self._closing = self._stopped = False
-        self._delivered = self._declined = self._failed = self._lost = 0
-        self._retried = self._timeouts = 0
-        self._last_error: str | None = None
+        self._takes_events = True
+        """Whether it is neither closing nor stopped."""
+        self._counts = SinkCounts()
         self._unsaid: deque[tuple[int, str]] = deque()
         """What to log, without the lock: who logs may record events, and wait for others."""
 
     def offer(self, header: Header, payload: bytes | None) -> None:
         """Put an event into the queue, or count it as lost. Never waits for the sink."""
-        lock = self._lock
-        with lock.guard, lock:
+        queued = (header, payload if self._private else None)
+        # Mostly a worker is there, and room: then no lock is needed, for every append comes here.
+        # Who holds the lock looks at the queue after changing what is asked here, and this looks
+        # again after putting the event in: one of the two sees the other.
+        if self._takes_events and self._worker is not None and len(self._waiting) < self._room:
+            self._waiting.append(queued)
+            if self._is_resting or not self._takes_events or self._worker is None:
+                self._wake()
+            return
+        with self._lock.guard, self._lock:
             held = len(self._waiting) + (self._under_way is not None)
-            if self._stopped or self._closing or held >= self.delivery.queue_events_max:
+            if not self._takes_events or held >= self.delivery.queue_events_max:
                 self._lose(1)
                 return
-            self._waiting.append((header, payload if self._private else None))
-            if self._is_resting:
+            self._waiting.append(queued)
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have what waits handed over, or counted as lost if it came too late."""
+        with self._lock.guard, self._lock:
+            if not self._takes_events:
+                self._drop()
+            elif self._is_resting:
                 self._is_resting = False
                 self._arrival.notify()
             elif self._worker is None:
                 self._employ()
 
     def look(self) -> None:
-        """See whether the sink is over its time, and go on without it if so."""
+        """See whether the sink is over its time, and continue without it if so."""
         with self._lock.guard, self._lock:
-            worker = self._worker
-            if worker is None:
+            if self._worker is None:
                 if self._waiting and not self._stopped:
                     self._employ()
             elif self._since is None:
                 self._arrival.notify()
-            elif time.monotonic() - self._since >= worker.caller.allowed_s:
+            elif time.monotonic() - self._since >= self._caller.allowed_s:
                 self._leave()
         self._say()
 
@@ -132,9 +149,8 @@ class SinkQueue:
         """Let the sink have what waits, for a while, and stop."""
         self.flush(timeout_s)
         with self._lock.guard, self._lock:
-            self._closing = True
-            self._lose(len(self._waiting))
-            self._waiting.clear()
+            self._closing, self._takes_events = True, False
+            self._drop()
             self._arrival.notify_all()
             self._rest.notify_all()
         self._say()
@@ -142,38 +158,37 @@ class SinkQueue:
     def status(self) -> SinkStatus:
         """Return how the sink is doing."""
         with self._lock.guard, self._lock:
-            return SinkStatus(
-                name=self.sink.name,
-                scope=None,
-                durable=False,
-                delivered=self._delivered,
-                declined=self._declined,
-                failed=self._failed,
-                lost=self._lost,
-                retried=self._retried,
-                timeouts=self._timeouts,
-                waiting=len(self._waiting) + (self._under_way is not None),
-                stopped=self._stopped,
-                last_error=self._last_error,
+            waiting = len(self._waiting) + (self._under_way is not None)
+            return self._counts.status(
+                self.sink, scope=None, waiting=waiting, stopped=self._stopped
             )
 
     def note(self, text: str) -> None:
         """Have ``text`` be what the status says went wrong last."""
-        self._last_error = text
+        self._counts.last_error = text
 
     # What the worker does.
 
-    def work(self, worker: _Worker) -> None:
+    def _work(self, worker: Worker) -> None:
         """Hand over until there is nobody to hand to."""
-        while (queued := self._next(worker)) is not None:
-            self._settle(worker, self._hand_over(worker.caller, queued))
+        queued = self._next(worker)
+        while queued is not None:
+            answer = self._hand_over(worker, queued)
+            queued = self._next(worker, answer)
             if self._unsaid:
                 self._say()
 
-    def _next(self, worker: _Worker) -> QueuedEvent | None:
-        """Return what to hand over next, when there is something; None to end."""
+    def _next(
+        self,
+        worker: Worker,
+        answer: bool | BaseException | None = None,  # noqa: FBT001
+    ) -> QueuedEvent | None:
+        """Return what to hand over after ``answer``, when there is something; None to end."""
         was_busy = True
-        with self._lock.guard, self._lock:
+        lock = self._lock
+        with lock.guard, lock:
+            if answer is not None:
+                self._settle(worker, answer)
             while worker is self._worker and not self._stopped:
                 if self._under_way is None and self._waiting:
                     self._under_way = self._waiting.popleft()
@@ -185,17 +200,18 @@ class SinkQueue:
                 if was_busy:
                     was_busy = False
                     self._arrival.wait(GATHER_S)
-                else:
+                    continue
+                self._is_resting = True
+                if not self._waiting:
                     # Looked at now and then: who was to wake it may have been interrupted.
-                    self._is_resting = True
                     self._arrival.wait(REST_S)
-                    self._is_resting = False
+                self._is_resting = False
         return None
 
-    def _hand_over(self, caller: SinkCaller, queued: QueuedEvent) -> bool | BaseException:
+    def _hand_over(self, worker: Worker, queued: QueuedEvent) -> bool | BaseException:
         """Hand one event over; return whether the sink took it, or what went wrong."""
         try:
-            return caller.give(self._wrap(*queued))
+            return self._caller.give(worker, self._wrap(*queued))
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             return error
 
@@ -206,38 +222,38 @@ class SinkQueue:
             return safe_event(header, key)
         return with_payload(header, None if payload is None else decode(payload), key)
 
-    def _settle(self, worker: _Worker, answer: bool | BaseException) -> None:  # noqa: FBT001
-        """Count what became of an event, and wait before it is tried again."""
-        with self._lock.guard, self._lock:
-            if worker is not self._worker:
-                self._hung -= 1  # It was over its time, and others have gone on.
-                return
-            self._since = None
-            if isinstance(answer, BaseException):
-                pause_s = self._fault(answer)
-                self._arrival.wait_for(lambda: self._closing, pause_s)
-            else:
-                self._delivered += answer
-                self._declined += not answer
-                self._done()
-
     # The caller holds the lock.
+
+    def _settle(self, worker: Worker, answer: bool | BaseException) -> None:  # noqa: FBT001
+        """Count what became of an event, and wait before it is tried again."""
+        if worker is not self._worker:
+            self._hung -= 1  # It was over its time, and others continued.
+            return
+        self._since = None
+        if isinstance(answer, BaseException):
+            pause_s = self._fault(answer)
+            self._arrival.wait_for(lambda: self._closing, pause_s)
+        else:
+            self._counts.add(is_taken=answer)
+            self._done()
 
     def _employ(self) -> None:
         """Have a thread hand over."""
-        self._worker = worker = _Worker(self)
         try:
-            worker.start()
+            worker = Worker(f"treering-sink-{self.sink.name}")
         except RuntimeError as error:  # There are too many, or the interpreter ends.
-            self._worker = None
-            self._last_error = str(error)
+            self._counts.last_error = str(error)
+        else:
+            self._worker = worker
+            worker.begin(self._work, worker)
+            worker.end()
 
     def _leave(self) -> None:
         """Leave a worker that hangs behind, and go on with another."""
         self._hung += 1
         self._since = self._worker = None
-        self._fault(Overtime(self.delivery.timeout_s), final=self._hung >= HUNG_THREADS_MAX)
-        if self._hung >= HUNG_THREADS_MAX:
+        self._fault(Overtime(self.delivery.timeout_s), final=self._hung >= HUNG_CALLS_MAX)
+        if self._hung >= HUNG_CALLS_MAX:
             self._stop()
         elif not self._stopped:
             self._employ()
@@ -250,35 +266,45 @@ class SinkQueue:
 
     def _fault(self, error: BaseException, *, final: bool = False) -> float:
         """Deal with an error by the sink's policy; return how long to wait before going on."""
-        self._last_error = in_words(error)
-        self._timeouts += isinstance(error, Overtime)
+        self._counts.note_fault(error)
         self._attempts += 1
         again = self.delivery.on_error == "retry" and self._attempts < self.delivery.attempts_max
         if again and not final and not self._closing:
-            self._retried += 1
+            self._counts.retried += 1
             return float(min(0.05 * 2**self._attempts, RETRY_PAUSE_S_MAX))
-        self._failed += 1
-        if is_notable(self._failed, 1):
-            self._tell(logging.WARNING, f"{self._last_error} ({self._failed} failed)")
+        self._counts.failed += 1
+        if is_notable(self._counts.failed, 1):
+            self._report(
+                logging.WARNING, f"{self._counts.last_error} ({self._counts.failed} failed)"
+            )
         if self.delivery.on_error == "fail":
             self._stop()
         self._done()
         return 0.0
 
     def _stop(self) -> None:
-        self._stopped = True
-        self._tell(logging.ERROR, f"stopped after: {self._last_error}")
-        self._lose(len(self._waiting))
-        self._waiting.clear()
+        self._stopped, self._takes_events = True, False
+        self._report(logging.ERROR, f"stopped after: {self._counts.last_error}")
+        self._drop()
         self._rest.notify_all()
 
-    def _lose(self, count: int) -> None:
-        self._lost += count
-        if is_notable(self._lost, count):
-            reason = "stopped" if self._stopped else "closed" if self._closing else "queue full"
-            self._tell(logging.WARNING, f"{self._lost} events lost to it ({reason})")
+    def _drop(self) -> None:
+        """Count what waits as lost."""
+        lost = 0
+        with contextlib.suppress(IndexError):
+            while True:
+                self._waiting.popleft()
+                lost += 1
+        if lost:
+            self._lose(lost)
 
-    def _tell(self, level: int, text: str) -> None:
+    def _lose(self, count: int) -> None:
+        self._counts.lost += count
+        if is_notable(self._counts.lost, count):
+            reason = "stopped" if self._stopped else "closed" if self._closing else "queue full"
+            self._report(logging.WARNING, f"{self._counts.lost} events lost to it ({reason})")
+
+    def _report(self, level: int, text: str) -> None:
         self._unsaid.append((level, f"sink {self.sink.name}: {text}"))
 
     def _is_idle(self) -> bool:
@@ -287,26 +313,7 @@ class SinkQueue:
     # Nobody holds the lock.
 
     def _say(self) -> None:
-        """Log what there is to say. Whatever comes of that is not the events' business."""
+        """Log what there is to report. Whatever comes of that does not concern the events."""
         with contextlib.suppress(Exception):
             while self._unsaid:
                 _log.log(*self._unsaid.popleft())
-
-
-class _Worker(threading.Thread):
-    """Hands over for a queue, as long as that has no other."""
-
-    def __init__(self, queue: SinkQueue) -> None:
-        super().__init__(name=f"treering-sink-{queue.sink.name}", daemon=True)
-        self._queue = queue
-        self.caller = SinkCaller(queue.sink, queue.delivery.timeout_s)
-
-    def run(self) -> None:
-        """Hand over until there is nobody to hand to."""
-        self._queue.work(self)
-        self.caller.close()
-
-
-def is_notable(count: int, more: int) -> bool:
-    """Whether a count that has grown by ``more`` is worth a line in the log: at 1, 2, 4, 8, …."""
-    return count.bit_length() > (count - more).bit_length()
