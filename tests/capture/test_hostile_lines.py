@@ -209,7 +209,7 @@ class Episodes(Lane):
             self.folder / "state.json",
             guard=GUARD,
             caps=EventLimits(),
-            place="here",
+            location="here",
             quarantine=quarantine_of(spool, GUARD),
         ).once()
 
@@ -355,7 +355,7 @@ def test_a_flood_of_bad_lines_is_counted_and_does_not_fill_the_disk(tmp_path: Pa
     aside = Quarantine(tmp_path / "aside.log", guard=GUARD)
 
     for number in range(5_000):
-        aside.add("not JSON", b"x" * 100_000, place=number)
+        aside.add("not JSON", b"x" * 100_000, offset=number)
     aside.flush()
 
     entries = read_quarantine(aside.path)

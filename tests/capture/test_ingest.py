@@ -59,7 +59,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def ingest_of(ledger: Ledger, spool: Path, **settings: Any) -> Ingest:
-    given: dict[str, Any] = {"caps": EventLimits(), "place": "here", **settings}
+    given: dict[str, Any] = {"caps": EventLimits(), "location": "here", **settings}
     state = spool.with_name("state.json")
     return Ingest(ledger, spool, state, guard=SecretGuard(key=KEY, personal=True), **given)
 
@@ -357,7 +357,7 @@ def test_a_state_of_another_ledger_is_not_believed(
     spool.write_bytes(line(event_id=None))
     work.once()
     with treering.open(tmp_path / "second.db") as second:
-        receipt = ingest_of(second, spool, place="there").once()
+        receipt = ingest_of(second, spool, location="there").once()
 
     assert receipt.inserted == 1
     assert receipt.source.offset_recovery == "reset_to_zero_other_ledger"

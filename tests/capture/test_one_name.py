@@ -128,7 +128,7 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
         else:
             spool.write_text(json.dumps(line) + "\n")
         state = tmp_path / "state.json"
-        Ingest(ledger, spool, state, guard=GUARD, caps=EventLimits(), place="here").once()
+        Ingest(ledger, spool, state, guard=GUARD, caps=EventLimits(), location="here").once()
 
     said = ledger.headers(scope, kinds=["conversation.user"]).items
     assert [(one.agent_id, one.session_id) for one in said] == [("lyria", "s1")]

@@ -11,7 +11,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
-from treering.model.tool_records import ToolPlace, ToolQuery
+from treering.model.tool_records import ToolPoint, ToolQuery
 from treering.storage.postgres import tool_calls, tool_queries, tool_records, tool_rows
 from treering.storage.tool_queries import ResolvedToolQuery, asked
 from treering.surfaces.cli.main import main
@@ -201,7 +201,7 @@ def test_every_page_is_read_from_its_index(
     plan: Callable[[str, Any], str], filters: dict[str, Any], index: str
 ) -> None:
     """Promise 10: it costs the same at 10⁶ events as at 10³."""
-    found = plan(*tool_queries.statement(question(**filters, after=ToolPlace(5, 6))))
+    found = plan(*tool_queries.statement(question(**filters, after=ToolPoint(5, 6))))
 
     assert f"using {index} " in found.lower().replace("backward ", "")
     assert "Seq Scan" not in found

@@ -14,7 +14,7 @@ import treering
 from broken.ledgers import marker, raw_bytes
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
-from treering.model.tool_records import ToolPlace, ToolQuery
+from treering.model.tool_records import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.sqlite import tool_calls, tool_records
 from treering.storage.tool_queries import ResolvedToolQuery, asked
@@ -65,7 +65,7 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
 ) -> None:
     """Promise 10: it costs the same at 10⁶ events as at 10³."""
     sign = "<" if backwards else ">"
-    place = ToolPlace(5, 6)
+    place = ToolPoint(5, 6)
 
     paging = plan(*tool_table.statement(question(**filters, backwards=backwards, after=place)))
     window = plan(*tool_table.statement(question(**filters, since_ms=1, until_ms=2)))
@@ -89,7 +89,7 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
 def test_the_slowest_are_read_from_their_index_in_order(
     plan: Callable[[str, Any], str], filters: dict[str, Any], search: str
 ) -> None:
-    found = plan(*tool_table.statement(question(**filters, order="slowest", after=ToolPlace(5, 6))))
+    found = plan(*tool_table.statement(question(**filters, order="slowest", after=ToolPoint(5, 6))))
 
     in_order = f"t USING INDEX {search} AND duration_ms>? AND (duration_ms,position)<(?,?))"
     # Each status comes in order from there; what is sorted is what a page may hold of each.

@@ -1,1 +1,1 @@
-"""Taking things in: what is recorded, and what must not be."""
+"""Capture: import logs, ingest spools, install hooks, and mask secrets on the way."""

@@ -72,7 +72,7 @@ class Quarantine:
         reason: str,
         line: bytes = b"",
         *,
-        place: int | None = None,
+        offset: int | None = None,
         source: str | None = None,
     ) -> None:
         """Set a line aside; ``flush`` writes it."""
@@ -86,7 +86,7 @@ class Quarantine:
                 reason=masked,
                 at=_now(),
                 source=source or self._source,
-                place=place,
+                place=offset,
                 line=excerpt(self._guard, line) if line else None,
             )
         )
@@ -144,7 +144,7 @@ def note_faults(sources: Iterable[SourceReceipt], guard: SecretGuard) -> None:
         # A torn end may be complete the next time, and doctor checks the ends of logs itself.
         for fault in source.faults:
             if fault.reason != TORN:
-                quarantine.add(fault.reason, place=fault.offset)
+                quarantine.add(fault.reason, offset=fault.offset)
         quarantine.count("other reasons", source.errors - len(source.faults))
         quarantine.flush()
 

@@ -157,8 +157,8 @@ def holds_secret(promise: Named, value: str) -> bool:
             return is_tangled(value)
 
 
-def _joined(found: re.Match[str]) -> str:
-    return found[0].lower().replace("_", "").replace("-", "")
+def _joined(match: re.Match[str]) -> str:
+    return match[0].lower().replace("_", "").replace("-", "")
 
 
 def _named_password(name: str, heads: list[str], last: str) -> Named | None:

@@ -199,12 +199,12 @@ def find_phrase(phrase: Phrase) -> Callable[[str, int, int], Span | None]:
     bare_check = phrase.bare_check or phrase.check
 
     def locate(text: str, _start: int, end: int) -> Span | None:
-        found = pattern.match(text, end)
-        if found is None or found.lastgroup is None:
+        match = pattern.match(text, end)
+        if match is None or match.lastgroup is None:
             return None
-        check = bare_check if found.lastgroup == "bare" else phrase.check
-        value = found[found.lastgroup]
-        return ("password", *found.span(found.lastgroup)) if check(value) else None
+        check = bare_check if match.lastgroup == "bare" else phrase.check
+        value = match[match.lastgroup]
+        return ("password", *match.span(match.lastgroup)) if check(value) else None
 
     return locate
 
@@ -250,8 +250,8 @@ def _opens_session(name: str, value: str) -> bool:
 
 def find_stored_cookie(text: str, _start: int, end: int) -> Span | None:
     """Find the value in a line of a cookie file, whose fields are separated by tabs."""
-    found = _STORED.match(text, end)
-    return ("cookie", *found.span(1)) if found and is_random(found[1]) else None
+    match = _STORED.match(text, end)
+    return ("cookie", *match.span(1)) if match and is_random(match[1]) else None
 
 
 def is_before_tab(encoded: bytes, end: int) -> bool:
@@ -304,25 +304,25 @@ _TAKES_SECRET: Final = lazy_pattern(
 
 def find_echoed(text: str, start: int, end: int) -> Span | None:
     """Find the text piped into a command that asks for a password: ``echo … | sudo -S``."""
-    found = _PIPED.match(text, end)
-    if found is None:
+    match = _PIPED.match(text, end)
+    if match is None:
         return None
-    group = next(index for index in (1, 2, 3) if found[index] is not None)
-    if found["inner"] is not None and not _INNER.search(text, max(0, start - 40), start):
+    group = next(index for index in (1, 2, 3) if match[index] is not None)
+    if match["inner"] is not None and not _INNER.search(text, max(0, start - 40), start):
         return None
-    value = found[group].rpartition(":")[2]
+    value = match[group].rpartition(":")[2]
     return (
-        ("password", found.end(group) - len(value), found.end(group)) if is_mixed(value) else None
+        ("password", match.end(group) - len(value), match.end(group)) if is_mixed(value) else None
     )
 
 
 def find_here_string(text: str, start: int, end: int) -> Span | None:
     """Find the here-string for a command that asks for a password."""
-    found = _HERE.match(text, end)
-    if found is None or not _TAKES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+    match = _HERE.match(text, end)
+    if match is None or not _TAKES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None
-    value = found[found.lastindex or 0].rpartition(":")[2]
-    stop = found.end(found.lastindex or 0)
+    value = match[match.lastindex or 0].rpartition(":")[2]
+    stop = match.end(match.lastindex or 0)
     return ("password", stop - len(value), stop) if is_mixed(value) else None
 
 
@@ -333,8 +333,8 @@ _EXPECTED: Final = lazy_pattern(
 
 def find_expected(text: str, _start: int, end: int) -> Span | None:
     """Find what an ``expect`` script types at a password prompt."""
-    found = _EXPECTED.match(text, end)
-    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+    match = _EXPECTED.match(text, end)
+    return ("password", *match.span(1)) if match and is_given(match[1]) else None
 
 
 _PGPASS: Final = lazy_pattern(
@@ -344,8 +344,8 @@ _PGPASS: Final = lazy_pattern(
 
 def find_pgpass(text: str, start: int, end: int) -> Span | None:
     """Find the last field in a line of a ``.pgpass`` file."""
-    found = _PGPASS.search(text, max(0, start - PHRASE_CHARS_MAX), end + 4 * PHRASE_CHARS_MAX)
-    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+    match = _PGPASS.search(text, max(0, start - PHRASE_CHARS_MAX), end + 4 * PHRASE_CHARS_MAX)
+    return ("password", *match.span(1)) if match and is_given(match[1]) else None
 
 
 _WEBHOOK: Final = lazy_pattern(r"(?:s|b2)?/((?:[A-Za-z0-9_-]{0,64}/)?[A-Za-z0-9@/_-]{32,512})")
@@ -354,14 +354,14 @@ _SIGNATURE: Final = lazy_pattern(r"[A-Za-z0-9%+/=_-]{24,1024}")
 
 def find_webhook(text: str, _start: int, end: int) -> Span | None:
     """Find the path of a webhook, which is all that a sender needs."""
-    found = _WEBHOOK.match(text, end)
-    return ("webhook", *found.span(1)) if found and is_random(found[1]) else None
+    match = _WEBHOOK.match(text, end)
+    return ("webhook", *match.span(1)) if match and is_random(match[1]) else None
 
 
 def find_signature(text: str, _start: int, end: int) -> Span | None:
     """Find the signature of a URL, which grants access to it."""
-    found = _SIGNATURE.match(text, end)
-    return ("token", *found.span()) if found and is_random(found[0]) else None
+    match = _SIGNATURE.match(text, end)
+    return ("token", *match.span()) if match and is_random(match[0]) else None
 
 
 _CODE: Final = lazy_pattern(r"[A-Za-z0-9_/%.+=-]{30,1024}")
@@ -371,8 +371,8 @@ def find_code(text: str, start: int, end: int) -> Span | None:
     """Find a key or a grant that a URL carries as its ``code``."""
     if start and text[start - 1] not in "?& \n\"'":
         return None
-    found = _CODE.match(text, end)
-    return ("token", *found.span()) if found and is_random(found[0]) else None
+    match = _CODE.match(text, end)
+    return ("token", *match.span()) if match and is_random(match[0]) else None
 
 
 _MANIFEST: Final = lazy_pattern(
@@ -386,12 +386,12 @@ MANIFEST_CHARS_MAX: Final = 4_096
 
 def find_manifest(text: str, start: int, end: int) -> Span | None:
     """Find the values of a Kubernetes ``Secret``, from the first to the last."""
-    found = _MANIFEST.search(text, end, end + MANIFEST_CHARS_MAX) or _MANIFEST.search(
+    match = _MANIFEST.search(text, end, end + MANIFEST_CHARS_MAX) or _MANIFEST.search(
         text, max(0, start - MANIFEST_CHARS_MAX), start
     )
-    if found is None or found.lastindex is None:
+    if match is None or match.lastindex is None:
         return None
-    entries = _ENTRY.finditer(text, *found.span(found.lastindex))
+    entries = _ENTRY.finditer(text, *match.span(match.lastindex))
     values = [entry.span(1) for entry in entries if is_mixed(entry[1])]
     return ("secret", values[0][0], values[-1][1]) if values else None
 
@@ -401,8 +401,8 @@ _PATH_TOKEN: Final = lazy_pattern(r"[A-Za-z0-9_-]{20,512}(?![\w.-])")
 
 def find_path_token(text: str, _start: int, end: int) -> Span | None:
     """Find the token at the end of a mailed URL that opens an account."""
-    found = _PATH_TOKEN.match(text, end)
-    return ("token", *found.span()) if found and is_random(found[0]) else None
+    match = _PATH_TOKEN.match(text, end)
+    return ("token", *match.span()) if match and is_random(match[0]) else None
 
 
 _COOKIE_RECORD: Final = lazy_pattern(
@@ -412,8 +412,8 @@ _COOKIE_RECORD: Final = lazy_pattern(
 
 def find_cookie_record(text: str, start: int, _end: int) -> Span | None:
     """Find the value of a cookie as exported by a browser, before its ``domain``."""
-    found = _COOKIE_RECORD.search(text, max(0, start - COOKIE_RECORD_CHARS_MAX), start)
-    return ("cookie", *found.span(2)) if found and _opens_session(found[1], found[2]) else None
+    match = _COOKIE_RECORD.search(text, max(0, start - COOKIE_RECORD_CHARS_MAX), start)
+    return ("cookie", *match.span(2)) if match and _opens_session(match[1], match[2]) else None
 
 
 _DECODED: Final = lazy_pattern(r"[^\n]{0,16}\n([^\s\"'`$<>]{5,256})(?=\s|\Z)")
@@ -422,10 +422,10 @@ _DECODES_SECRET: Final = lazy_pattern(r"(?i:secret|passw|token|credential)[^\n]{
 
 def find_decoded(text: str, start: int, end: int) -> Span | None:
     """Find the output of a command that decodes a secret: ``… .data.password | base64 -d``."""
-    found = _DECODED.match(text, end)
-    if found is None or not _DECODES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+    match = _DECODED.match(text, end)
+    if match is None or not _DECODES_SECRET.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None
-    return ("password", *found.span(1)) if is_mixed(found[1]) else None
+    return ("password", *match.span(1)) if is_mixed(match[1]) else None
 
 
 _MAILBOX: Final = lazy_pattern(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){0,3}\Z")
@@ -434,8 +434,8 @@ _AFTER_MAILBOX: Final = lazy_pattern(r"[^\s\"'`,;/<>()\[\]{}|]{6,64}(?=[\s\"',]|
 
 def find_mailbox(text: str, start: int, end: int) -> Span | None:
     """Find the password in ``bob@example.com:…``, as listed by leaks and mail servers."""
-    found = _AFTER_MAILBOX.match(text, end)
-    if found is None or not _MAILBOX.search(text, max(0, start - PHRASE_CHARS_MAX), start):
+    match = _AFTER_MAILBOX.match(text, end)
+    if match is None or not _MAILBOX.search(text, max(0, start - PHRASE_CHARS_MAX), start):
         return None
-    digit = any(character.isdigit() for character in found[0])
-    return ("password", *found.span()) if digit and is_no_port(found[0]) else None
+    digit = any(character.isdigit() for character in match[0])
+    return ("password", *match.span()) if digit and is_no_port(match[0]) else None

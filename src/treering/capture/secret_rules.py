@@ -201,11 +201,11 @@ def _family(name: str, keywords: str, body: str) -> Rule:
 
     def whole_end(joined: str) -> int | None:
         """Return where the token at the start of ``joined`` ends, if it is complete."""
-        found = whole.match(joined)
-        if found is None:
+        match = whole.match(joined)
+        if match is None:
             return None
-        body_found = found[0][found.end(1) :]
-        return found.end() if is_drawn(body_found) and not is_dummy(body_found) else None
+        body_found = match[0][match.end(1) :]
+        return match.end() if is_drawn(body_found) and not is_dummy(body_found) else None
 
     def rejoin(text: str, start: int, joined: str, at: int) -> Span | None:
         """Find a token that a terminal broke into lines."""
@@ -215,24 +215,24 @@ def _family(name: str, keywords: str, body: str) -> Rule:
         return None if end is None else (name, start, end)
 
     def locate(text: str, start: int, end: int) -> Span | None:
-        found = pattern.match(text, start)
+        match = pattern.match(text, start)
         stop = run_end(text, end)
         # If a family's tokens vary in length, nothing shows that one is incomplete.
-        if text[stop : stop + 1] in _BREAKS and (usual is not None or found is None):
+        if text[stop : stop + 1] in _BREAKS and (usual is not None or match is None):
             wrapped = rejoin(text, start, text[start:stop], stop)
             if wrapped is not None and wrapped[2] > stop:
                 return wrapped
-        if found is None or is_dummy(text[end : found.end()]):
+        if match is None or is_dummy(text[end : match.end()]):
             return None
-        return name, *found.span(found.lastindex or 0)
+        return name, *match.span(match.lastindex or 0)
 
     return Rule(name, tuple(words), locate, is_called=_has_body, rejoin=rejoin)
 
 
 def _key_pair(text: str, start: int, _end: int) -> Span | None:
     """Find the secret next to its id, as in the file that a cloud provider offers to download."""
-    found = _KEY_PAIR.match(text, start)
-    return ("aws", *found.span(1)) if found and is_tangled(found[1].replace("/", "")) else None
+    match = _KEY_PAIR.match(text, start)
+    return ("aws", *match.span(1)) if match and is_tangled(match[1].replace("/", "")) else None
 
 
 def _private_key(text: str, start: int, _end: int) -> Span | None:
@@ -257,57 +257,57 @@ def _private_key_head(text: str, start: int, _end: int) -> Span | None:
 def _url(text: str, start: int, end: int) -> Span | None:
     if text.find("@", end, end + URL_CHARS_MAX) == -1:
         return None
-    found = _URL.match(text, start)
-    if found is None:
+    match = _URL.match(text, start)
+    if match is None:
         return None
-    if found[3] is not None:
-        return ("url", *found.span(3)) if is_random(found[3]) else None
-    if found[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(found[2]):
+    if match[3] is not None:
+        return ("url", *match.span(3)) if is_random(match[3]) else None
+    if match[2].startswith(("$", "{", "%", "<", "[")) or is_dummy(match[2]):
         return None
     if _URL_EXAMPLE.match(text, start):
         return None
-    return "url", *found.span(2)
+    return "url", *match.span(2)
 
 
 def _authorization(text: str, _start: int, end: int) -> Span | None:
-    found = _HEADER.match(text, end)
-    if found is None or not is_opaque(found["value"]) or is_dummy(found["value"]):
+    match = _HEADER.match(text, end)
+    if match is None or not is_opaque(match["value"]) or is_dummy(match["value"]):
         return None
-    value = found["value"]
+    value = match["value"]
     proved = len(value) >= 16 or not (value.islower() and value.isalpha())
-    if not (proved if found["scheme"] else is_random(value)):
+    if not (proved if match["scheme"] else is_random(value)):
         return None
-    return "authorization", *found.span("value")
+    return "authorization", *match.span("value")
 
 
 def _bearer(text: str, _start: int, end: int) -> Span | None:
-    found = _BEARER.match(text, end)
-    if found is None:
+    match = _BEARER.match(text, end)
+    if match is None:
         return None
-    value = found[1]
+    value = match[1]
     proved = is_random(value) or (len(value) >= 24 and value.isalnum() and not is_dummy(value))
-    return ("authorization", *found.span(1)) if proved else None
+    return ("authorization", *match.span(1)) if proved else None
 
 
 def _putty_key(text: str, _start: int, end: int) -> Span | None:
-    found = _PUTTY_KEY.match(text, end)
-    return None if found is None else ("private-key", *found.span(1))
+    match = _PUTTY_KEY.match(text, end)
+    return None if match is None else ("private-key", *match.span(1))
 
 
 def _mailchimp(text: str, start: int, _end: int) -> Span | None:
-    found = _MAILCHIMP.match(text, max(0, start - 32))
-    return None if found is None else ("mailchimp", *found.span())
+    match = _MAILCHIMP.match(text, max(0, start - 32))
+    return None if match is None else ("mailchimp", *match.span())
 
 
 def _new_relic(text: str, start: int, _end: int) -> Span | None:
-    found = _NEW_RELIC.match(text, max(0, start - 36))
-    return None if found is None else ("newrelic", *found.span())
+    match = _NEW_RELIC.match(text, max(0, start - 36))
+    return None if match is None else ("newrelic", *match.span())
 
 
 def _labelled(text: str, start: int, _end: int) -> Span | None:
     """Find a token of a newer family, whose prefix says what it is: ``acme_live_…``."""
-    found = _LABELLED.match(text, start - _word_before(text, start))
-    return ("token", *found.span()) if found and not is_dummy(found[1]) else None
+    match = _LABELLED.match(text, start - _word_before(text, start))
+    return ("token", *match.span()) if match and not is_dummy(match[1]) else None
 
 
 def _word_before(text: str, start: int) -> int:
@@ -316,15 +316,15 @@ def _word_before(text: str, start: int) -> int:
 
 
 def _terraform(text: str, start: int, _end: int) -> Span | None:
-    found = _TERRAFORM.match(text, max(0, start - 14))
-    return None if found is None else ("terraform", *found.span())
+    match = _TERRAFORM.match(text, max(0, start - 14))
+    return None if match is None else ("terraform", *match.span())
 
 
 def _telegram(text: str, start: int, _end: int) -> Span | None:
     for digits in (10, 9, 8):
-        found = _TELEGRAM.match(text, max(0, start - digits))
-        if found is not None:
-            return "telegram", *found.span()
+        match = _TELEGRAM.match(text, max(0, start - digits))
+        if match is not None:
+            return "telegram", *match.span()
     return None
 
 
@@ -337,15 +337,15 @@ def _discord(text: str, start: int, end: int) -> Span | None:
 
 
 def _azure(text: str, start: int, _end: int) -> Span | None:
-    found = _AZURE.match(text, max(0, start - 4))
-    return None if found is None else ("azure", *found.span())
+    match = _AZURE.match(text, max(0, start - 4))
+    return None if match is None else ("azure", *match.span())
 
 
 def _airtable(text: str, start: int, end: int) -> Span | None:
     if text[end + 14 : end + 15] != ".":
         return None
-    found = _AIRTABLE.match(text, start)
-    return None if found is None else ("airtable", *found.span())
+    match = _AIRTABLE.match(text, start)
+    return None if match is None else ("airtable", *match.span())
 
 
 def _short(text: str, start: int, end: int) -> Span | None:

@@ -51,13 +51,13 @@ _BESIDE_CHARS_MIN: Final = 6
 
 def find_spoken_password(text: str, _start: int, end: int) -> Span | None:
     """Find a password next to the word for it, in one of many languages."""
-    found = _TOLD.match(text, end)
-    if found is None:
+    match = _TOLD.match(text, end)
+    if match is None:
         return None
-    value = found["value"].rstrip(".:?)")
-    if found["beside"] and len(value) < _BESIDE_CHARS_MIN:
+    value = match["value"].rstrip(".:?)")
+    if match["beside"] and len(value) < _BESIDE_CHARS_MIN:
         return None
-    return _if_password(value, found.start("value"))
+    return _if_password(value, match.start("value"))
 
 
 SPOKEN_KEYS: Final = (
@@ -74,8 +74,8 @@ _KEY_TOLD: Final = lazy_pattern(
 
 def find_spoken_key(text: str, _start: int, end: int) -> Span | None:
     """Find a key or token next to the word for it in a language other than English."""
-    found = _KEY_TOLD.match(text, end)
-    return ("token", *found.span("value")) if found and is_random(found["value"]) else None
+    match = _KEY_TOLD.match(text, end)
+    return ("token", *match.span("value")) if match and is_random(match["value"]) else None
 
 
 USED: Final = (
@@ -91,8 +91,8 @@ _USED: Final = lazy_pattern(rf"(?<![^\s\"'`«“「])({_PASSWORD})[\"'`»”」]
 
 def find_used(text: str, start: int, _end: int) -> Span | None:
     """Find the word before ``as the password``."""
-    found = _USED.search(text, max(0, start - BEFORE_CHARS_MAX), start)
-    return _if_password(found[1], found.start(1)) if found else None
+    match = _USED.search(text, max(0, start - BEFORE_CHARS_MAX), start)
+    return _if_password(match[1], match.start(1)) if match else None
 
 
 ACCOUNTS: Final = (
@@ -110,10 +110,10 @@ _ACCOUNT: Final = lazy_pattern(
 
 def find_account(text: str, _start: int, end: int) -> Span | None:
     """Find the password of an account: ``log in with admin / …``."""
-    found = _ACCOUNT.match(text, end)
-    if found is None or "://" in found[0]:
+    match = _ACCOUNT.match(text, end)
+    if match is None or "://" in match[0]:
         return None
-    return _if_password(found["value"].rstrip(".)"), found.start("value"))
+    return _if_password(match["value"].rstrip(".)"), match.start("value"))
 
 
 CODES: Final = (
@@ -145,10 +145,10 @@ def find_one_time_code(text: str, start: int, end: int) -> Span | None:
     """Find the digits of a one-time code or a PIN, after or before the word for it."""
     if text[start].isupper() and text[start - 1 : start].isalnum():
         return None
-    found = _CODE.match(text, end) or _CODE_BEFORE.search(
+    match = _CODE.match(text, end) or _CODE_BEFORE.search(
         text, max(0, start - BEFORE_CHARS_MAX), start
     )
-    return ("password", *found.span(1)) if found else None
+    return ("password", *match.span(1)) if match else None
 
 
 RECOVERY: Final = (
@@ -167,8 +167,8 @@ _RECOVERY: Final = lazy_pattern(
 
 def find_recovery_codes(text: str, _start: int, end: int) -> Span | None:
     """Find the recovery codes of an account, first to last."""
-    found = _RECOVERY.match(text, end)
-    return ("password", *found.span(1)) if found and is_given(found[1]) else None
+    match = _RECOVERY.match(text, end)
+    return ("password", *match.span(1)) if match and is_given(match[1]) else None
 
 
 SEEDS: Final = (
@@ -185,10 +185,10 @@ _SEED: Final = lazy_pattern(
 
 def find_seed(text: str, _start: int, end: int) -> Span | None:
     """Find the twelve or more words that open a wallet."""
-    found = _SEED.match(text, end)
-    if found is None or not SEED_STOP_WORDS.isdisjoint(found[1].split()):
+    match = _SEED.match(text, end)
+    if match is None or not SEED_STOP_WORDS.isdisjoint(match[1].split()):
         return None
-    return "seed", *found.span(1)
+    return "seed", *match.span(1)
 
 
 def _if_password(value: str, start: int) -> Span | None:

@@ -97,6 +97,6 @@ def is_native(values: Sequence[Any]) -> bool:
     )
 
 
-def module_of(form: Format) -> str:
+def module_of(format_: Format) -> str:
     """Return the module name of a format, for ``named_format``."""
-    return cast("ModuleType", form).__name__.removeprefix("treering.formats.")
+    return cast("ModuleType", format_).__name__.removeprefix("treering.formats.")

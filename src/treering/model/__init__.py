@@ -1,1 +1,1 @@
-"""The values: events, kinds, scopes, queries, receipts. Pure: no disk, no clock, no dice."""
+"""The values: events, kinds, scopes, queries, receipts. Pure: no disk, no clock, no randomness."""

@@ -111,11 +111,11 @@ class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = PAGE_ITEMS_DEFAULT
     backwards: bool = False
     """Return the latest records instead of the earliest; pages are still in forward order."""
-    after: ToolPlace | None = None
+    after: ToolPoint | None = None
     """Continue from here, in the direction of the query."""
 
 
-class ToolPlace(msgspec.Struct, frozen=True, array_like=True):
+class ToolPoint(msgspec.Struct, frozen=True, array_like=True):
     """A point in the order of a query: a time or a duration, and a position."""
 
     rank: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -162,27 +162,27 @@ def parse_statuses(given: str | Iterable[str] | None) -> tuple[Status, ...]:
     return tuple(sorted(set(statuses), key=STATUSES.index))
 
 
-def place_of(query: ToolQuery, record: ToolRecord) -> ToolPlace:
+def _point_of(query: ToolQuery, record: ToolRecord) -> ToolPoint:
     """Return the position of ``record`` in the order of ``query``."""
     rank = record.at_ms if query.order == "time" else record.duration_ms or 0
-    return ToolPlace(rank, record.position)
+    return ToolPoint(rank, record.position)
 
 
 def make_tool_cursor(query: ToolQuery, record: ToolRecord) -> str:
     """Return an opaque cursor that continues ``query`` after ``record``."""
-    return pack((_fingerprint(query), place_of(query, record)))
+    return pack((_fingerprint(query), _point_of(query, record)))
 
 
-def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPlace:
+def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPoint:
     """Return the position in ``cursor``. Raises InvalidCursor if it belongs to another query."""
     _check_text(cursor, "after")
-    fingerprint, place = unpack(cursor, tuple[bytes, ToolPlace])
+    fingerprint, point = unpack(cursor, tuple[bytes, ToolPoint])
     if fingerprint != _fingerprint(query):
         raise InvalidCursor(
             "the cursor belongs to another query",
             hint="keep scope, filters, times, order and direction unchanged",
         )
-    return place
+    return point
 
 
 def _check_times(since: int | None, until: int | None) -> None:

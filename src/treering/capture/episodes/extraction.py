@@ -225,7 +225,7 @@ class SpoolExtractor:
             reason = str(error) if isinstance(error, NotJsonObject) else reason_of(error)
             done.fault(plain(f"{path}@{line.start}"), self._guard.mask_text(reason))
             if self._quarantine is not None:
-                self._quarantine.add(reason, line.body, place=line.start, source=plain(str(path)))
+                self._quarantine.add(reason, line.body, offset=line.start, source=plain(str(path)))
             return None
         done.mended += mended
         return spooled

@@ -53,7 +53,7 @@ _BLANK_MS: Final = 1_000_000
 
 
 class Ingest:
-    """Ingests one spool into one ledger. ``place`` identifies the ledger in the state."""
+    """Ingests one spool into one ledger. ``location`` identifies the ledger in the state."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Ingest:
         *,
         guard: SecretGuard,
         caps: EventLimits,
-        place: str,
+        location: str,
         scope: Scope | None = None,
         allows_markers: bool = False,
         quarantine: Quarantine | None = None,
@@ -73,7 +73,7 @@ class Ingest:
         self._state = state
         self._guard = guard
         self._caps = caps
-        self._place = place
+        self._location = location
         self._quarantine = quarantine
         self._reader = LineReader(
             guard=guard,
@@ -138,7 +138,7 @@ class Ingest:
     def _ingest(self, stream: IO[bytes], state: IngestState, receipt: IngestReceipt) -> None:
         source = receipt.source
         source.offset_recovery = state.settle(
-            stream, ledger=self._place, key=self._ledger.importing.id_key
+            stream, ledger=self._location, key=self._ledger.importing.id_key
         )
         if self._quarantine is not None and source.offset_recovery == OTHER_LEDGER:
             self._quarantine.clear()  # The same lines are read again.
@@ -207,7 +207,7 @@ class Ingest:
         receipt.fault(line.start, self._guard.mask_text(reason))
         state.rejected += 1
         if self._quarantine is not None:
-            self._quarantine.add(reason, line.body, place=line.start)
+            self._quarantine.add(reason, line.body, offset=line.start)
 
     def _record(
         self, batch: list[tuple[FileLine, EventOfLine]], state: IngestState, receipt: IngestReceipt

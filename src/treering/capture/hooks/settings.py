@@ -191,10 +191,10 @@ def _ours(
     hooks: JsonNode | None, hooked: HookedAgent
 ) -> Iterator[tuple[str, JsonNode, JsonNode, JsonNode]]:
     """Yield our entries: the event, the group, its list of hooks and the hook."""
-    known = {*hooked.events, *hooked.decisions}
+    expected = {*hooked.events, *hooked.decisions}
     for event, groups in ((hooks.members or {}) if hooks else {}).items():
         if groups.items is None:
-            if event in known:
+            if event in expected:
                 raise InvalidInput(
                     f"its hooks of {event} are not a list", hint="repair them, then try again"
                 )

@@ -185,7 +185,7 @@ def _ingest(
         state,
         guard=guard,
         caps=caps,
-        place=_place(),
+        location=_place(),
         scope=None if scope is None else parse_scope(scope),
         allows_markers=allows_markers,
         quarantine=quarantine_of(spool, guard),
