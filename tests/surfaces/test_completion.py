@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +16,6 @@ from builders import NOON, run_of, said
 from effort import PATIENCE_S
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from surfaces.command_line import CommandLine
 
 SESSION = "5c0375b4-57a5-4f26-b12d-d022ee4e51b7"
@@ -91,12 +93,49 @@ def test_every_shell_has_its_script(cli: CommandLine, name: str) -> None:
     assert f"_TREERING_COMPLETE={name}_complete" in outcome.out
 
 
-def test_the_script_is_one_that_bash_accepts(cli: CommandLine) -> None:
-    script = cli("completion", "bash").out
+TABS = {
+    "bash": """
+        source ./script
+        COMP_WORDS=(treering show --scope ac) COMP_CWORD=3
+        for tab in 1 2; do COMPREPLY=(); _treering_completion treering; echo "${COMPREPLY[@]}"; done
+    """,
+    # Loaded by its name from a folder, as compinit does; outside of a real Tab, compadd is ours.
+    "zsh": """
+        cp script _treering; fpath=($PWD $fpath); autoload -Uz _treering
+        compdef() { print registered }; compadd() { print -r -- $completions }
+        words=(treering show --scope ac) CURRENT=4
+        _treering; _treering
+    """,
+    "fish": """
+        source script
+        for tab in 1 2; complete -C "treering show --scope ac"; end
+    """,
+}
+"""What presses Tab twice in a shell that has read the script, and prints what it offers."""
+PLAIN = {"bash": "--norc", "zsh": "-df", "fish": "--no-config"}
 
-    done = subprocess.run(["bash", "-n"], input=script, text=True, check=False, timeout=PATIENCE_S)
 
-    assert done.returncode == 0
+@pytest.mark.parametrize("name", TABS)
+def test_a_real_shell_completes_at_every_tab(
+    shell: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    monkeypatch.delenv("_TREERING_COMPLETE")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    (tmp_path / "script").write_text(shell("completion", name).out)
+
+    done = subprocess.run(
+        [program, PLAIN[name], "-c", TABS[name]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+
+    assert (done.stdout.split(), done.stderr) == (["acme/app", "acme/app"], "")
 
 
 def test_the_shell_of_the_user_is_the_default(

@@ -16,6 +16,7 @@ from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.streams import writing_output
 
 SHELLS: Final = ("bash", "zsh", "fish")
+_LOADING: Final = "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
 
 
 @click.command(
@@ -42,7 +43,11 @@ def completion(*, shell: str | None) -> None:
     if kind is None:
         raise InvalidInput("name your shell", hint=f"one of {', '.join(SHELLS)}")
     root = click.get_current_context().find_root()
-    script = kind(root.command, {}, root.info_name or "", COMPLETION_VARIABLE).source()
+    program = root.info_name or ""
+    script = kind(root.command, {}, program, COMPLETION_VARIABLE).source()
+    # Click asks whether the file is being loaded, which is so at the first Tab only: the second
+    # one would complete nothing. The name of the function says the same at every Tab.
+    script = script.replace(_LOADING, f'if [[ "$funcstack[1]" == "_{program}" ]]; then')
     if invocation().as_json:
         show({"shell": name, "script": script})
         return
