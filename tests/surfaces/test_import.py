@@ -117,6 +117,17 @@ def test_without_any_agent_it_says_what_to_do(cli: CommandLine, home: Path) -> N
 
     assert done.status == 0
     assert done.out.startswith("no logs of agents were found; name a file or a folder: ")
+    for folder in (".claude/projects", ".codex/sessions", ".openclaw/agents", ".gemini/tmp"):
+        assert str(home / folder) in done.out
+
+
+def test_a_folder_without_logs_is_named(cli: CommandLine, home: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    done = cli("import", str(empty))
+
+    assert (done.status, done.out) == (0, f"found nothing to import in {empty}\n")
 
 
 def test_a_dry_run_foretells_and_makes_no_ledger(cli: CommandLine, home: Path) -> None:

@@ -107,10 +107,20 @@ def test_nothing_of_another_scope_is_counted_or_named(cli: CommandLine) -> None:
 
 
 def test_a_quiet_scope_says_so(weeks: CommandLine) -> None:
+    outcome = weeks("stats", *IN, "--since", "2001-01-01", "--until", "2001-02-01")
+
+    assert outcome.status == 0
+    assert outcome.out.splitlines()[1:] == [
+        "nothing was recorded in this time",
+        "nor in the time before it: look further back with --since",
+    ]
+
+
+def test_an_empty_scope_says_so(weeks: CommandLine) -> None:
     outcome = weeks("stats", "--scope", "nobody/here")
 
     assert outcome.status == 0
-    assert "nothing was recorded in this time" in outcome.out
+    assert outcome.out.splitlines()[1:] == ["nothing is recorded in this scope: check its name"]
 
 
 def test_the_name_of_a_scope_is_the_one_asked_for(weeks: CommandLine) -> None:

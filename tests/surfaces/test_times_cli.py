@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from builders import NOON
-from treering.surfaces.cli.times import clock, milliseconds, moment, zone_name
+import treering
+from builders import HERE, NOON, said
+from treering.surfaces.cli.times import LocalZone, clock, milliseconds, moment, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 ZONE = "Asia/Kolkata"
 """Five and a half hours ahead, all year."""
 LATER_MS = int(5.5 * 3_600_000)
+LATE_ON_THE_FIFTH = int(datetime(2026, 3, 5, 20, tzinfo=UTC).timestamp() * 1_000)
 
 
 @pytest.fixture
@@ -114,3 +117,36 @@ def test_a_retention_run_can_be_asked_for_at_a_date(recorded: CommandLine) -> No
     outcome = recorded("gc", "--scope", "s", "--now-ts-ms", "2999-01-01", "--dry-run", "--json")
 
     assert (outcome.status, outcome.receipt["deleted_total"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("zone", "count"), [("UTC", 0), ("Asia/Tokyo", 1), ("America/New_York", 0)]
+)
+def test_a_day_in_a_query_begins_when_it_begins_here(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, zone: str, count: int
+) -> None:
+    """In Tokyo it is the 6th of March while it is still the 5th in Greenwich."""
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("harbour", ts_ms=LATE_ON_THE_FIFTH)])
+    monkeypatch.setenv("TREERING_TZ", zone)
+
+    for command in (["search"], ["episodes", "search"]):
+        found = cli(*command, "harbour after:2026-03-06", "--scope", HERE, "--json").receipt
+        assert (found.get("count", found.get("result", {}).get("count"))) == count
+    in_utc = cli("search", "harbour after:2026-03-06", "--scope", HERE, "--utc", "--json")
+    assert in_utc.receipt["count"] == 0
+    zoned = cli("search", "harbour after:2026-03-06T00:00+09:00", "--scope", HERE, "--json")
+    assert zoned.receipt["count"] == 1
+
+
+def test_local_time_has_its_summer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        zone = LocalZone()
+        assert datetime(2026, 1, 5, 12, tzinfo=zone).utcoffset() == timedelta(hours=1)
+        assert datetime(2026, 7, 5, 12, tzinfo=zone).utcoffset() == timedelta(hours=2)
+        assert datetime(1, 1, 1, tzinfo=zone).utcoffset() == timedelta()
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -41,7 +41,7 @@ class LogFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 def log_folders() -> list[LogFolder]:
     """Return the existing folders of agents whose logs can be read."""
-    return [folder for folder in _all_folders() if folder.root.is_dir()]
+    return [folder for folder in all_log_folders() if folder.root.is_dir()]
 
 
 def openclaw_home() -> Path:
@@ -49,7 +49,8 @@ def openclaw_home() -> Path:
     return _folder("OPENCLAW_STATE_DIR", Path.home() / ".openclaw")
 
 
-def _all_folders() -> Iterable[LogFolder]:
+def all_log_folders() -> Iterable[LogFolder]:
+    """Return the folders where agents keep their logs, whether they exist or not."""
     home = Path.home()
     claude = _folder("CLAUDE_CONFIG_DIR", home / ".claude")
     codex = _folder("CODEX_HOME", home / ".codex")

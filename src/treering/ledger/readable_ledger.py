@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from treering.errors import NotFound
@@ -18,6 +19,7 @@ from treering.model.tools import check_reason
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import tzinfo
 
     from treering.ledger import runs, scopes, search
     from treering.ledger import tool_calls as tools
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import EventLocation
     from treering.ledger.runs import RunOutline, RunView
     from treering.ledger.scopes import ScopeOutline
+    from treering.model import search_queries
     from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
@@ -35,6 +38,7 @@ else:
     runs = LazyModule("treering.ledger.runs")
     scopes = LazyModule("treering.ledger.scopes")
     search = LazyModule("treering.ledger.search")
+    search_queries = LazyModule("treering.model.search_queries")
     tools = LazyModule("treering.ledger.tool_calls")
 
 
@@ -202,30 +206,35 @@ class ReadableLedger:
         mode: str = "words",
         limit: int = HITS_DEFAULT,
         include_failed: bool = False,
+        zone: tzinfo = UTC,
         progress: Callable[[int], None] | None = None,
     ) -> SearchResult:
         """Find events of a scope; the best first, grouped by session.
 
-        ``mode="words"``: all words have to be there, in any order and whatever their case or
-        accents: ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file:
-        after:3d before:2026-03-05``. A word that few events have is also found inside of names in
-        code, and so are several that none has together. ``"hybrid"`` takes a question as it is
-        asked, and finds what answers it by words, by meaning and by what stands around it;
-        ``"semantic"`` by meaning alone. Operators narrow all of them.
-        Runs that failed or were interrupted are left out, unless ``include_failed`` says otherwise.
-        ``progress`` is told of events that the index is caught up with.
+        ``mode="words"``: every word must occur, in any order; case and accents do not matter:
+        ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file: after:3d
+        before:2026-03-05``. If few events have a word, it is also searched inside names in code.
+        ``"hybrid"`` takes a question as you would ask a person, and compares words, meaning and
+        neighbouring events; ``"semantic"`` compares meaning only. Operators filter all modes.
+        Runs that failed or were interrupted are left out, unless ``include_failed`` is True.
+        Times without a zone are in ``zone``. ``progress`` is called with the number of events
+        indexed since its last call.
         """
-        return search.search(
-            self._store,
-            self._drafter.guard(),
-            query,
-            parse_scope(scope),
+        request = search_queries.SearchRequest(
+            text=query,
+            scope=parse_scope(scope),
             mode=mode,
             limit=limit,
             include_failed=include_failed,
             now_ms=self._clock(),
+            zone=zone,
+        )
+        return search.search(
+            self._store,
+            self._drafter.guard(),
+            request,
             progress=progress,
-            scope_memory=lambda: self._memory_factory.scope_memories.of(parse_scope(scope)),
+            scope_memory=lambda: self._memory_factory.scope_memories.of(request.scope),
         )
 
     def runs(

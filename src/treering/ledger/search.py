@@ -1,8 +1,8 @@
-"""Search: the index is caught up first, then it answers; what is shown is read from the events.
+"""Search: the index is brought up to date, then queried; snippets are read from the events.
 
-The score of a hit is made of how well its words match, how near to one another they stand, what
-kind of event it is and how long ago it was. Of a word that is nearly everywhere only the newest
-matches are ranked, and the result says so.
+The score of a hit adds how well its words match, how close together they are, what kind of event it
+is and how old. If a word is nearly everywhere, only the newest matches are ranked, and the result
+says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from treering.ledger.search_meaning import search_by_meaning
 from treering.ledger.search_readings import wider, with_whole_ids
 from treering.ledger.search_texts import masked
 from treering.model.queries import Query
-from treering.model.search_queries import parse_search
 from treering.model.searches import (
     HITS_MAX,
     SEARCH_MODES,
@@ -38,20 +37,20 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.search_queries import SearchQuery
+    from treering.model.search_queries import SearchQuery, SearchRequest
     from treering.model.searches import SearchCandidate
 
 Item = TypeVar("Item")
 
 READ_MAX: Final = 40
-"""Candidates that are read to see how near their words stand, if fewer are asked for."""
+"""The least number of candidates that are read for the distances between their words."""
 READ_FACTOR: Final = 2
 READ_PAGE: Final = 50
 """Events that are held at once."""
 SESSION_HITS_MAX: Final = 5
-"""Hits of one session that are shown before others have had their turn."""
+"""Hits of one session that are shown before those of other sessions."""
 ATTEMPTS_MAX: Final = 3
-"""How often an index is caught up with that is lost meanwhile."""
+"""How often a search starts again if the index is lost meanwhile."""
 
 _WEIGHTS: Final = {"words": 0.45, "nearness": 0.2, "kind": 0.15, "recency": 0.2}
 _DAY_MS: Final = 86_400_000
@@ -66,83 +65,92 @@ _KINDS: Final = {
     "ops.error": 0.6,
     "tool.result": 0.4,
 }
-"""How much a kind of event says; others are below all of these."""
+"""How much a kind of event matters; others matter less than all of these."""
 _OTHERS: Final = 0.3
 
 
 def search(
     store: EventStore,
     guard: ContentGuard,
-    text: str,
-    scope: Scope,
+    request: SearchRequest,
     *,
-    mode: str,
-    limit: int,
-    include_failed: bool,
-    now_ms: int,
     progress: Callable[[int], None] | None,
     scope_memory: Callable[[], ScopeMemory],
 ) -> SearchResult:
     """Find events of a scope by their words, by their meaning, or by both."""
+    mode, limit = request.mode, request.limit
     if mode not in SEARCH_MODES:
         raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(SEARCH_MODES)}")
     if type(limit) is not int or not 1 <= limit <= HITS_MAX:
         raise InvalidInput(f"invalid limit: {limit!r}", hint=f"ask for 1 to {HITS_MAX} hits")
+    # The payloads of a sealed scope are in no index, so there are no vectors to compare with.
+    if mode == "words" or store.is_sealed(request.scope):
+        return _search_words(store, guard, request, progress)
+    return _search_meaning(store, guard, request, scope_memory(), progress)
+
+
+def _search_meaning(
+    store: EventStore,
+    guard: ContentGuard,
+    request: SearchRequest,
+    memory: ScopeMemory,
+    progress: Callable[[int], None] | None,
+) -> SearchResult:
     started = time.perf_counter()
-    # What is said in a sealed scope is kept nowhere else: there is nothing to find it by.
-    if mode != "words" and not store.is_sealed(scope):
-        held = scope_memory()
-        hits = search_by_meaning(
-            store,
-            guard,
-            held,
-            text,
-            scope,
-            blend="semantic" if mode == "semantic" else "hybrid",
-            limit=limit,
-            include_failed=include_failed,
-            now_ms=now_ms,
-            progress=progress,
-        )
-        return SearchResult(
-            scope=scope,
-            query=text,
-            mode="semantic" if mode == "semantic" else "hybrid",
-            sessions=_grouped(store, guard, scope, hits, Counter()),
-            total=len(hits),
-            at_least=len(hits) >= limit,
-            lag=store.documents_lag(scope, "events"),
-            took_ms=round((time.perf_counter() - started) * 1_000, 3),
-            vectors_missing=held.events.documents.without_vector,
-        )
-    query = with_whole_ids(store, parse_search(text, scope, now_ms=now_ms))
+    hits = search_by_meaning(store, guard, memory, request, progress=progress)
+    return SearchResult(
+        scope=request.scope,
+        query=request.text,
+        mode="semantic" if request.mode == "semantic" else "hybrid",
+        sessions=_grouped(store, guard, request.scope, hits, Counter()),
+        total=len(hits),
+        at_least=len(hits) >= request.limit,
+        lag=store.documents_lag(request.scope, "events"),
+        took_ms=_milliseconds_since(started),
+        vectors_missing=memory.events.documents.without_vector,
+    )
+
+
+def _search_words(
+    store: EventStore,
+    guard: ContentGuard,
+    request: SearchRequest,
+    progress: Callable[[int], None] | None,
+) -> SearchResult:
+    started = time.perf_counter()
+    limit, now_ms = request.limit, request.now_ms
+    query = with_whole_ids(store, request.parse(request.text))
 
     def look(query: SearchQuery) -> tuple[SearchCandidates, list[SearchCandidate], list[SearchHit]]:
-        found = _candidates(store, guard, query, limit, include_failed, progress)
-        chosen = _chosen(found.items, limit, now_ms)
-        return found, chosen, list(_hits(store, guard, query, chosen, now_ms))
+        candidates = _candidates(store, guard, query, request, progress)
+        best = _best(candidates.items, limit, now_ms)
+        return candidates, best, list(_hits(store, guard, query, best, now_ms))
 
-    found, chosen, hits = look(query)
+    candidates, best, hits = look(query)
     widened: list[str] = []
     for other, words in () if hits else wider(query):
-        found, chosen, hits = look(other)
+        candidates, best, hits = look(other)
         if hits:
             widened = words
             break
     shown = _spread(sorted(hits, key=_order), limit)
-    counts = Counter(candidate.session_id for candidate in found.items)
+    counts = Counter(candidate.session_id for candidate in candidates.items)
     return SearchResult(
-        scope=scope,
-        query=text,
+        scope=request.scope,
+        query=request.text,
         mode="words",
-        sessions=_grouped(store, guard, scope, shown, counts),
-        # What was read and turned out to be something else does not count.
-        total=len(found.items) - (len(chosen) - len(hits)),
-        at_least=found.more,
-        lag=store.words.lag(scope),
-        took_ms=round((time.perf_counter() - started) * 1_000, 3),
+        sessions=_grouped(store, guard, request.scope, shown, counts),
+        # Candidates that were read and do not match after all do not count.
+        total=len(candidates.items) - (len(best) - len(hits)),
+        at_least=candidates.more,
+        lag=store.words.lag(request.scope),
+        took_ms=_milliseconds_since(started),
         widened=widened,
     )
+
+
+def _milliseconds_since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1_000, 3)
 
 
 def catch_up(
@@ -151,7 +159,7 @@ def catch_up(
     scope: Scope,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Have the index know of all that has happened in a scope; return how many events it took."""
+    """Bring the index of a scope up to date; return how many events that took."""
 
     def read(event: Event) -> SearchText:
         return search_text(masked(guard, event))
@@ -169,40 +177,40 @@ def _candidates(
     store: EventStore,
     guard: ContentGuard,
     query: SearchQuery,
-    limit: int,
-    include_failed: bool,  # noqa: FBT001
+    request: SearchRequest,
     progress: Callable[[int], None] | None,
 ) -> SearchCandidates:
+    include_failed = request.include_failed
     for _ in range(ATTEMPTS_MAX):
         catch_up(store, guard, query.scope, progress)
-        found = store.words.search(query, inside=False, include_failed=include_failed)
-        if found is None:
+        whole = store.words.search(query, inside=False, include_failed=include_failed)
+        if whole is None:
             continue
-        enough = limit if len(query.terms) == 1 else 1
-        if found.more or len(found.items) >= enough or not query.terms:
-            return found
-        # Few have this word, or none these; some may have them as parts of longer names.
-        more = store.words.search(query, inside=True, include_failed=include_failed)
-        if more is None:
+        enough = request.limit if len(query.terms) == 1 else 1
+        if whole.more or len(whole.items) >= enough or not query.terms:
+            return whole
+        # Few events have this word, or none has them all; longer names may contain them.
+        inside = store.words.search(query, inside=True, include_failed=include_failed)
+        if inside is None:
             continue
-        known = {(one.session_id, one.seq) for one in found.items}
-        new = [one for one in more.items if (one.session_id, one.seq) not in known]
-        return SearchCandidates([*found.items, *new], more=more.more)
-    raise Busy("the search index is being made anew by others", hint="ask again")
+        places = {(one.session_id, one.seq) for one in whole.items}
+        new = [one for one in inside.items if (one.session_id, one.seq) not in places]
+        return SearchCandidates([*whole.items, *new], more=inside.more)
+    raise Busy("another process is rebuilding the search index", hint="ask again")
 
 
-def _chosen(candidates: list[SearchCandidate], limit: int, now_ms: int) -> list[SearchCandidate]:
-    """Return those that are read: the best before anything is known of nearness."""
+def _best(candidates: list[SearchCandidate], limit: int, now_ms: int) -> list[SearchCandidate]:
+    """Return the candidates to read: the best by everything but nearness, which needs the text."""
 
     def score(one: SearchCandidate) -> float:
-        parts = _known_parts(one, now_ms)
+        parts = _index_parts(one, now_ms)
         return sum(_WEIGHTS[name] * part for name, part in parts.items())
 
     best = sorted(candidates, key=lambda one: (-score(one), -one.ts_ms, one.session_id, -one.seq))
-    return list(_taken(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
+    return list(_fairly(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
 
 
-def _known_parts(one: SearchCandidate, now_ms: int) -> dict[str, float]:
+def _index_parts(one: SearchCandidate, now_ms: int) -> dict[str, float]:
     days = max(now_ms - one.ts_ms, 0) / _DAY_MS
     return {
         "words": one.words,
@@ -215,27 +223,29 @@ def _hits(
     store: EventStore,
     guard: ContentGuard,
     query: SearchQuery,
-    chosen: list[SearchCandidate],
+    candidates: list[SearchCandidate],
     now_ms: int,
 ) -> Iterator[SearchHit]:
-    """Return candidates as they are shown, without what is gone or only looked alike."""
-    places = {(one.session_id, one.seq): one for one in chosen}
-    for at in range(0, len(chosen), READ_PAGE):
-        for event in store.words.found_events(query.scope, chosen[at : at + READ_PAGE]):
-            one = places.get((event.session_id, event.seq))
-            if one is None or event.redacted or event.expired:
+    """Yield candidates as they are shown, without erased events and false matches."""
+    places = {(one.session_id, one.seq): one for one in candidates}
+    for at in range(0, len(candidates), READ_PAGE):
+        for event in store.words.found_events(query.scope, candidates[at : at + READ_PAGE]):
+            candidate = places.get((event.session_id, event.seq))
+            if candidate is None or event.redacted or event.expired:
                 continue
-            hit = _hit(masked(guard, event), one, query, now_ms)
+            hit = _hit(masked(guard, event), candidate, query, now_ms)
             if hit is not None:
                 yield hit
 
 
-def _hit(event: Event, one: SearchCandidate, query: SearchQuery, now_ms: int) -> SearchHit | None:
-    text, sighting = _best_told(event, query)
-    if one.is_inside and sighting.found < len(query.terms):
+def _hit(
+    event: Event, candidate: SearchCandidate, query: SearchQuery, now_ms: int
+) -> SearchHit | None:
+    text, matches = _best_text(event, query)
+    if candidate.is_inside and matches.found < len(query.terms):
         return None
-    snippet, spans = snippet_of(text, sighting.spans)
-    parts = {**_known_parts(one, now_ms), "nearness": sighting.nearness}
+    snippet, spans = snippet_of(text, matches.spans)
+    parts = {**_index_parts(candidate, now_ms), "nearness": matches.nearness}
     why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
     return SearchHit(
         event_id=event.event_id,
@@ -253,16 +263,16 @@ def _hit(event: Event, one: SearchCandidate, query: SearchQuery, now_ms: int) ->
     )
 
 
-def _best_told(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:
-    """Return the most natural text of an event in which most of the words stand, and where."""
-    text, sighting = "", find_terms("", query.terms)
-    for told in texts_of(event):
-        seen = find_terms(told, query.terms)
-        if not text or seen.found > sighting.found:
-            text, sighting = told, seen
-        if seen.found == len(query.terms):
+def _best_text(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:
+    """Return the first text of an event with the most of the words, and where they are."""
+    best, best_matches = "", find_terms("", query.terms)
+    for text in texts_of(event):
+        matches = find_terms(text, query.terms)
+        if not best or matches.found > best_matches.found:
+            best, best_matches = text, matches
+        if matches.found == len(query.terms):
             break
-    return text, sighting
+    return best, best_matches
 
 
 def _order(hit: SearchHit) -> tuple[float, int, str]:
@@ -271,11 +281,11 @@ def _order(hit: SearchHit) -> tuple[float, int, str]:
 
 def _spread(hits: list[SearchHit], limit: int) -> list[SearchHit]:
     """Return the best hits, some of each session before many of one."""
-    return list(_taken(hits, limit, lambda hit: hit.session_id))
+    return list(_fairly(hits, limit, lambda hit: hit.session_id))
 
 
-def _taken(items: list[Item], limit: int, session: Callable[[Item], str]) -> Iterator[Item]:
-    """Return the first so many, those that crowd their session only if there is room."""
+def _fairly(items: list[Item], limit: int, session: Callable[[Item], str]) -> Iterator[Item]:
+    """Yield the first ``limit`` items; more than five of a session only if there is room."""
     taken: Counter[str] = Counter()
     crowding = []
     for item in items:
@@ -305,12 +315,12 @@ def _grouped(
         SessionHits(
             session_id=session_id,
             title=_title(store, guard, scope, session_id),
-            agent_id=found[0].agent_id,
-            count=max(counts[session_id], len(found)),
-            best=found[0].score,
-            hits=found,
+            agent_id=session_hits[0].agent_id,
+            count=max(counts[session_id], len(session_hits)),
+            best=session_hits[0].score,
+            hits=session_hits,
         )
-        for session_id, found in by_session.items()
+        for session_id, session_hits in by_session.items()
     ]
     return sorted(groups, key=lambda group: (-group.best, -group.count, group.session_id))
 
@@ -321,6 +331,6 @@ def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str
     )
     with contextlib.suppress(KeyMissing):
         for event in store.events(query):
-            told = event.payload.get("title") if isinstance(event.payload, dict) else None
-            return guard.mask_text(told) if isinstance(told, str) else None
+            title = event.payload.get("title") if isinstance(event.payload, dict) else None
+            return guard.mask_text(title) if isinstance(title, str) else None
     return None

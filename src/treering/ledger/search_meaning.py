@@ -1,7 +1,7 @@
-"""Search by meaning: words and vectors together, with what stands around each event.
+"""Search by meaning: words and vectors together, and the neighbours of each event.
 
-The events of a scope are put on its shelf first, then ranked; what is shown is read from them.
-Operators narrow what is found, as in a search by words; other words need not all be there.
+The index of a scope is brought up to date, then its events are ranked; snippets are read from the
+events. Operators filter as in a search by words; not every other word has to occur.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.ledger.search_texts import masked
 from treering.model.kinds import RUN_ENDS
-from treering.model.search_queries import OPERATORS, SearchQuery, Term, parse_search
+from treering.model.search_queries import OPERATORS, SearchQuery, Term
 from treering.model.search_words import words_in
 from treering.model.searches import SearchHit
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
+    from treering.model.search_queries import SearchRequest
 
 PAGE: Final = 50
 """Events that are read at once."""
 RANKED_MAX: Final = 2_000
-"""The best so many are looked at when many of them do not count."""
+"""How many ranked events are read if most of them are filtered out."""
 FLOOR: Final = 0.35
-"""What has less than this part of the best score is no answer, only near one."""
+"""An event below this part of the best score is not an answer."""
 RECENCY: Final = 0.02
-"""What an event of today has over an old one: of equals the newer comes first."""
+"""What an event of today gains over an old one, so that the newer of equals comes first."""
 WORDS_MARKED_MAX: Final = 32
 _DAY_MS: Final = 86_400_000
 _RECENT_DAYS: Final = 30
 _PARTS_MAX: Final = 2.3
-"""The most that all parts of a score can come to."""
+"""The largest sum of all parts of a score."""
 _OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"[^\"]*\"|\S+)")
 
 
@@ -53,40 +54,37 @@ def search_by_meaning(
     store: EventStore,
     guard: ContentGuard,
     scope_memory: ScopeMemory,
-    text: str,
-    scope: Scope,
+    request: SearchRequest,
     *,
-    blend: Blend,
-    limit: int,
-    include_failed: bool,
-    now_ms: int,
     progress: Callable[[int], None] | None,
 ) -> list[SearchHit]:
     """Return the events that answer, the best first."""
+    blend: Blend = "semantic" if request.mode == "semantic" else "hybrid"
+    scope, limit, now_ms = request.scope, request.limit, request.now_ms
     if blend == "semantic" and scope_memory.embedder is None:
         raise InvalidInput(
-            "without an embedder nothing is found by its meaning",
+            "a search by meaning needs an embedder",
             hint="set TREERING_EMBEDDER=static, or use words or hybrid",
         )
-    query, words = _read(text, scope, now_ms)
+    query, words = _parse(request)
     with scope_memory.lock:
-        shelf = scope_memory.events
-        shelf.documents.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
-        ranked = shelf.rank(words, blend, RANKED_MAX)
-        places = [(at, int(shelf.documents.column("position")[at])) for at in ranked.order]
+        index = scope_memory.events
+        index.documents.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
+        ranked = index.rank(words, blend, RANKED_MAX)
+        places = [(at, int(index.documents.column("position")[at])) for at in ranked.order]
     hits: list[SearchHit] = []
     runs = _Runs(store, scope)
     for at in range(0, len(places), PAGE):
         page = places[at : at + PAGE]
-        found = {
+        events = {
             event.position: event
             for event in store.events_at_positions(scope, [position for _, position in page])
         }
         for number, position in page:
-            event = found.get(position)
+            event = events.get(position)
             if event is None or not matches_operators(query, event):
                 continue
-            if include_failed or not runs.failed(event):
+            if request.include_failed or not runs.failed(event):
                 hits.append(_hit(masked(guard, event), query, ranked, number, now_ms))
         if len(hits) >= limit or (hits and hits[-1].score < FLOOR * hits[0].score):
             break
@@ -95,37 +93,35 @@ def search_by_meaning(
     return sorted(answers, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
 
 
-def _read(text: str, scope: Scope, now_ms: int) -> tuple[SearchQuery, str]:
-    """Return what a query's operators say, with the words to be marked, and its other words."""
-    operations = " ".join(_OPERATION.findall(text))
-    words = _OPERATION.sub(" ", text)
-    narrowed = (
-        parse_search(operations, scope, now_ms=now_ms) if operations else SearchQuery(scope=scope)
-    )
-    terms = dict.fromkeys(found.word for found in words_in(words))
+def _parse(request: SearchRequest) -> tuple[SearchQuery, str]:
+    """Return the operators of a query with the words to mark, and the words without operators."""
+    operations = " ".join(_OPERATION.findall(request.text))
+    words = _OPERATION.sub(" ", request.text)
+    narrowed = request.parse(operations) if operations else SearchQuery(scope=request.scope)
+    terms = dict.fromkeys(match.word for match in words_in(words))
     marked = tuple(Term(words=(word,)) for word in list(terms)[:WORDS_MARKED_MAX])
     return msgspec.structs.replace(narrowed, terms=marked), words
 
 
 class _Runs:
-    """Knows which runs failed or were interrupted."""
+    """Which runs failed or were interrupted, each looked up once."""
 
     def __init__(self, store: EventStore, scope: Scope) -> None:
         self._store = store
         self._scope = scope
-        self._known: dict[tuple[str, str], bool] = {}
+        self._failed: dict[tuple[str, str], bool] = {}
 
     def failed(self, event: Event) -> bool:
         if event.run_id is None:
             return False
         key = (event.session_id, event.run_id)
-        if key not in self._known:
-            self._known[key] = not self._counts(event) and self._ended_badly(key)
-        return self._known[key]
+        if key not in self._failed:
+            self._failed[key] = not self._counts(event) and self._ended_badly(key)
+        return self._failed[key]
 
     def _counts(self, event: Event) -> bool:
-        """Whether the event's run has ended well: the index of runs tells, where it is so."""
-        found = self._store.committed_events(
+        """Whether the event's run has ended well, by the index of runs."""
+        events = self._store.committed_events(
             self._scope,
             event.session_id,
             kinds={event.kind},
@@ -134,7 +130,7 @@ class _Runs:
             run_id=None,
             limit=1,
         )
-        return bool(found) and found[-1].seq == event.seq
+        return bool(events) and events[-1].seq == event.seq
 
     def _ended_badly(self, run: tuple[str, str]) -> bool:
         headers = self._store.run_headers(self._scope, *run)

@@ -1,4 +1,4 @@
-"""What a query may be taken for: ids of sessions for their beginnings, beginnings for words."""
+"""Other readings of a query: session ids for their prefixes, prefixes for words."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
     from treering.model.search_queries import Narrowing, SearchQuery, Term
 
-BEGINNING_CHARACTERS_MIN: Final = 3
-"""A shorter word is the beginning of too many."""
+PREFIX_CHARACTERS_MIN: Final = 3
+"""A shorter word is a prefix of too many."""
 ID_CHARACTERS_MIN: Final = 4
 SESSIONS_MAX: Final = 200
-"""Sessions whose ids may begin alike."""
+"""Sessions that one prefix may mean."""
 HEADS_PAGE: Final = 1_000
 
 
 def with_whole_ids(store: EventStore, query: SearchQuery) -> SearchQuery:
-    """Return a query whose ``session:`` names whole ids, where it named beginnings of some."""
+    """Return a query whose ``session:`` has whole ids in place of their prefixes."""
     if all(one.operator != "session" for one in query.narrowings):
         return query
     narrowings = tuple(
@@ -36,11 +36,11 @@ def with_whole_ids(store: EventStore, query: SearchQuery) -> SearchQuery:
 
 
 def wider(query: SearchQuery) -> Iterator[tuple[SearchQuery, list[str]]]:
-    """Return queries to try where one finds nothing, and the words taken for beginnings in each.
+    """Yield queries to try if one finds nothing, and the words that each reads as prefixes.
 
-    The last word is most likely not written out; else any of them may be.
+    The last word is the most likely prefix; after that, any of them may be one.
     """
-    may = [at for at, term in enumerate(query.terms) if _may_begin(term)]
+    may = [at for at, term in enumerate(query.terms) if _may_be_prefix(term)]
     for chosen in dict.fromkeys((tuple(may[-1:]), tuple(may))):
         if chosen:
             terms = [
@@ -51,41 +51,41 @@ def wider(query: SearchQuery) -> Iterator[tuple[SearchQuery, list[str]]]:
             yield replace(query, terms=tuple(terms)), words
 
 
-def _may_begin(term: Term) -> bool:
+def _may_be_prefix(term: Term) -> bool:
     word = term.words[0]
     return (
         len(term.words) == 1
         and not term.is_prefix
-        and len(word) >= BEGINNING_CHARACTERS_MIN
+        and len(word) >= PREFIX_CHARACTERS_MIN
         and not is_unspaced(word)
     )
 
 
 def _with_whole_ids(store: EventStore, query: SearchQuery, narrowing: Narrowing) -> Narrowing:
-    found: dict[str, None] = {}
-    begun: list[str] = []
+    ids: dict[str, None] = {}
+    prefixes: list[str] = []
     for text in narrowing.values:
         asked = Query(scope=query.scope, session_id=text, limit=1)
         if len(text) < ID_CHARACTERS_MIN or store.headers(asked):
-            found[text] = None
+            ids[text] = None
         else:
-            begun.append(text)
-    if begun:
-        found.update(dict.fromkeys(_sessions(store, query, tuple(begun))))
-        # What begins no id is asked for as it is, and finds nothing.
-        found = found or dict.fromkeys(begun)
-    return replace(narrowing, values=tuple(found))
+            prefixes.append(text)
+    if prefixes:
+        ids.update(dict.fromkeys(_sessions(store, query, tuple(prefixes))))
+        # A text that is a prefix of no id is searched for as it is, and finds nothing.
+        ids = ids or dict.fromkeys(prefixes)
+    return replace(narrowing, values=tuple(ids))
 
 
-def _sessions(store: EventStore, query: SearchQuery, begun: tuple[str, ...]) -> list[str]:
-    found: list[str] = []
+def _sessions(store: EventStore, query: SearchQuery, prefixes: tuple[str, ...]) -> list[str]:
+    ids: list[str] = []
     before = None
     while page := store.session_heads(query.scope, before_position=before, limit=HEADS_PAGE):
-        found += [one.session_id for one in page if one.session_id.startswith(begun)]
+        ids += [head.session_id for head in page if head.session_id.startswith(prefixes)]
         before = page[-1].position
-    if len(found) > SESSIONS_MAX:
+    if len(ids) > SESSIONS_MAX:
         raise InvalidInput(
-            f"{len(found):,} sessions begin with {' or '.join(begun)}",
+            f"{len(ids):,} sessions begin with {' or '.join(prefixes)}",
             hint="write more of the id",
         )
-    return found
+    return ids

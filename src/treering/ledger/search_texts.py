@@ -1,4 +1,4 @@
-"""Events as they may be searched and shown: without their secrets."""
+"""Events as they are indexed and shown in searches: with their secrets masked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 _CLIPPED: Final = 4 * WIDE_CHARACTERS_MAX
-"""Of longer strings the beginning and the end are looked at."""
+"""Of longer strings only the beginning and the end are indexed."""
 
 
 def masked(guard: ContentGuard, event: Event) -> Event:

@@ -9,6 +9,7 @@ operator.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, Literal, get_args
 
 import msgspec
@@ -77,8 +78,28 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Exclusive."""
 
 
-def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
-    """Return the query for ``text``. Raises InvalidInput if it is not valid."""
+class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One search: the query as it was typed, and how to answer it."""
+
+    text: str
+    scope: Scope
+    mode: str
+    limit: int
+    include_failed: bool
+    now_ms: int
+    zone: tzinfo
+    """The zone of times in the query that name none."""
+
+    def parse(self, text: str) -> SearchQuery:
+        """Return the query that ``text`` means: the whole request, or a part of it."""
+        return parse_search(text, self.scope, now_ms=self.now_ms, zone=self.zone)
+
+
+def parse_search(text: str, scope: Scope, *, now_ms: int, zone: tzinfo = UTC) -> SearchQuery:
+    """Return the query for ``text``. Raises InvalidInput if it is not valid.
+
+    Times without a zone are in ``zone``.
+    """
     if not isinstance(text, str):
         raise InvalidInput(f"a query is text, not {type(text).__name__}", hint="pass some words")
     if len(text) > QUERY_CHARACTERS_MAX:
@@ -97,7 +118,7 @@ def parse_search(text: str, scope: Scope, *, now_ms: int) -> SearchQuery:
         if name in _TIMES:
             if is_negative:
                 raise InvalidInput(f"-{name}: makes no sense", hint="use before: or after:")
-            times[name] = _parse_time(value, name=name, now_ms=now_ms)
+            times[name] = _parse_time(value, name=name, now_ms=now_ms, zone=zone)
         elif name is not None:
             narrowings.append(_narrowing(name, value, is_negative=is_negative))
         elif (term := _term(body)) is not None:
@@ -176,13 +197,13 @@ def _term(text: str) -> Term | None:
     return Term(words=tuple(words), is_prefix=is_prefix, inside=inside)
 
 
-def _parse_time(text: str, *, name: str, now_ms: int) -> int:
-    """Return milliseconds since 1970; a time without a zone is UTC. Raises InvalidInput.
+def _parse_time(text: str, *, name: str, now_ms: int, zone: tzinfo) -> int:
+    """Return milliseconds since 1970; a time without a zone is in ``zone``. Raises InvalidInput.
 
     ``name`` is the operator of the time, for the error.
     """
     age = _AGE.fullmatch(text.lower())
-    ts_ms = _instant(text) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
+    ts_ms = _instant(text, zone) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
     if ts_ms is None:
         raise InvalidInput(
             f"{name}:{text[:40]} is not a time",
@@ -191,7 +212,7 @@ def _parse_time(text: str, *, name: str, now_ms: int) -> int:
     return min(max(ts_ms, 1), TIME_MS_MAX)
 
 
-def _instant(text: str) -> int | None:
+def _instant(text: str, zone: tzinfo) -> int | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -201,7 +222,12 @@ def _instant(text: str) -> int | None:
         return None
     milliseconds = int((match[7] or "0").ljust(3, "0"))
     in_day = ((hours * 60 + minutes) * 60 + seconds) * 1_000 + milliseconds
-    return days * 86_400_000 + in_day - _offset_ms(match[8])
+    if match[8] is not None:
+        offset_ms = _offset_ms(match[8])
+    else:
+        offset = datetime(year, month, day, hours, minutes, seconds, tzinfo=zone).utcoffset()
+        offset_ms = int((offset or timedelta()).total_seconds() * 1_000)
+    return days * 86_400_000 + in_day - offset_ms
 
 
 def _days_before(year: int, month: int, day: int) -> int | None:
@@ -217,8 +243,8 @@ def _days_before(year: int, month: int, day: int) -> int | None:
     return days - _EPOCH_DAYS
 
 
-def _offset_ms(zone: str | None) -> int:
-    if zone is None or zone in "zZ":
+def _offset_ms(zone: str) -> int:
+    if zone in "zZ":
         return 0
     minutes = int(zone[1:3]) * 60 + int(zone[-2:])
     return (-minutes if zone[0] == "-" else minutes) * 60_000

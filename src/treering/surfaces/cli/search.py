@@ -174,6 +174,7 @@ def _search(
     ledger: Ledger, query: str, scope: Scope, *, mode: str, limit: int, include_failed: bool
 ) -> SearchResult:
     from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.times import typed_zone  # noqa: PLC0415
 
     with counting("indexing", "events") as progress:
         return ledger.search(
@@ -182,6 +183,7 @@ def _search(
             mode=mode,
             limit=max(1, min(limit, HITS_MAX)),
             include_failed=include_failed,
+            zone=typed_zone(),
             progress=progress,
         )
 

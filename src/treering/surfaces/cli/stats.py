@@ -88,13 +88,14 @@ def stats(
     with open_to_ask() as ledger, catching_up() as progress:
         session = narrow_to_session(ledger, name, session_id)
         found = statistics(ledger, name, session, period, progress=progress)
+        is_empty = not found.activity.events and not ledger.headers(name, first=1).items
     if invocation().as_json:
         show(_masked(found))
         return
     from treering.surfaces.cli.stats_page import print_statistics  # noqa: PLC0415  (for people)
 
     with writing_output():
-        print_statistics(_masked(found))
+        print_statistics(_masked(found), is_empty=is_empty)
 
 
 def statistics(

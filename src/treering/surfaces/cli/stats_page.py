@@ -49,14 +49,20 @@ _MODELS: Final = (
 )
 
 
-def print_statistics(found: Statistics) -> None:
-    """Print what went on, and what changed."""
+def print_statistics(found: Statistics, *, is_empty: bool) -> None:
+    """Print what went on, and what changed; ``is_empty`` if the scope has no events at all."""
     one = found.activity
     about = f"session {printable(found.session_id)} of " if found.session_id else ""
     span = f"{clock(found.period.since_ms)} to {moment(found.period.until_ms)}"
     say(f"{about}scope {found.scope}, {span}")
+    if is_empty:
+        say("nothing is recorded in this scope: check its name")
+        return
     if not one.events:
         say("nothing was recorded in this time")
+    if not one.events and not any(change.before for change in found.drift):
+        say("nor in the time before it: look further back with --since")
+        return
     _print_drift(found)
     if one.tools:
         _head("tools")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
 
 import click
 
@@ -17,9 +17,6 @@ from treering.errors import InvalidInput
 from treering.model.fields import TIME_MS_MAX
 from treering.surfaces.cli.commands import Invocation
 from treering.surfaces.cli.output import iso_time
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
 
 ZONE_VARIABLE: Final = "TREERING_TZ"
 
@@ -114,6 +111,35 @@ def moment(ts_ms: int) -> str:
 def utc_clock(ts_ms: int) -> str:
     """Return a time to the second, in UTC: for files, which are read in other zones."""
     return iso_time(ts_ms)[:19].replace("T", " ")
+
+
+class LocalZone(tzinfo):
+    """The time zone of the machine, with its summer times."""
+
+    def utcoffset(self, at: datetime | None, /) -> timedelta:
+        """Return how far local time is ahead of UTC at a local time."""
+        try:
+            there = datetime.now().astimezone() if at is None else _local(at)
+        except (OverflowError, ValueError, OSError):
+            return timedelta()  # No clock shows the first and last hours of the calendar.
+        return there.utcoffset() or timedelta()
+
+    def dst(self, _at: datetime | None, /) -> timedelta | None:
+        """Return None: whether it is summer time is not known apart from the offset."""
+        return None
+
+    def tzname(self, _at: datetime | None, /) -> str:
+        """Return what the zone is called here."""
+        return "local"
+
+
+def typed_zone() -> tzinfo:
+    """Return the zone of times that people type without one."""
+    return _zone() or LocalZone()
+
+
+def _local(at: datetime) -> datetime:
+    return at.replace(tzinfo=None).astimezone()
 
 
 def zone_name() -> str:

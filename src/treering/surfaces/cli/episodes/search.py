@@ -21,7 +21,7 @@ from treering.surfaces.cli.options import (
     scope_options,
 )
 from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.times import clock
+from treering.surfaces.cli.times import clock, typed_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,9 @@ def search(
     if not text.strip():
         raise InvalidInput("no words to search for", hint="give some words")
     with open_if_there() as ledger:
-        found = ledger.search(text, scope=name, limit=_within(search_limit, HITS_MAX))
+        found = ledger.search(
+            text, scope=name, limit=_within(search_limit, HITS_MAX), zone=typed_zone()
+        )
         ranks = {hit.event_id: rank for rank, hit in enumerate(found.hits, start=1)}
         sessions = [
             _session(

@@ -96,7 +96,7 @@ def import_(
                     ledger.admin.index(one, progress=progress)
     keep_faults(receipt)
     warn(receipt)
-    show(receipt, *report(receipt), done="the logs were imported")
+    show(receipt, *report(receipt, paths), done="the logs were imported")
     if receipt.unreadable:
         click.get_current_context().exit(1)
 

@@ -12,7 +12,7 @@ from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.output import counted, note
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.model.intakes import ImportReceipt
 
@@ -57,8 +57,15 @@ def warn(receipt: ImportReceipt) -> None:
         note(f"… and {counted(len(refused) - REFUSED_SHOWN, 'more file')} left out")
 
 
-def report(receipt: ImportReceipt) -> Iterator[str]:
-    """Return the lines that report what was imported, and what to do next."""
+def report(receipt: ImportReceipt, paths: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines that report what was imported, and what to do next.
+
+    ``paths`` are the files and folders that were named or found.
+    """
+    read = receipt.files + receipt.files_unchanged + receipt.files_refused
+    if paths and not (read or receipt.others or receipt.unreadable):
+        yield f"found nothing to import in {', '.join(str(path) for path in paths)}"
+        return
     verb = "would import" if receipt.dry_run else "imported"
     sessions = counted(receipt.sessions, "session")
     subagents = f" and {counted(receipt.subagents, 'subagent')}" if receipt.subagents else ""
@@ -103,9 +110,9 @@ def _left_out(receipt: ImportReceipt) -> Iterator[str]:
         more = ["…"] if len(endings) > ENDINGS_SHOWN else []
         listed = ", ".join([*endings[:ENDINGS_SHOWN], *more])
         yield f"files skipped, not logs by their names: {listed}"
-        yield f"  such as {receipt.others_named[0]}; --json names {_so_many(receipt)}"
+        yield f"  such as {receipt.others_named[0]}; --json names {_named(receipt)}"
 
 
-def _so_many(receipt: ImportReceipt) -> str:
-    named = len(receipt.others_named)
-    return "them" if named == sum(receipt.others.values()) else f"the first {named:,}"
+def _named(receipt: ImportReceipt) -> str:
+    count = len(receipt.others_named)
+    return "them" if count == sum(receipt.others.values()) else f"the first {count:,}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.capture.intake.log_search import find_files
-from treering.capture.log_folders import LogFolder, log_folders
+from treering.capture.log_folders import LogFolder, all_log_folders, log_folders
 from treering.surfaces.cli.output import counted, days, note, say
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
@@ -37,8 +37,11 @@ def outline() -> list[Outline]:
 
 def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
     """Print what was found, and warn of what is deleted soon."""
-    if not outlines:
+    if not any(outline.files for outline in outlines):
         say("no logs of agents were found; name a file or a folder: treering import PATH")
+        say("these folders were searched:")
+        for folder in all_log_folders():
+            say(f"  {folder.root}  ({folder.agent})")
         return
     print_table(
         (
