@@ -227,7 +227,7 @@ class ReadableLedger:
             limit=limit,
             include_failed=include_failed,
             now_ms=self._clock(),
-            zone=zone,
+            local_offset_ms=search.zone_offset(zone),
         )
         return search.search(
             self._store,

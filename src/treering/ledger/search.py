@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.derive.search_snippets import find_terms, snippet_of
@@ -30,6 +31,7 @@ from treering.model.searches import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from datetime import tzinfo
 
     from treering.derive.search_snippets import TermMatches
     from treering.derive.search_texts import SearchText
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.search_queries import SearchQuery, SearchRequest
+    from treering.model.search_queries import SearchQuery, SearchRequest, ZoneOffset
     from treering.model.searches import SearchCandidate
 
 Item = TypeVar("Item")
@@ -54,6 +56,7 @@ ATTEMPTS_MAX: Final = 3
 
 _WEIGHTS: Final = {"words": 0.45, "nearness": 0.2, "kind": 0.15, "recency": 0.2}
 _DAY_MS: Final = 86_400_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT_DAYS: Final = 30.0
 _KINDS: Final = {
     "conversation.user": 1.0,
@@ -67,6 +70,17 @@ _KINDS: Final = {
 }
 """How much a kind of event matters; others matter less than all of these."""
 _OTHERS: Final = 0.3
+
+
+def zone_offset(zone: tzinfo) -> ZoneOffset:
+    """Return how far ``zone`` is ahead of UTC at a time there."""
+
+    def offset_ms(there_ms: int) -> int:
+        there = _EPOCH + timedelta(milliseconds=there_ms)
+        offset = there.replace(tzinfo=zone).utcoffset()
+        return 0 if offset is None else offset // timedelta(milliseconds=1)
+
+    return offset_ms
 
 
 def search(

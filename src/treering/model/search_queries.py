@@ -9,8 +9,7 @@ operator.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -20,10 +19,16 @@ from treering.model.kinds import stored_kinds
 from treering.model.scopes import Scope
 from treering.model.search_words import inner_spelling, is_unspaced, words_in
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 QUERY_CHARACTERS_MAX: Final = 1_000
 TERMS_MAX: Final = 32
 VALUES_MAX: Final = 50
 """The number of values that one operator may list."""
+
+ZoneOffset: TypeAlias = "Callable[[int], int]"
+"""How far a zone is ahead of UTC, in milliseconds, at a time there, in milliseconds since 1970."""
 
 Operator = Literal["kind", "agent", "session", "tool", "file"]
 _MARKED: Final[tuple[str, ...]] = get_args(Operator)
@@ -87,18 +92,27 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     include_failed: bool
     now_ms: int
-    zone: tzinfo
+    local_offset_ms: ZoneOffset
     """The zone of times in the query that name none."""
 
     def parse(self, text: str) -> SearchQuery:
         """Return the query that ``text`` means: the whole request, or a part of it."""
-        return parse_search(text, self.scope, now_ms=self.now_ms, zone=self.zone)
+        return parse_search(
+            text, self.scope, now_ms=self.now_ms, local_offset_ms=self.local_offset_ms
+        )
 
 
-def parse_search(text: str, scope: Scope, *, now_ms: int, zone: tzinfo = UTC) -> SearchQuery:
+def utc_offset_ms(_: int) -> int:
+    """Return how far UTC is ahead of itself."""
+    return 0
+
+
+def parse_search(
+    text: str, scope: Scope, *, now_ms: int, local_offset_ms: ZoneOffset = utc_offset_ms
+) -> SearchQuery:
     """Return the query for ``text``. Raises InvalidInput if it is not valid.
 
-    Times without a zone are in ``zone``.
+    Times without a zone are in that of ``local_offset_ms``.
     """
     if not isinstance(text, str):
         raise InvalidInput(f"a query is text, not {type(text).__name__}", hint="pass some words")
@@ -118,7 +132,7 @@ def parse_search(text: str, scope: Scope, *, now_ms: int, zone: tzinfo = UTC) ->
         if name in _TIMES:
             if is_negative:
                 raise InvalidInput(f"-{name}: makes no sense", hint="use before: or after:")
-            times[name] = _parse_time(value, name=name, now_ms=now_ms, zone=zone)
+            times[name] = _parse_time(value, local_offset_ms, name=name, now_ms=now_ms)
         elif name is not None:
             narrowings.append(_narrowing(name, value, is_negative=is_negative))
         elif (term := _term(body)) is not None:
@@ -197,13 +211,15 @@ def _term(text: str) -> Term | None:
     return Term(words=tuple(words), is_prefix=is_prefix, inside=inside)
 
 
-def _parse_time(text: str, *, name: str, now_ms: int, zone: tzinfo) -> int:
-    """Return milliseconds since 1970; a time without a zone is in ``zone``. Raises InvalidInput.
+def _parse_time(text: str, local_offset_ms: ZoneOffset, *, name: str, now_ms: int) -> int:
+    """Return milliseconds since 1970; a time without a zone is local. Raises InvalidInput.
 
     ``name`` is the operator of the time, for the error.
     """
     age = _AGE.fullmatch(text.lower())
-    ts_ms = _instant(text, zone) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
+    ts_ms = (
+        _instant(text, local_offset_ms) if age is None else now_ms - int(age[1]) * _UNITS_MS[age[2]]
+    )
     if ts_ms is None:
         raise InvalidInput(
             f"{name}:{text[:40]} is not a time",
@@ -212,7 +228,7 @@ def _parse_time(text: str, *, name: str, now_ms: int, zone: tzinfo) -> int:
     return min(max(ts_ms, 1), TIME_MS_MAX)
 
 
-def _instant(text: str, zone: tzinfo) -> int | None:
+def _instant(text: str, local_offset_ms: ZoneOffset) -> int | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -222,12 +238,9 @@ def _instant(text: str, zone: tzinfo) -> int | None:
         return None
     milliseconds = int((match[7] or "0").ljust(3, "0"))
     in_day = ((hours * 60 + minutes) * 60 + seconds) * 1_000 + milliseconds
-    if match[8] is not None:
-        offset_ms = _offset_ms(match[8])
-    else:
-        offset = datetime(year, month, day, hours, minutes, seconds, tzinfo=zone).utcoffset()
-        offset_ms = int((offset or timedelta()).total_seconds() * 1_000)
-    return days * 86_400_000 + in_day - offset_ms
+    there_ms = days * 86_400_000 + in_day
+    offset_ms = local_offset_ms(there_ms) if match[8] is None else _offset_ms(match[8])
+    return there_ms - offset_ms
 
 
 def _days_before(year: int, month: int, day: int) -> int | None:
