@@ -61,7 +61,7 @@ def summarise_episode(
     lines = _lines(remarks)
     texts = [" ".join(one.sentences) for one in remarks if one.sentences]
     files = [line.text.split()[0] for line in lines if line.section == "Files"]
-    said = [
+    user_texts = [
         (one.event_ids[0], " ".join(quotable_sentences(one.message.text)))
         for one in remarks
         if one.by_user and one.who and one.event_ids
@@ -69,7 +69,7 @@ def summarise_episode(
     return EpisodeSummary(
         sentences=narrative(remarks, lines, limit=limit),
         topics=tuple(topics([*texts, *files])),
-        tone=tone(said),
+        tone=tone(user_texts),
         lines=lines,
         outcome=_outcome(remarks),
     )

@@ -71,19 +71,19 @@ def fit(
 ) -> FittedMessages:
     """Return messages that cost at most ``room``; ``earlier`` summarises everything before them."""
     fitting = _Fitting(budget, summarise)
-    kept = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
+    shortened = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in messages]
     before = [] if earlier is None else [earlier.message()]
-    costs = [budget.cost(message) for message in kept]
+    costs = [budget.cost(message) for message in shortened]
     cost = sum(costs) + sum(map(budget.cost, before))
-    if room is not None and cost > room and any(map(thoughts_of, kept)):
-        kept = fitting.forget(kept)
-        costs = [budget.cost(message) for message in kept]
+    if room is not None and cost > room and any(map(thoughts_of, shortened)):
+        shortened = fitting.forget(shortened)
+        costs = [budget.cost(message) for message in shortened]
         cost = sum(costs) + sum(map(budget.cost, before))
-    fitted = [*before, *kept]
+    fitted = [*before, *shortened]
     if room is not None and cost > room:
-        fitted, cost = fitting.cut(kept, costs, earlier, room)
+        fitted, cost = fitting.cut(shortened, costs, earlier, room)
         if not fitted:
-            fitting.note("budget_too_small", kept[-1] if kept else earlier)
+            fitting.note("budget_too_small", shortened[-1] if shortened else earlier)
     repairs = [*fitting.repairs, *_shortened(messages, fitted)]
     return FittedMessages(messages=fitted, cost=cost, repairs=repairs)
 
@@ -129,9 +129,9 @@ class _Fitting:
         start = self._start(messages, left, room - reserve)
         if start is None:
             turn = _last_turn(messages)
-            dropped, kept = list(messages[:turn]), messages[turn:]
+            dropped, last_turn = list(messages[:turn]), messages[turn:]
             self._note_dropped(dropped)
-            squeezed, lost = self._squeeze(kept, room - reserve, room)
+            squeezed, lost = self._squeeze(last_turn, room - reserve, room)
             dropped += lost
             spent = sum(self._budget.cost(message) for message in squeezed)
         else:
@@ -177,41 +177,41 @@ class _Fitting:
         self, turn: Sequence[ModelMessage], room: int, all_room: int
     ) -> tuple[list[ModelMessage], list[ModelMessage]]:
         """Return what is left of a turn that is too large, and what was dropped."""
-        kept: list[ModelMessage] = []
+        remaining: list[ModelMessage] = []
         cost = self._budget.cost
         bare = [without_media(message) for message in turn]
         for tried in [turn] if bare == turn else [turn, bare]:
             if tried is bare:
                 self._note_media(turn)
             for cap in _CAPS:
-                kept = [with_outputs(message, cap) for message in tried]
-                if sum(map(cost, kept)) <= room:
-                    return kept, []
+                remaining = [with_outputs(message, cap) for message in tried]
+                if sum(map(cost, remaining)) <= room:
+                    return remaining, []
         questions: list[ModelMessage] = []
         lost: list[ModelMessage] = []
         left = room
-        if kept and isinstance(kept[0], UserMessage):
+        if remaining and isinstance(remaining[0], UserMessage):
             # The question has priority over the steps, with at most half of the room.
-            question = kept.pop(0)
-            share = room // 2 if kept else room
+            question = remaining.pop(0)
+            share = room // 2 if remaining else room
             first = self._shorten(question, share)
             (lost if first is None else questions).append(first or question)
             # The rest of a shortened question's share is not used for steps: otherwise more room
             # could leave fewer steps.
             left -= min(cost(question), share)
         steps: list[ModelMessage] = []
-        while kept and (next_cost := cost(kept[-1])) <= left:
-            steps.append(kept.pop())
+        while remaining and (next_cost := cost(remaining[-1])) <= left:
+            steps.append(remaining.pop())
             left -= next_cost
         steps.reverse()
         spent = sum(map(cost, [*questions, *steps]))
-        if kept and not steps:
+        if remaining and not steps:
             # Not even the last step fits whole; its text may.
-            last = self._words(kept[-1], all_room - spent)
+            last = self._words(remaining[-1], all_room - spent)
             if last is not None:
-                kept.pop()
+                remaining.pop()
                 steps = [last]
-        lost += kept
+        lost += remaining
         for message in lost:
             self.note("dropped_message", message)
         return [*questions, *steps], lost

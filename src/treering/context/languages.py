@@ -1,4 +1,4 @@
-"""Detects the language of a text by its most common words, as far as it affects the token count.
+"""Detects the language of a text by its most common words, to correct the token estimate.
 
 Tokenizers know some languages better than others in the same script: a word of English is one
 token, one of Zulu four. ``language_surcharge`` returns the cost of each character on top of the
@@ -35,7 +35,7 @@ _ARABIC_SURCHARGE: Final = -0.026
 """Of the languages in its script only Arabic has the letter teh marbuta."""
 
 _LANGUAGES: Final[tuple[tuple[float, str], ...]] = (
-    # English, with the commonest words of programs and of what is said about them
+    # English, with the most common words of programs and of texts about them
     (0.0, """
         the of to and a in is for not be or with on that it this are as from by at was you have has
         if can no only will an must which when but all they we he she his her its their our your my
@@ -227,7 +227,10 @@ def _word_languages() -> dict[str, bytes]:
     for index, (_, words) in enumerate(_LANGUAGES):
         for word in set(words.split()):
             languages[word] = languages.get(word, b"") + bytes([index])
-    return {word: places * 2 if len(places) == 1 else places for word, places in languages.items()}
+    return {
+        word: languages_of_word * 2 if len(languages_of_word) == 1 else languages_of_word
+        for word, languages_of_word in languages.items()
+    }
 
 
 _WORD_LANGUAGES: Final = _word_languages()
@@ -246,7 +249,7 @@ def language_surcharge(text: str, script: int) -> float:
         return 0.0
     matches = b"".join(filter(None, map(_WORD_LANGUAGES.get, words)))
     if matches:
-        most, cost = max((matches.count(place), _LANGUAGES[place][0]) for place in set(matches))
+        most, cost = max((matches.count(index), _LANGUAGES[index][0]) for index in set(matches))
         if most * COMMON_SHARE >= len(words):
             return cost
     return _unknown_surcharge(sample, words, script)

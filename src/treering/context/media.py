@@ -51,8 +51,8 @@ def media_of(part: Any) -> Media | None:
         return None
     for name in ("inlineData", "inline_data", "fileData", "file_data", "source", "resource"):
         inner = part.get(name)
-        if isinstance(inner, Mapping) and (found := _plain(inner, part)) is not None:
-            return found
+        if isinstance(inner, Mapping) and (media_file := _plain(inner, part)) is not None:
+            return media_file
     part_type = part.get("type")
     match part_type:
         case "image_url" | "input_image":
@@ -64,8 +64,8 @@ def media_of(part: Any) -> Media | None:
         case "file" | "input_file":
             inner = part.get("file")
             file = inner if isinstance(inner, Mapping) else part
-            found = _linked(file.get("file_data") or file.get("file_url"), "file", file)
-            return found or _filed(file, "file") or _plain(file, part)
+            media_file = _linked(file.get("file_data") or file.get("file_url"), "file", file)
+            return media_file or _filed(file, "file") or _plain(file, part)
         case "image" | "audio" | "video" | "document" | "media":
             return _plain(part, part)
     mime = _mime_of(part)
@@ -105,17 +105,19 @@ def split_media(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]
 def attachments_of(payload: Any) -> list[Media]:
     """Return the attachments of a message, in any field."""
     if isinstance(payload, list):
-        return [found for part in payload if (found := media_of(part)) is not None]
+        return [media_file for part in payload if (media_file := media_of(part)) is not None]
     if not isinstance(payload, dict):
         return []
     media: list[Media] = []
     for name in ATTACHMENT_FIELDS:
-        held = payload.get(name)
-        for part in held if isinstance(held, list) else [held] if isinstance(held, dict) else []:
+        value = payload.get(name)
+        for part in (
+            value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+        ):
             # A message text is text, whatever it begins with.
-            found = media_of(part) if isinstance(part, Mapping) or name == "images" else None
-            if found is not None and found not in media:
-                media.append(found)
+            media_file = media_of(part) if isinstance(part, Mapping) or name == "images" else None
+            if media_file is not None and media_file not in media:
+                media.append(media_file)
     return media
 
 
@@ -134,8 +136,8 @@ def _plain(fields: Mapping[str, Any], part: Mapping[str, Any]) -> Media | None:
         return Media(sort=_sort_of(mime, part), mime=mime, data=_standard(data), name=name)
     if address is None:
         return None
-    if (found := _in_text(address)) is not None:
-        return Media(sort=found.sort, mime=mime or found.mime, data=found.data, name=name)
+    if (inline := _in_text(address)) is not None:
+        return Media(sort=inline.sort, mime=mime or inline.mime, data=inline.data, name=name)
     if fields.get("type") == "text" or "text" in fields:
         return None
     return Media(sort=_sort_of(mime, part), mime=mime, url=address, name=name)
@@ -148,9 +150,9 @@ def _linked(address: Any, sort: MediaSort, part: Mapping[str, Any]) -> Media | N
     if not isinstance(address, str) or not address:
         return None
     name = _text(part, "filename", "name")
-    found = _in_text(address)
-    if found is not None:
-        return Media(sort=found.sort, mime=found.mime, data=found.data, name=name)
+    inline = _in_text(address)
+    if inline is not None:
+        return Media(sort=inline.sort, mime=inline.mime, data=inline.data, name=name)
     if _BASE64.fullmatch(address) and "://" not in address:
         mime = _sniffed(address) or ""
         return Media(sort=_sort_of(mime, part), mime=mime, data=_standard(address), name=name)
@@ -195,9 +197,9 @@ def _sniffed(data: str) -> str | None:
 
 
 def _mime_of(fields: Mapping[str, Any]) -> str:
-    found = _text(fields, "media_type", "mediaType", "mimeType", "mime_type", "mime")
-    if found is not None:
-        return found.lower()
+    mime = _text(fields, "media_type", "mediaType", "mimeType", "mime_type", "mime")
+    if mime is not None:
+        return mime.lower()
     kind = _text(fields, "format")
     return _TYPES.get(kind.lower(), "") if kind is not None else ""
 

@@ -75,18 +75,18 @@ def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence |
     if not requests:
         return None
     first, *others = requests
-    opening, asked = first.opening, first.request
-    used.update((opening, asked))
+    opening, request = first.opening, first.request
+    used.update((opening, request))
     text = f"{first.who} {'asked' if is_request(opening) else 'said'} {_quote(opening, chars)}"
-    if asked != opening and is_request(asked):
-        text += f" and asked {_quote(asked, chars)}"
+    if request != opening and is_request(request):
+        text += f" and asked {_quote(request, chars)}"
     ids = [*first.event_ids]
     later = []
-    for one, request in _weightiest(others, f"{opening} {asked}"):
-        used.add(request)
-        name = "" if one.who == USER else f"{one.who}: "
-        later.append(f"{name}{_quote(request, chars)}")
-        ids += one.event_ids
+    for remark, sentence in _weightiest(others, f"{opening} {request}"):
+        used.add(sentence)
+        name = "" if remark.who == USER else f"{remark.who}: "
+        later.append(f"{name}{_quote(sentence, chars)}")
+        ids += remark.event_ids
     if later:
         text += f"; later {_listed(later)}"
     return Sentence(f"{text}.", tuple(dict.fromkeys(ids)))
@@ -180,9 +180,9 @@ def _last_words(
         return "It was interrupted", remarks[-1].event_ids
     question = unanswered_question(remarks)
     if question is not None:
-        asked = "" if question.text in used else f" to {_quote(question.text, chars)}"
+        question_text = "" if question.text in used else f" to {_quote(question.text, chars)}"
         used.add(question.text)
-        return f"No answer was given{asked}", question.event_ids
+        return f"No answer was given{question_text}", question.event_ids
     conclusion = find_conclusion(remarks)
     if conclusion is None or conclusion[1] in used:
         return "", ()

@@ -84,8 +84,8 @@ class Remark(msgspec.Struct, frozen=True):
     @property
     def opening(self) -> str:
         """Return the first sentence of more than two words, else the first."""
-        said = (text for text in self.sentences if len(text.split()) >= OPENING_WORDS_MIN)
-        return next(said, self.sentences[0])
+        long_enough = (text for text in self.sentences if len(text.split()) >= OPENING_WORDS_MIN)
+        return next(long_enough, self.sentences[0])
 
     @property
     def request(self) -> str:
@@ -95,8 +95,8 @@ class Remark(msgspec.Struct, frozen=True):
     @property
     def conclusion(self) -> str | None:
         """Return the sentence that states an outcome, if any."""
-        stated = (text for text in self.sentences if not text.endswith(_QUESTION))
-        return next((text for text in stated if _CONCLUDES.search(text.lower())), None)
+        statements = (text for text in self.sentences if not text.endswith(_QUESTION))
+        return next((text for text in statements if _CONCLUDES.search(text.lower())), None)
 
 
 def remark(message: ModelMessage, speakers: Mapping[str, str]) -> Remark:
@@ -143,8 +143,8 @@ def unanswered_question(remarks: Sequence[Remark]) -> Sentence | None:
             if one.message.text:
                 return None
         elif one.sentences:
-            asked = next((text for text in one.sentences if text.endswith(_QUESTION)), None)
-            return None if asked is None else Sentence(asked, one.event_ids)
+            question = next((text for text in one.sentences if text.endswith(_QUESTION)), None)
+            return None if question is None else Sentence(question, one.event_ids)
     return None
 
 

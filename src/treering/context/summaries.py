@@ -156,7 +156,7 @@ def _note_first(
 
 
 def _read(earlier: str) -> dict[Section, list[str]]:
-    """Return the lines of an earlier summary by section, whoever wrote it."""
+    """Return the lines of an earlier summary by section; it may be anybody's."""
     sections: dict[Section, list[str]] = {section: [] for section in SECTIONS}
     section: Section = "Earlier"
     for line in earlier[:EARLIER_CHARS_MAX].splitlines():
@@ -176,15 +176,15 @@ def _fit(lines: Sequence[SummaryLine], limit: int, count: Counter) -> Summary:
     chosen: list[tuple[int, SummaryLine]] = []
     headed: set[Section] = set()
     room = limit
-    for place, line in _by_value(lines):
+    for index, line in _by_value(lines):
         heading = 0 if line.section in headed else count(f"{line.section}:\n")
         cost = heading + count(f"- {line.text}\n")
         if cost > room:
             shorter = _shortened(line, room - heading, count)
             if shorter is not None and line.section != "Files":  # Half a path misleads.
-                chosen.append((place, shorter))
+                chosen.append((index, shorter))
             break
-        chosen.append((place, line))
+        chosen.append((index, line))
         headed.add(line.section)
         room -= cost
     # The tokens of a text are not the sum of its parts', so count the whole at the end.
@@ -198,8 +198,8 @@ def _fit(lines: Sequence[SummaryLine], limit: int, count: Counter) -> Summary:
 def _by_value(lines: Sequence[SummaryLine]) -> Iterator[tuple[int, SummaryLine]]:
     """Yield all lines with their indexes: the first request, then the newest of each section."""
     queues: dict[Section, list[tuple[int, SummaryLine]]] = {section: [] for section in _BY_VALUE}
-    for place, line in enumerate(lines):
-        queues[line.section].append((place, line))
+    for index, line in enumerate(lines):
+        queues[line.section].append((index, line))
     yield from queues["Intent"][:1]
     del queues["Intent"][:1]
     for row in zip_longest(*(reversed(queue) for queue in queues.values())):

@@ -232,14 +232,14 @@ def _sealed(block: dict[str, Any], named: str) -> tuple[Maker, dict[str, Any]] |
         return "openai", _reasoning(block, words, sealed)
     if (data := _text(block, "data")) is not None:
         return "anthropic", {"type": "redacted_thinking", "data": data}
-    kept = _text(block, "thinkingSignature")
-    if kept is not None:
-        if kept.startswith("{"):
-            return _sealed(_parsed(kept), named)
+    signature_text = _text(block, "thinkingSignature")
+    if signature_text is not None:
+        if signature_text.startswith("{"):
+            return _sealed(_parsed(signature_text), named)
         maker = next((maker for part, maker in _NAMED if part in named), None)
         if maker == "gemini":
-            return "gemini", {"thought_signature": kept}
-        sign = kept if maker == "anthropic" else sign
+            return "gemini", {"thought_signature": signature_text}
+        sign = signature_text if maker == "anthropic" else sign
     if sign is None or MASK in words:
         return None
     return "anthropic", {"type": "thinking", "thinking": words, "signature": sign}

@@ -85,55 +85,54 @@ NO_CUES: Final = SentenceCues("", negated=False, changed=False, corrected=False,
 
 def extract_cues(text: str) -> SentenceCues:
     """Remove the cues from a sentence."""
-    said = _BLANKS.sub(" ", expand_contractions(normalise_characters(text))).strip()
-    said = said.lower() if said.isupper() else said
-    said, corrected = _without_lead(trimmed(said))
-    changed = _CHANGED.search(said) is not None
-    said, replaced = _without_former(said)
-    said, denied = _without_denial(said)
-    if changed or " " in said:
-        said = _AGAIN.sub("", _ADVERBS.sub("", said))
-    return SentenceCues(said.strip(), denied, changed or corrected, corrected, replaced)
+    sentence = _BLANKS.sub(" ", expand_contractions(normalise_characters(text))).strip()
+    sentence = sentence.lower() if sentence.isupper() else sentence
+    sentence, corrected = _without_lead(trimmed(sentence))
+    changed = _CHANGED.search(sentence) is not None
+    sentence, replaced = _without_former(sentence)
+    sentence, denied = _without_denial(sentence)
+    if changed or " " in sentence:
+        sentence = _AGAIN.sub("", _ADVERBS.sub("", sentence))
+    return SentenceCues(sentence.strip(), denied, changed or corrected, corrected, replaced)
 
 
-def _without_lead(said: str) -> tuple[str, bool]:
-    lead = _LEAD.match(said)
-    said = said[lead.end() :] if lead is not None else said
-    correction = _CORRECTION.match(said)
-    return (said, False) if correction is None else (said[correction.end() :], True)
+def _without_lead(sentence: str) -> tuple[str, bool]:
+    lead = _LEAD.match(sentence)
+    sentence = sentence[lead.end() :] if lead is not None else sentence
+    correction = _CORRECTION.match(sentence)
+    return (sentence, False) if correction is None else (sentence[correction.end() :], True)
 
 
-def _without_former(said: str) -> tuple[str, str | None]:
+def _without_former(sentence: str) -> tuple[str, str | None]:
     """Remove the value that a sentence names as the former one."""
     for pattern in (_NOT_BUT, _FORMER):
-        match = pattern.search(said)
+        match = pattern.search(sentence)
         if match is not None and match.start() > 0:
-            rest = (
-                f"{said[: match.start()]}{' ' if pattern is _NOT_BUT else ''}{said[match.end() :]}"
-            )
-            if "prefer" not in said[: match.start()].lower():
-                return _BLANKS.sub(" ", rest), match["old"].strip()
-    return said, None
+            before, after = sentence[: match.start()], sentence[match.end() :]
+            joint = " " if pattern is _NOT_BUT else ""
+            if "prefer" not in before.lower():
+                return _BLANKS.sub(" ", f"{before}{joint}{after}"), match["old"].strip()
+    return sentence, None
 
 
-def _without_denial(said: str) -> tuple[str, bool]:
+def _without_denial(sentence: str) -> tuple[str, bool]:
     """Remove negations; two of them cancel each other."""
     denied = False
-    if _CEASED.search(said) is not None:
-        said, denied = _ING.sub(_based, _CEASED.sub("", said)), True
-    if _USED_TO.search(said) is not None:
-        said, denied = _USED_TO.sub("", said), not denied
-    without, count = _DENIED.subn("", _CAPITAL_NOT.sub(r"\1 not", said), count=2)
+    if _CEASED.search(sentence) is not None:
+        sentence, denied = _ING.sub(_based, _CEASED.sub("", sentence)), True
+    if _USED_TO.search(sentence) is not None:
+        sentence, denied = _USED_TO.sub("", sentence), not denied
+    without, count = _DENIED.subn("", _CAPITAL_NOT.sub(r"\1 not", sentence), count=2)
     if count:
-        said, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
+        sentence, denied = _STAND.sub("like ", without), denied != (count % 2 == 1)
     # "Cannot eat nuts" and "does not eat nuts" are the same fact, and so are "can" and "does".
-    return _ABLE.sub(_able, said, count=1), denied
+    return _ABLE.sub(_able, sentence, count=1), denied
 
 
-def _able(found: re.Match[str]) -> str:
-    verb = found["verb"]
-    return third_person(verb) if VERBS.get(verb) == verb else found.group()
+def _able(match: re.Match[str]) -> str:
+    verb = match["verb"]
+    return third_person(verb) if VERBS.get(verb) == verb else match.group()
 
 
-def _based(found: re.Match[str]) -> str:
-    return f"{found[1]}{base(found[2].lower())}"
+def _based(match: re.Match[str]) -> str:
+    return f"{match[1]}{base(match[2].lower())}"

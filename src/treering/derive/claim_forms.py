@@ -68,10 +68,10 @@ def read_title(text: str) -> tuple[str, str] | None:
     Titles of books and songs are full of words that mean something elsewhere ("Never Let Me Go", "I
     Am Legend"); the statement begins after them.
     """
-    found = _TITLED.match(text)
-    if found is None:
+    match = _TITLED.match(text)
+    if match is None:
         return None
-    return (found["name"], text[found.end() + 1 :]) if is_title(found["name"]) else None
+    return (match["name"], text[match.end() + 1 :]) if is_title(match["name"]) else None
 
 
 def is_title(name: str) -> bool:
@@ -90,8 +90,8 @@ def read_noun_of(text: str) -> tuple[str | None, str, str, str | None] | None:
     The subject is None if there is only a noun. The last part is all text before "is" if the value
     is a participle ("was founded by").
     """
-    for found in _copulas(text):
-        left, value = text[: found.start()], text[found.end() :]
+    for copula in _copulas(text):
+        left, value = text[: copula.start()], text[copula.end() :]
         done = normal(left) if _PARTICIPLE.match(value) else None
         divided = _divided(left)
         if divided is None:
@@ -103,29 +103,29 @@ def read_noun_of(text: str) -> tuple[str | None, str, str, str | None] | None:
 
 def read_possessive(text: str) -> tuple[str, str, str] | None:
     """Return owner, attribute and value of "Ann's husband is Bob", or None."""
-    found = _POSSESSED.fullmatch(text) if "'" in text else None
-    if found is None:
+    match = _POSSESSED.fullmatch(text) if "'" in text else None
+    if match is None:
         return None
-    return found["owner"], attribute_of(found["noun"]), found["value"]
+    return match["owner"], attribute_of(match["noun"]), match["value"]
 
 
 def read_label(text: str) -> tuple[str, str] | None:
     """Return noun and value of "Timezone: CET", or None."""
-    found = _LABEL.fullmatch(text) if ":" in text else None
-    return None if found is None else (found["noun"], found["value"])
+    match = _LABEL.fullmatch(text) if ":" in text else None
+    return None if match is None else (match["noun"], match["value"])
 
 
 def read_reversed(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
     """Return subject and attribute of "Ann is the mayor of Ghent", whose value comes first."""
     if verb.lower() not in {"is", "was"} or not subject[:1].isupper():
         return None
-    found = _BACK.fullmatch(rest)
-    if found is None or _ASIDE.search(rest) is not None:
+    match = _BACK.fullmatch(rest)
+    if match is None or _ASIDE.search(rest) is not None:
         return None
     compound = _COMPOUND.fullmatch(rest[4:])
     if compound is not None:
         return compound["subject"], attribute_of(compound["noun"])
-    return found["subject"], attribute_of(found["noun"])
+    return match["subject"], attribute_of(match["noun"])
 
 
 def _copulas(text: str) -> list[re.Match[str]]:
@@ -134,13 +134,13 @@ def _copulas(text: str) -> list[re.Match[str]]:
     A title may contain one ("The author of What is Life is …"), so the last counts, unless an aside
     comes before it.
     """
-    found = list(_COPULA.finditer(text))
-    while len(found) > 1 and (
-        _ASIDE.search(text, found[-2].end(), found[-1].start() + 1) is not None
-        or found[-1].end() >= len(text)
+    copulas = list(_COPULA.finditer(text))
+    while len(copulas) > 1 and (
+        _ASIDE.search(text, copulas[-2].end(), copulas[-1].start() + 1) is not None
+        or copulas[-1].end() >= len(text)
     ):
-        found.pop()
-    return found[::-1]
+        copulas.pop()
+    return copulas[::-1]
 
 
 def _divided(left: str) -> tuple[str | None, str] | None:
@@ -157,19 +157,19 @@ def _divided(left: str) -> tuple[str | None, str] | None:
     relative = _RELATIVE.fullmatch(noun)
     if relative is not None:
         return _related(relative)
-    found = _OF.fullmatch(noun)
-    if found is not None:
-        return found["subject"], attribute_of(found["noun"])
+    match = _OF.fullmatch(noun)
+    if match is not None:
+        return match["subject"], attribute_of(match["noun"])
     return None, attribute_of(noun)
 
 
-def _related(found: re.Match[str]) -> tuple[str, str]:
+def _related(match: re.Match[str]) -> tuple[str, str]:
     """Split "company that produced Emma" and "university where Ann was educated".
 
     An unknown verb stays with the subject: both together still name one slot.
     """
-    parts = found["rest"].split(" ")
-    noun, how = found["noun"], found["how"]
+    parts = match["rest"].split(" ")
+    noun, how = match["noun"], match["how"]
     if parts[0] in VERBS and len(parts) > 1:
         subject_at = next((at for at, one in enumerate(parts[1:], 1) if not _is_joint(one)), 1)
         verb = " ".join(parts[:subject_at])
@@ -177,7 +177,7 @@ def _related(found: re.Match[str]) -> tuple[str, str]:
     for at in range(1, len(parts)):
         if parts[at] in FINITE_VERBS:
             return " ".join(parts[:at]), attribute_of(f"{noun} {how} {' '.join(parts[at:])}")
-    return found["rest"], attribute_of(f"{noun} {how}")
+    return match["rest"], attribute_of(f"{noun} {how}")
 
 
 def _is_joint(word: str) -> bool:

@@ -129,8 +129,8 @@ def _separate_days(event: str, times: str) -> list[str]:
 
 def value_in(text: str) -> tuple[str, str]:
     """Return the class named before a value, or an empty text, and the value."""
-    found = CLASSED.match(text)
-    return ("", text) if found is None else (found["noun"].lower(), found["value"])
+    match = CLASSED.match(text)
+    return ("", text) if match is None else (match["noun"].lower(), match["value"])
 
 
 def _be(verb: str, rest: str) -> PredicateMeaning | None:
@@ -167,8 +167,8 @@ def _with_preposition(verb: str, rest: str) -> PredicateMeaning | None:
             if verb == "be" and parts[0] == "born" and is_date(value):
                 return PredicateMeaning("date of birth", value, single=True)
             noun, named = value_in(value)
-            said = " ".join((verb, *(one for one in parts[: at + 1]), *noun.split()))
-            attribute = attribute_of(said)
+            phrase = " ".join((verb, *(one for one in parts[: at + 1]), *noun.split()))
+            attribute = attribute_of(phrase)
             return PredicateMeaning(attribute, named, single=bool(noun) or holds_one(attribute))
     return None
 
@@ -219,17 +219,17 @@ def _use(_verb: str, rest: str) -> PredicateMeaning:
     return PredicateMeaning("use", rest, single=False)
 
 
-def _purpose(found: re.Match[str]) -> str:
+def _purpose(match: re.Match[str]) -> str:
     """Return the slot that something is used for; "as my editor" is the editor itself."""
-    what = attribute_of(found["what"])
+    what = attribute_of(match["what"])
     return what if is_slot(what) else f"use for {what}"
 
 
 def _move(verb: str, rest: str) -> PredicateMeaning | None:
-    found = _TO_FROM.fullmatch(rest) or _FROM_TO.fullmatch(rest)
-    if found is None:
+    match = _TO_FROM.fullmatch(rest) or _FROM_TO.fullmatch(rest)
+    if match is None:
         return None
-    new, old = found["new"], found["old"]
+    new, old = match["new"], match["old"]
     if verb in {"move", "relocate"}:
         return PredicateMeaning("residence", value_in(new)[1], single=True, replaced=old)
     purpose = _PURPOSE.fullmatch(new)

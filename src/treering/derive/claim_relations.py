@@ -162,8 +162,8 @@ def _by_choice(one: Claim, other: Claim) -> Relation | None:
 
 def _event(claim: Claim) -> frozenset[str]:
     """Return the words that name the event of a claim about a time; empty for other claims."""
-    said = claim.attribute or ""
-    return frozenset(said.split()[2:]) if said.startswith("time of ") else frozenset()
+    attribute = claim.attribute or ""
+    return frozenset(attribute.split()[2:]) if attribute.startswith("time of ") else frozenset()
 
 
 def _by_former(new: _Statement, old: _Statement) -> Relation | None:
@@ -221,8 +221,8 @@ def _is_english(new: _Statement, old: _Statement) -> bool:
     In other languages names and negations are not recognised, and the vectors of unknown words are
     all alike.
     """
-    said = {*new.words, *old.words}
-    return all(map(str.isascii, said)) and bool(_ENGLISH & said)
+    all_words = {*new.words, *old.words}
+    return all(map(str.isascii, all_words)) and bool(_ENGLISH & all_words)
 
 
 def _is_denied(one: set[str], other: set[str]) -> bool:

@@ -78,9 +78,9 @@ def is_repeated(text: str) -> bool:
 
 def split_times(text: str) -> tuple[str, str]:
     """Return the event of a schedule, and its times."""
-    dates = [found.group() for found in _DATED.finditer(text)]
+    dates = [match.group() for match in _DATED.finditer(text)]
     rest = _DATED.sub(" ", text)
-    times = [found.group() for found in _PIECES.finditer(rest)]
+    times = [match.group() for match in _PIECES.finditer(rest)]
     return _PIECES.sub(" ", rest), " ".join((*times, *dates))
 
 

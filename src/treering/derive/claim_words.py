@@ -116,11 +116,11 @@ _SPEAKER: Final = frozenset({"i", "user"})
 
 def statement_of(text: str) -> str:
     """Return the words of a statement without case, articles, punctuation and speaker."""
-    found = _statement_words(unicodedata.normalize("NFKC", text).casefold())
-    kept = [word for word in found if word not in ARTICLES]
+    statement_words = _statement_words(unicodedata.normalize("NFKC", text).casefold())
+    kept = [word for word in statement_words if word not in ARTICLES]
     if kept and kept[0] in _SPEAKER:
         kept = kept[1:]
-    return " ".join(kept or found)
+    return " ".join(kept or statement_words)
 
 
 @cache
@@ -145,9 +145,9 @@ def trimmed(text: str) -> str:
 
 def base(word: str) -> str:
     """Return the base form of a known verb, else the singular of a word."""
-    known = VERBS.get(word)
-    if known is not None:
-        return known
+    verb = VERBS.get(word)
+    if verb is not None:
+        return verb
     if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     return f"{word[:-3]}y" if word.endswith("ies") else word[:-1]
@@ -164,13 +164,13 @@ def third_person(verb: str) -> str:
     return f"{verb}s"
 
 
-def _whole(found: re.Match[str]) -> str:
-    can, cannot, wont, _shant, other, we, ours, he, his = found.groups()
+def _whole(match: re.Match[str]) -> str:
+    can, cannot, wont, _shant, other, we, ours, he, his = match.groups()
     if we or he:
         return f"{we or he} {_TAILS[(ours or his).lower()]}"
     verb = can or cannot or other or ("will" if wont else "shall")
     # Keep the capital: "Don't Look Now" is a title anywhere.
-    return f"{verb} Not" if found.group()[0].isupper() else f"{verb} not"
+    return f"{verb} Not" if match.group()[0].isupper() else f"{verb} not"
 
 
 def _forms(verb: str) -> dict[str, str]:

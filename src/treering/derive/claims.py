@@ -201,10 +201,10 @@ def _of_own(text: str) -> tuple[str | None, PredicateMeaning | None]:
 
 def _of_the(text: str) -> tuple[str | None, PredicateMeaning | None] | None:
     """Read "the author of Emma is Jane Austen", "the database is PostgreSQL"."""
-    found = read_noun_of(text)
-    if found is None:
+    parts = read_noun_of(text)
+    if parts is None:
         return None
-    subject, attribute, value, rest = found
+    subject, attribute, value, rest = parts
     if subject is None:
         if (is_time(value) or is_day(value)) and not is_slot(attribute):
             return USER, scheduled(text)
@@ -246,8 +246,8 @@ def _of_named(text: str) -> tuple[str | None, PredicateMeaning | None]:
 def _at_verb(text: str) -> tuple[str, str | None, str]:
     """Return the text before the verb of a sentence, the verb, and the text after it."""
     parts = text.split(" ", _SUBJECT_WORDS_MAX)
-    for known in (FINITE_VERBS, VERBS):
+    for forms in (FINITE_VERBS, VERBS):
         for at in range(1, len(parts) - 1):
-            if parts[at] in known and not parts[at].endswith("ing"):
+            if parts[at] in forms and not parts[at].endswith("ing"):
                 return " ".join(parts[:at]), parts[at], " ".join(parts[at + 1 :])
     return text, None, ""

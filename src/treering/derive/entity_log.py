@@ -40,7 +40,7 @@ class EntityChange(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[str, ...] = ()
     """The fields that it sets."""
     times: int = 1
-    """The number of events that it stands for."""
+    """How many events it represents."""
 
 
 class EntityState(msgspec.Struct, gc=False):
@@ -50,7 +50,7 @@ class EntityState(msgspec.Struct, gc=False):
     """The seq that determines its place in the order."""
     begun: int
     fields: dict[str, tuple[int, int]]
-    """The last seq that set each field, and the number of events it stands for."""
+    """The last seq that set each field, and how many events it represents."""
 
 
 class EntityType(Protocol[Value_co]):
@@ -73,7 +73,7 @@ class EntityLog(msgspec.Struct, array_like=True):
     """The seqs that matter for one type of entity, up to some point of a timeline."""
 
     kept: list[tuple[int, int]] = []
-    """Seqs that count, ascending, and the number of events each stands for."""
+    """Seqs that count, ascending, and how many events each represents."""
     waiting: dict[int, list[int]] = {}
     """Seqs of open runs, by run number."""
     cleared: int = 0
@@ -107,7 +107,9 @@ class EntityLog(msgspec.Struct, array_like=True):
         """Drop seqs that can no longer matter."""
         waiting = [seq for seqs in self.waiting.values() for seq in seqs]
         # Pending events may still be ordered in between: keep everything about their entities.
-        unsettled = {found.subject for found in map(entity_type.change_of, read(waiting)) if found}
+        unsettled = {
+            change.subject for change in map(entity_type.change_of, read(waiting)) if change
+        }
         changes: list[EntityChange] = []
         matter: dict[int, int] = {}
         for change_of in changes_in(entity_type, self.kept, read):
@@ -174,8 +176,8 @@ def entity_states(changes: Iterable[EntityChange]) -> dict[str, EntityState]:
             states.pop(subject, None)
         elif entity_state is None:
             if verb in {"begin", "touch"}:
-                stated = dict.fromkeys(change_of.fields, (seq, 1))
-                states[subject] = EntityState(first=seq, begun=seq, fields=stated)
+                fields = dict.fromkeys(change_of.fields, (seq, 1))
+                states[subject] = EntityState(first=seq, begun=seq, fields=fields)
         elif verb == "begin":
             entity_state.begun = seq
             entity_state.fields = dict.fromkeys(change_of.fields, (seq, 1))

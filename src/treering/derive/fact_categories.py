@@ -56,9 +56,9 @@ def category_of(text: str) -> Category:
         return "preference"
     if attribute.startswith("time of ") or is_schedule(text):
         return "schedule"
-    known = _BY_ATTRIBUTE.get(attribute)
-    if known is not None and claim.subject == USER:
-        return known
+    category = _BY_ATTRIBUTE.get(attribute)
+    if category is not None and claim.subject == USER:
+        return category
     if attribute.startswith(("version of ", "use for ")):
         return "technical"
     if KIN.search(text) is not None:

@@ -167,9 +167,9 @@ def _said(
     for sentence in own_sentences(utterance.text):
         if is_question(sentence):
             continue
-        asked = _EXPLICIT.fullmatch(sentence)
-        if asked is not None:
-            yield from _explicit(utterance, asked["rest"])
+        explicit = _EXPLICIT.fullmatch(sentence)
+        if explicit is not None:
+            yield from _explicit(utterance, explicit["rest"])
             continue
         greeted = _GREETED.match(sentence)
         if greeted is not None:
@@ -179,14 +179,16 @@ def _said(
         lead = _LEAD.match(plain)
         plain = plain[lead.end() :] if lead is not None else plain
         back = _BACK.match(plain)
-        said = plain[back.end() :] if back is not None else plain
+        statement_text = plain[back.end() :] if back is not None else plain
         meant = _meant(
-            said.strip(" .!"), candidates[-1] if candidates else context, is_back=back is not None
+            statement_text.strip(" .!"),
+            candidates[-1] if candidates else context,
+            is_back=back is not None,
         )
         if meant is not None:
             yield from _corrected(utterance, *meant)
             continue
-        for clause in clauses(said):
+        for clause in clauses(statement_text):
             statement = read_statement(clause)
             if statement is not None:
                 yield from _accepted(utterance, statement, correction=back is not None)
@@ -230,13 +232,15 @@ def _accepted(
     )
 
 
-def _meant(said: str, context: Candidate | None, *, is_back: bool) -> tuple[Candidate, str] | None:
+def _meant(
+    sentence: str, context: Candidate | None, *, is_back: bool
+) -> tuple[Candidate, str] | None:
     """Return the fact that a short correction refers to, and its corrected text."""
-    correction = _NOT_BUT.fullmatch(said) or _MEANT.fullmatch(said)
+    correction = _NOT_BUT.fullmatch(sentence) or _MEANT.fullmatch(sentence)
     if context is None or correction is None or len(correction["value"].split()) > _MEANT_WORDS_MAX:
         return None
     old, value = correction["old"], correction["value"].strip()
-    if not is_back and old is None and not re.match(r"I mean|make ", said, _IGNORE):
+    if not is_back and old is None and not re.match(r"I mean|make ", sentence, _IGNORE):
         return None
     text = _with_value(context.text, old, value)
     return None if text is None or text == context.text else (context, text)
@@ -299,15 +303,15 @@ def _of_tool(utterance: Utterance) -> list[Candidate]:
     return candidates[:TOOL_CANDIDATES_MAX]
 
 
-def _joined(known: Candidate | None, candidate: Candidate) -> Candidate:
-    if known is None:
+def _joined(earlier: Candidate | None, candidate: Candidate) -> Candidate:
+    if earlier is None:
         return candidate
     return msgspec.structs.replace(
         candidate,
-        text=known.text,
-        importance=max(known.importance, candidate.importance),
-        confidence=max(known.confidence, candidate.confidence),
-        evidence=tuple(dict.fromkeys((*known.evidence, *candidate.evidence))),
-        sayings=(*known.sayings, *candidate.sayings),
-        explicit=known.explicit or candidate.explicit,
+        text=earlier.text,
+        importance=max(earlier.importance, candidate.importance),
+        confidence=max(earlier.confidence, candidate.confidence),
+        evidence=tuple(dict.fromkeys((*earlier.evidence, *candidate.evidence))),
+        sayings=(*earlier.sayings, *candidate.sayings),
+        explicit=earlier.explicit or candidate.explicit,
     )

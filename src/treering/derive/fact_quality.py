@@ -100,54 +100,54 @@ def _verdict(outcome: Outcome, reason: str) -> QualityVerdict:
     return QualityVerdict(outcome=outcome, reason=reason, hint=_HINTS[reason])
 
 
-def _hollow(said: str) -> str | None:
+def _hollow(text: str) -> str | None:
     """Return why a text that was given as a fact says nothing, or None."""
-    if is_filler(said):
+    if is_filler(text):
         return "filler"
-    if is_plain_question(said):
+    if is_plain_question(text):
         return "question"
-    if _LETTER.search(said) is None:
+    if _LETTER.search(text) is None:
         return "fragment"
-    if _is_unspaced(said):
+    if _is_unspaced(text):
         return None
-    named = words(said)
-    if len(said.split()) < 2 or (len(named) <= 3 and _DANGLING.match(said) is not None):
+    named = words(text)
+    if len(text.split()) < 2 or (len(named) <= 3 and _DANGLING.match(text) is not None):
         return "fragment"
     return None
 
 
-def _flaw(said: str) -> str | None:
+def _flaw(text: str) -> str | None:
     """Return why a text is not a fact, or None."""
-    if is_filler(said):
+    if is_filler(text):
         return "filler"
-    if is_question(said):
+    if is_question(text):
         return "question"
-    if is_code(said):
+    if is_code(text):
         return "code"
-    if is_machinery(said):
+    if is_machinery(text):
         return "noise"
-    if is_transient(said):
+    if is_transient(text):
         return "transient"
-    if is_generic(said):
+    if is_generic(text):
         return "generic"
-    return "fragment" if _is_fragment(said) else None
+    return "fragment" if _is_fragment(text) else None
 
 
-def _is_fragment(said: str) -> bool:
-    if _LETTER.search(said) is None:
+def _is_fragment(text: str) -> bool:
+    if _LETTER.search(text) is None:
         return True
-    if _is_unspaced(said):
+    if _is_unspaced(text):
         return False
-    if len(said.split()) < 2 or _DANGLING.match(said) is not None:
+    if len(text.split()) < 2 or _DANGLING.match(text) is not None:
         return True
-    named = words(said)
+    named = words(text)
     if any(word in VERBS or word in _HELPING or _WORK.fullmatch(word) for word in named[1:]):
         return False
-    if not said.isascii() or (len(named) > 3 and not _ENGLISH.intersection(named)):
+    if not text.isascii() or (len(named) > 3 and not _ENGLISH.intersection(named)):
         # Another language, whose verbs are unknown here.
         return False
-    return INSTRUCTION.match(said) is None and read_claim(said).attribute is None
+    return INSTRUCTION.match(text) is None and read_claim(text).attribute is None
 
 
-def _is_unspaced(said: str) -> bool:
-    return len(_UNSPACED.findall(said)) >= _UNSPACED_MIN
+def _is_unspaced(text: str) -> bool:
+    return len(_UNSPACED.findall(text)) >= _UNSPACED_MIN

@@ -80,17 +80,17 @@ def read_statement(clause: str) -> Statement | None:
     )
 
 
-def _standing(said: str) -> Statement | None:
+def _standing(clause: str) -> Statement | None:
     """Read a standing order."""
-    found = STANDING.fullmatch(said)
-    if found is None:
+    match = STANDING.fullmatch(clause)
+    if match is None:
         return None
-    rest = found["rest"]
-    if found["onward"]:
+    rest = match["rest"]
+    if match["onward"]:
         inner = read_statement(rest)
         if inner is not None:
             return inner
-    how = "Never" if found["not"] or (found["how"] or "").lower() == "never" else "Always"
+    how = "Never" if match["not"] or (match["how"] or "").lower() == "never" else "Always"
     denied = NEVER.match(rest)
     if denied is not None:
         how, rest = "Never", rest[denied.end() :]
@@ -99,22 +99,22 @@ def _standing(said: str) -> Statement | None:
     return Statement(_of_user(f"{how} {rest}"), "preference", 8, 0.9)
 
 
-def _no_longer(said: str) -> str:
+def _no_longer(clause: str) -> str:
     """Return a clause with "not any more" as "no longer", and with its subject."""
-    found = NOT_ANY_MORE.fullmatch(said)
-    if found is not None:
-        verb = third_person(found["verb"]) if found["does"] else found["verb"]
-        said = f"{found['head']}no longer {verb}{found['rest']}"
-    is_short = said.lower().startswith("no longer ") and STATE.match(said[10:]) is not None
-    return f"I am {said[0].lower()}{said[1:]}" if is_short else said
+    match = NOT_ANY_MORE.fullmatch(clause)
+    if match is not None:
+        verb = third_person(match["verb"]) if match["does"] else match["verb"]
+        clause = f"{match['head']}no longer {verb}{match['rest']}"
+    is_short = clause.lower().startswith("no longer ") and STATE.match(clause[10:]) is not None
+    return f"I am {clause[0].lower()}{clause[1:]}" if is_short else clause
 
 
-def _ended(said: str) -> Statement | None:
-    """Read what is no longer so, if it would be a fact."""
-    found = ENDED.fullmatch(_given_up(said))
-    if found is None:
+def _ended(clause: str) -> Statement | None:
+    """Read a statement that something ended, if it would be a fact."""
+    match = ENDED.fullmatch(_given_up(clause))
+    if match is None:
         return None
-    helping, how, rest = (found["helping"] or "").lower(), found["how"].lower(), found["rest"]
+    helping, how, rest = (match["helping"] or "").lower(), match["how"].lower(), match["rest"]
     was = _first(f"I {helping if helping != 'can ' else ''}{rest}")
     if was is None:
         return None
@@ -129,25 +129,25 @@ def _ended(said: str) -> Statement | None:
     return was._replace(text=f"No longer {was.text[0].lower()}{was.text[1:]}")
 
 
-def _given_up(said: str) -> str:
+def _given_up(clause: str) -> str:
     """Return "I stopped smoking" as "I no longer smoke", unless it says when."""
-    found = GIVEN_UP.fullmatch(said)
-    verb = None if found is None else VERBS.get(found["doing"].lower())
-    if found is None or verb is None or WHEN.search(found["rest"]) is not None:
-        return said
-    return f"I no longer {verb}{found['rest']}"
+    match = GIVEN_UP.fullmatch(clause)
+    verb = None if match is None else VERBS.get(match["doing"].lower())
+    if match is None or verb is None or WHEN.search(match["rest"]) is not None:
+        return clause
+    return f"I no longer {verb}{match['rest']}"
 
 
-def _first(said: str) -> Statement | None:
+def _first(clause: str) -> Statement | None:
     """Read a clause that begins with "I" or "we"."""
-    found = FIRST.fullmatch(said)
-    if found is None:
+    match = FIRST.fullmatch(clause)
+    if match is None:
         return None
-    verb, rest = found["verb"].lower(), found["rest"] or ""
+    verb, rest = match["verb"].lower(), match["rest"] or ""
     if LOCAL.match(rest) is not None or HERE.search(rest) is not None:
         return None
-    adverbs = [one for one in found["adverbs"].lower().split() if one in KEPT]
-    denied = (found["denied"] or "").lower()
+    adverbs = [one for one in match["adverbs"].lower().split() if one in KEPT]
+    denied = (match["denied"] or "").lower()
     if not denied and verb in {"am", "was", "are", "were", "have"}:
         return _have(rest) if verb == "have" else _am(verb, rest)
     return _act(adverbs, denied, verb, rest)
@@ -214,20 +214,20 @@ def _am(verb: str, rest: str) -> Statement | None:
 def _have(rest: str) -> Statement | None:
     rest = rest.removeprefix("got ")
     if is_repeated(rest):
-        found = HELD_EVENT.fullmatch(rest)
-        return None if found is None else _statement(found["event"], "schedule", 7)
+        match = HELD_EVENT.fullmatch(rest)
+        return None if match is None else _statement(match["event"], "schedule", 7)
     if HELD.fullmatch(rest) is None:
         return None
     named = re.sub(r",? (?:called|who is (?:called|named)|whose name is) ", " named ", rest)
     return _statement(f"has {named}", category_of(f"has {named}"), 6)
 
 
-def _mine(said: str) -> Statement | None:
+def _mine(clause: str) -> Statement | None:
     """Read a clause that begins with "my" or "our"."""
-    found = MINE.fullmatch(said)
-    if found is None:
+    match = MINE.fullmatch(clause)
+    if match is None:
         return None
-    noun, verb, rest = found["noun"], found["verb"].lower(), found["rest"]
+    noun, verb, rest = match["noun"], match["verb"].lower(), match["rest"]
     if LOCAL.match(rest) is not None or HERE.search(rest) is not None:
         return None
     attribute = attribute_of(noun)
@@ -237,19 +237,19 @@ def _mine(said: str) -> Statement | None:
     if VAGUE.match(rest) is not None:
         return None
     if KIN.search(noun) is not None:
-        known = verb not in {"is", "are", "was"} or DESCRIBED.match(rest) is not None
-        return _statement(text, "relationship", 7) if known else None
+        is_described = verb not in {"is", "are", "was"} or DESCRIBED.match(rest) is not None
+        return _statement(text, "relationship", 7) if is_described else None
     if verb == "is" and is_slot(attribute) and names_slot(attribute, rest):
         weight = 9 if attribute in {"name", "date of birth", "timezone"} else 6
         return _statement(text, category_of(text), weight)
     return None
 
 
-def _of_project(said: str) -> Statement | None:
-    found = PROJECT.fullmatch(said)
-    if found is None or HERE.search(found["rest"]) is not None:
+def _of_project(clause: str) -> Statement | None:
+    match = PROJECT.fullmatch(clause)
+    if match is None or HERE.search(match["rest"]) is not None:
         return None
-    text = f"The {found['noun'].lower()} {found['rest']}"
+    text = f"The {match['noun'].lower()} {match['rest']}"
     return _statement(text, "schedule" if is_schedule(text) else "technical", 6)
 
 

@@ -31,13 +31,13 @@ def is_supported(statement: str, said: Iterable[str]) -> bool:
     """
     source = " ".join(said)
     wanted = set(terms(statement)) - _SPEAKER
-    known = set(terms(source))
-    if not wanted or len(wanted & known) < SUPPORT_MIN * len(wanted):
+    source_terms = set(terms(source))
+    if not wanted or len(wanted & source_terms) < SUPPORT_MIN * len(wanted):
         return False
     if not set(_NUMBER.findall(statement)) <= set(_NUMBER.findall(source)):
         return False
     named = {term for name in _NAME.findall(statement) for term in terms(name)} - _SPEAKER
-    if not named <= known:
+    if not named <= source_terms:
         return False
     if _DENIAL.search(statement.lower()) is None:
         return True

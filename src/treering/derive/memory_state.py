@@ -30,7 +30,7 @@ _COMPETING: Final = frozenset({"current", "archived"})
 
 
 def hashed(*texts: str) -> str:
-    """Return a short hash that stands for texts that must not be stored."""
+    """Return a short hash, to be stored instead of texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
 
 
@@ -344,16 +344,16 @@ class MemoryState:
             self.changed.add(("handle", key))
 
     def _merged(self, event: Event, payload: dict[str, Any]) -> None:
-        kept, other = _text(payload, "user"), _text(payload, "merged")
-        if kept is None or other is None or kept == other:
+        user, other = _text(payload, "user"), _text(payload, "merged")
+        if user is None or other is None or user == other:
             return
         key = hashed(other)
         if payload.get("undone") is True:
-            if self.merges.get(key, ("", 0))[0] == hashed(kept):
+            if self.merges.get(key, ("", 0))[0] == hashed(user):
                 del self.merges[key]
                 self._restore_unmerged(event)
-        elif self.root(hashed(kept)) != key:
-            self.merges[key] = (hashed(kept), event.position)
+        elif self.root(hashed(user)) != key:
+            self.merges[key] = (hashed(user), event.position)
         self.changed.add(("merge", key))
 
     def _restore_unmerged(self, event: Event) -> None:
@@ -408,21 +408,23 @@ class MemoryState:
     def rows(self, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str, bytes | None]]:
         """Return rows by table and key, encoded; None for deleted ones."""
         encoded: list[tuple[str, str, bytes | None]] = []
-        for sort, key in sorted(keys):
-            table: dict[str, Any] = getattr(self, _TABLES[sort])
-            encoded.append((sort, key, encode(table[key]) if key in table else None))
+        for table_name, key in sorted(keys):
+            table: dict[str, Any] = getattr(self, _TABLES[table_name])
+            encoded.append((table_name, key, encode(table[key]) if key in table else None))
         return encoded
 
     def all_keys(self) -> list[tuple[str, str]]:
         """Return table and key of every row."""
-        return [(sort, key) for sort, name in _TABLES.items() for key in getattr(self, name)]
+        return [
+            (table_name, key) for table_name, name in _TABLES.items() for key in getattr(self, name)
+        ]
 
     def load(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
         """Load saved rows. Raise ValueError if they cannot be read."""
-        for sort, key, body in rows:
-            if sort not in _TABLES:
-                raise ValueError(sort)
-            getattr(self, _TABLES[sort])[key] = _DECODERS[sort].decode(body)
+        for table_name, key, body in rows:
+            if table_name not in _TABLES:
+                raise ValueError(table_name)
+            getattr(self, _TABLES[table_name])[key] = _DECODERS[table_name].decode(body)
         # No two competing facts have the same statement. Facts in one slot hold one after another;
         # the last one has the slot.
         for row in sorted(self.facts.values(), key=lambda one: (one.valid_from_ms, one.position)):
@@ -515,11 +517,11 @@ def handle_key(payload: dict[str, Any]) -> str | None:
 
 def state_at(row: FactRow, at_ms: int) -> FactState | None:
     """Return the state in which the ledger knew a fact at a time; None if it did not."""
-    known: FactState | None = None
+    state_then: FactState | None = None
     for recorded_ms, state in row.changes:
         if recorded_ms <= at_ms:
-            known = state
-    return known
+            state_then = state
+    return state_then
 
 
 def assertion_at(row: FactRow, at_ms: int) -> FactAssertion:

@@ -36,18 +36,18 @@ def find_terms(text: str, terms: Sequence[Term]) -> TermMatches:
     """Find ``terms`` in a text."""
     words = list(words_in(text))
     word_texts = [word.word for word in words]
-    places = [_places(word_texts, term) for term in terms]
+    indexes = [_places(word_texts, term) for term in terms]
     spans: list[tuple[int, int]] = []
-    found = 0
-    for term, at in zip(terms, places, strict=True):
-        inside = None if at or term.inside is None else holds_inside(text, term.inside)
-        found += bool(at) or inside is not None
+    count = 0
+    for term, at in zip(terms, indexes, strict=True):
+        substring = None if at or term.inside is None else holds_inside(text, term.inside)
+        count += bool(at) or substring is not None
         spans += [
             (words[one].start, words[one + len(term.words) - 1].end) for one in at[:_SPANS_MAX]
         ]
-        if inside is not None:
-            spans.append(inside)
-    return TermMatches(_merged(spans), found, _nearness(places, terms))
+        if substring is not None:
+            spans.append(substring)
+    return TermMatches(_merged(spans), count, _nearness(indexes, terms))
 
 
 def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
@@ -92,14 +92,14 @@ def _places(spelt: list[str], term: Term) -> list[int]:
     return indexes
 
 
-def _nearness(places: list[list[int]], terms: Sequence[Term]) -> float:
-    if len(places) < 2:
-        return 1.0 if places and places[0] else 0.0
+def _nearness(indexes: list[list[int]], terms: Sequence[Term]) -> float:
+    if len(indexes) < 2:
+        return 1.0 if indexes and indexes[0] else 0.0
     near = 0.0
-    for index in range(len(places) - 1):
-        gap = _gap(places[index], places[index + 1], len(terms[index].words))
+    for index in range(len(indexes) - 1):
+        gap = _gap(indexes[index], indexes[index + 1], len(terms[index].words))
         near += 0.0 if gap is None else 1.0 / (1.0 + gap / 4.0)
-    return near / (len(places) - 1)
+    return near / (len(indexes) - 1)
 
 
 def _gap(here: list[int], there: list[int], length: int) -> int | None:

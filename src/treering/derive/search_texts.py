@@ -142,9 +142,13 @@ def tool_of(event: Event) -> str | None:
 def files_in(event: Event) -> list[str]:
     """Return the files that a tool was given or that refs name, without duplicates."""
     paths: dict[str, None] = {}
-    given = event.payload if isinstance(event.payload, dict) else {}
-    asked = given.get("input", given.get("arguments", given)) if event.kind == "tool.call" else None
-    for part in (event.refs, asked):
+    payload = event.payload if isinstance(event.payload, dict) else {}
+    arguments = (
+        payload.get("input", payload.get("arguments", payload))
+        if event.kind == "tool.call"
+        else None
+    )
+    for part in (event.refs, arguments):
         for path in _files(part, "", 0):
             if 0 < len(path) <= FILE_CHARACTERS_MAX:
                 paths[path] = None
@@ -157,12 +161,12 @@ def _said(event: Event) -> Any:
     """Return the main content of a payload."""
     payload = event.payload
     if event.kind == "tool.call" and isinstance(payload, dict):
-        asked = payload.get("input", payload.get("arguments"))
-        if isinstance(asked, dict):
-            first = [asked[key] for key in _ASKED if key in asked]
-            paths = [item for key, item in asked.items() if key in _PATHS]
-            return [_plain(item, 0) for item in (*first, *paths, *asked.values())]
-        payload = asked or payload
+        arguments = payload.get("input", payload.get("arguments"))
+        if isinstance(arguments, dict):
+            first = [arguments[key] for key in _ASKED if key in arguments]
+            paths = [item for key, item in arguments.items() if key in _PATHS]
+            return [_plain(item, 0) for item in (*first, *paths, *arguments.values())]
+        payload = arguments or payload
     return _plain(payload, 0)
 
 
@@ -173,8 +177,8 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, list):
         return [_plain(item, depth + 1) for item in value[:STRINGS_MAX]]
     if isinstance(value, dict):
-        said = [value[key] for key in _SAYING if value.get(key)]
-        return [_plain(item, depth + 1) for item in said or _items(value)]
+        content = [value[key] for key in _SAYING if value.get(key)]
+        return [_plain(item, depth + 1) for item in content or _items(value)]
     return value
 
 
@@ -229,9 +233,11 @@ def _strings(payload: Any) -> list[str]:
             beginnings.append(beginning)
         if len(text) > _UNREADABLE and not _BLANKS.search(text[:_UNREADABLE]) and text.isascii():
             continue
-        kept = text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
-        texts[kept] = None
-        room -= len(kept)
+        clipped_text = (
+            text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
+        )
+        texts[clipped_text] = None
+        room -= len(clipped_text)
         if room <= 0 or len(texts) >= STRINGS_MAX:
             break
     return list(texts)
@@ -240,9 +246,10 @@ def _strings(payload: Any) -> list[str]:
 def _repeats(text: str, beginnings: list[str]) -> bool:
     """Return whether a one-line text is the beginning of another, cut or at the end of a word."""
     is_cut = text.endswith("…")
-    said = text[:-1].rstrip() if is_cut else text
+    beginning = text[:-1].rstrip() if is_cut else text
     return any(
-        one.startswith(said) and (is_cut or not one[len(said) : len(said) + 1].isalnum())
+        one.startswith(beginning)
+        and (is_cut or not one[len(beginning) : len(beginning) + 1].isalnum())
         for one in beginnings
     )
 

@@ -95,8 +95,8 @@ def moods_in(text: str) -> set[Mood]:
 
 def _shows(text: str, words: re.Pattern[str]) -> bool:
     return any(
-        not _NEGATED.search(text[max(found.start() - 24, 0) : found.start()])
-        for found in words.finditer(text)
+        not _NEGATED.search(text[max(match.start() - 24, 0) : match.start()])
+        for match in words.finditer(text)
     )
 
 

@@ -17,7 +17,7 @@ COUNT_MAX: Final = 2**40
 """Larger sizes and durations are implausible and treated as unknown."""
 
 Name = str | int
-"""A text, or a number that stands for it."""
+"""A text, or a number that represents it."""
 
 
 class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -61,7 +61,11 @@ class UsageFold:
         run = run_number(header.run_id) if header.run_id else 0
         if header.kind == "conversation.user":
             turn_start = self.started.get(run, header.seq)
-            self.calls = {c: said for c, said in self.calls.items() if said.seq >= turn_start}
+            self.calls = {
+                c: report_seen
+                for c, report_seen in self.calls.items()
+                if report_seen.seq >= turn_start
+            }
             self.started.clear()
         elif run and header.kind == "run.started":
             self.started[run] = header.seq
@@ -97,7 +101,7 @@ class UsageFold:
 
     def _close(self, run: int, *, well: bool) -> None:
         self.started.pop(run, None)
-        self.calls = {call: said for call, said in self.calls.items() if call[0] != run}
+        self.calls = {call: report for call, report in self.calls.items() if call[0] != run}
         for name, tokens in self.open.pop(run, {}).items():
             if not well:
                 self.failed.setdefault(name, Tokens()).add(tokens)

@@ -86,10 +86,10 @@ class EndpointEmbedder:
 
         vectors = np.zeros((len(texts), self.dimensions), np.float32)
         # Servers refuse a whole batch because of one blank text.
-        indexes = [place for place, text in enumerate(texts) if text.strip()]
+        indexes = [index for index, text in enumerate(texts) if text.strip()]
         for first in range(0, len(indexes), TEXTS_AT_ONCE):
             batch = indexes[first : first + TEXTS_AT_ONCE]
-            rows = self._rows([texts[place][:TEXT_CHARACTERS_MAX] for place in batch])
+            rows = self._rows([texts[index][:TEXT_CHARACTERS_MAX] for index in batch])
             if any(len(row) != self.dimensions for row in rows):
                 raise self._endpoint.unavailable("its vectors differ in length")
             batch_vectors = np.array(rows, np.float64)
@@ -110,4 +110,4 @@ class EndpointEmbedder:
             raise self._endpoint.unavailable(
                 f"it returned {len(rows)} vectors for {len(texts)} texts"
             )
-        return [rows[place] for place in range(len(texts))]
+        return [rows[index] for index in range(len(texts))]

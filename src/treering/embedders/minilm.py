@@ -69,11 +69,11 @@ class MiniLMEmbedder:
         pieces = [static_pieces().numbers(text)[:PIECES_MAX] for text in texts]
         # Texts of similar length are batched, so that little is padded.
         indexes = sorted(
-            (place for place, one in enumerate(pieces) if one), key=lambda p: len(pieces[p])
+            (index for index, one in enumerate(pieces) if one), key=lambda p: len(pieces[p])
         )
         for first in range(0, len(indexes), TEXTS_AT_ONCE):
             batch = indexes[first : first + TEXTS_AT_ONCE]
-            vectors[batch] = _means(session, [[STARTS, *pieces[place], ENDS] for place in batch])
+            vectors[batch] = _means(session, [[STARTS, *pieces[index], ENDS] for index in batch])
         return vectors
 
     def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -70,13 +70,13 @@ class StaticEmbedder:
         numbers = static_pieces().numbers
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         first, pieces, lengths = 0, [], []
-        for place, text in enumerate(texts):
+        for index, text in enumerate(texts):
             text_pieces = numbers(text)
             pieces += text_pieces
             lengths.append(len(text_pieces))
-            if len(pieces) >= _PIECES_AT_ONCE or place == len(texts) - 1:
-                vectors[first : place + 1] = _sums(table, pieces, lengths)
-                first, pieces, lengths = place + 1, [], []
+            if len(pieces) >= _PIECES_AT_ONCE or index == len(texts) - 1:
+                vectors[first : index + 1] = _sums(table, pieces, lengths)
+                first, pieces, lengths = index + 1, [], []
         norms = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
         np.divide(vectors, norms, out=vectors, where=norms > 0)
         return vectors

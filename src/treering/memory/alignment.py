@@ -45,11 +45,11 @@ class Aligner:
         """Return how well each text matches the words of a query, from 0 to 1."""
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-        asked = content_words(query)
+        query_words = content_words(query)
         words = [content_words(text) or [""] for text in texts]
-        if not asked or not words:
+        if not query_words or not words:
             return [0.0] * len(texts)
-        question = np.stack([self._vector(word) for word in asked])
+        question = np.stack([self._vector(word) for word in query_words])
         answers = np.stack([self._vector(word) for text in words for word in text])
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
         met = np.maximum.reduceat(question @ answers.T, starts, axis=1).mean(axis=0)

@@ -87,8 +87,8 @@ class DocumentIndex:
 
     def column(self, name: str) -> NDArray[np.int64]:
         """Return number, position, session, seq or ts of each document."""
-        found: NDArray[np.int64] = self._columns[name][: self.count]
-        return found
+        values: NDArray[np.int64] = self._columns[name][: self.count]
+        return values
 
     @property
     def lengths(self) -> NDArray[np.int32]:

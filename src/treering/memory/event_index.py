@@ -56,9 +56,9 @@ class EventIndex:
         terms = list(documents.term_ids(query))
         matches = documents.lexicon.matches(terms)
         cosines, similarity = self._similarity(query)
-        asked = matches.coverage if blend == "hybrid" else np.zeros_like(matches.coverage)
+        coverage = matches.coverage if blend == "hybrid" else np.zeros_like(matches.coverage)
         floor = 0.0 if documents.embedder is None else documents.embedder.cosine_min
-        if not is_about_query(asked, cosines, cosine_min=floor):
+        if not is_about_query(coverage, cosines, cosine_min=floor):
             return Ranked([], None)
         session_order = self._current_order()
         if blend == "semantic":

@@ -150,14 +150,14 @@ class ConversationReader:
             else:
                 return
 
-    def _facts(self, found: Sequence[AttributedCandidate], session_id: str) -> list[NewFact]:
+    def _facts(self, candidates: Sequence[AttributedCandidate], session_id: str) -> list[NewFact]:
         """Return the candidates as facts, without those whose evidence was erased meanwhile."""
-        cited_by = [_saying(one.candidate) for one in found]
+        cited_by = [_saying(one.candidate) for one in candidates]
         cited = dict.fromkeys(event_id for saying in cited_by for event_id in saying)
         salts = self._recorder.salts(self._scope, list(cited))
         return [
             _fact(one, session_id, [salts[event_id] for event_id in saying])
-            for one, saying in zip(found, cited_by, strict=True)
+            for one, saying in zip(candidates, cited_by, strict=True)
             if salts.keys() >= set(saying)
         ]
 
@@ -230,14 +230,14 @@ def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
 
 
 def _attributed(
-    found: Sequence[AttributedCandidate], part: ConversationPart
+    candidates: Sequence[AttributedCandidate], part: ConversationPart
 ) -> list[AttributedCandidate]:
     """Return new candidates of known people, in the order they were said."""
     order = {one.utterance.event_id: at for at, one in enumerate(part.spoken)}
     ordered: list[tuple[int, AttributedCandidate]] = []
-    for one in found:
+    for one in candidates:
         said_at = max((order.get(cited, -1) for cited in one.candidate.evidence), default=-1)
-        # In a group, a message without a user is nobody's.
+        # In a group, a message without a user cannot be attributed.
         is_known = one.user is not None or not part.in_group or one.candidate.role == "tool"
         if said_at >= 0 and is_known:
             ordered.append((said_at, one))
@@ -252,11 +252,11 @@ def _saying(candidate: Candidate) -> tuple[str, ...]:
     return candidate.sayings[0] if candidate.sayings else candidate.evidence[:EVIDENCE_MAX]
 
 
-def _fact(found: AttributedCandidate, session_id: str, salts: Sequence[bytes]) -> NewFact:
-    candidate = found.candidate
+def _fact(attributed: AttributedCandidate, session_id: str, salts: Sequence[bytes]) -> NewFact:
+    candidate = attributed.candidate
     return NewFact(
         text=candidate.text,
-        user=found.user,
+        user=attributed.user,
         category=candidate.category,
         importance=candidate.importance,
         confidence=candidate.confidence,

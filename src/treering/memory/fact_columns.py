@@ -48,8 +48,8 @@ class FactColumns:
 
     def column(self, name: str) -> NDArray[Any]:
         """Return one column."""
-        found: NDArray[Any] = self._columns[name][: len(self.ids)]
-        return found
+        values: NDArray[Any] = self._columns[name][: len(self.ids)]
+        return values
 
     def update(self, rows: Iterable[FactRow], documents: dict[int, int]) -> None:
         """Add or update facts; ``documents`` maps positions to document numbers."""

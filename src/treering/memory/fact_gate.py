@@ -105,8 +105,8 @@ class FactGate:
     def _decide(self, at: int, asked: CheckedFact) -> GateDecision:
         fact = asked.fact
         content = self._content(asked)
-        known = self._state.facts.get(asked.fact_id)
-        if known is not None or asked.fact_id in self._new:
+        known_row = self._state.facts.get(asked.fact_id)
+        if known_row is not None or asked.fact_id in self._new:
             return GateDecision(_learned("known", content), [])
         if asked.fact_id in self._erased:
             # An erased fact does not come back, nor does it contradict newer ones.
@@ -333,10 +333,10 @@ class FactGate:
         for (user, wall), indexes in owners.items():
             self._look_near_of(user, wall, indexes)
         # Fetch at once the events that will be compared one by one.
-        near = {one for found in self._near.values() for one, _ in found}
+        near = {one for neighbours in self._near.values() for one, _ in neighbours}
         scope_memory.fold.events_at([self._state.facts[one].position for one in near])
 
-    def _look_near_of(self, user: str | None, wall: str | None, places: list[int]) -> None:
+    def _look_near_of(self, user: str | None, wall: str | None, indexes: list[int]) -> None:
         scope_memory, vectors = self._scope_memory, self._vectors
         here = None if wall is None else hashed(wall)
         facts = facts_visible_to(scope_memory, self._users(user), {here})
@@ -344,8 +344,8 @@ class FactGate:
         facts, documents = facts[documents >= 0], documents[documents >= 0]
         if vectors is None or not len(facts):
             return
-        for begin in range(0, len(places), BLOCK):
-            part = places[begin : begin + BLOCK]
+        for begin in range(0, len(indexes), BLOCK):
+            part = indexes[begin : begin + BLOCK]
             cosines = scope_memory.documents.products(vectors[part], documents)
             for at, near in zip(part, cosines, strict=True):
                 self._near[at] = [

@@ -139,14 +139,14 @@ def _to_best(scores: Scores) -> Scores:
 def _around(own: Scores, session_order: SessionOrder, weights: FusionWeights) -> Scores:
     import numpy as np  # noqa: PLC0415
 
-    places = np.arange(len(own))
+    indexes = np.arange(len(own))
     total = np.zeros_like(own)
     for distance, weight in enumerate(weights.before, 1):
-        there = places - distance >= session_order.first
-        total[there] += weight * own[places[there] - distance]
+        in_session = indexes - distance >= session_order.first
+        total[in_session] += weight * own[indexes[in_session] - distance]
     for distance, weight in enumerate(weights.after, 1):
-        there = places + distance < session_order.last
-        total[there] += weight * own[places[there] + distance]
+        in_session = indexes + distance < session_order.last
+        total[in_session] += weight * own[indexes[in_session] + distance]
     return total
 
 

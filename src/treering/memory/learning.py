@@ -111,14 +111,14 @@ class Learner:
 
     def _erased(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:
         """Return the ids of facts that were learned before and then erased."""
-        known = scope_memory.fold.state.facts
+        known_facts = scope_memory.fold.state.facts
         ids = {
             event_id: one.fact_id
             for one in asked
-            if one.fact_id not in known and (event_id := fact_event_id(one)) is not None
+            if one.fact_id not in known_facts and (event_id := fact_event_id(one)) is not None
         }
-        there = self._recorder.places(scope_memory.scope, list(ids)) if ids else {}
-        gone = self._recorder.gone(scope_memory.scope, list(there)) if there else set()
+        places = self._recorder.places(scope_memory.scope, list(ids)) if ids else {}
+        gone = self._recorder.gone(scope_memory.scope, list(places)) if places else set()
         return {ids[one] for one in gone}
 
     def _check_evidence(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> None:

@@ -41,8 +41,8 @@ class _IndexSegment:
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         self.first, self.terms, self.lengths = first, terms, lengths
-        places = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
-        pairs, counts = np.unique((terms.astype(np.uint64) << 32) | places, return_counts=True)
+        indexes = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
+        pairs, counts = np.unique((terms.astype(np.uint64) << 32) | indexes, return_counts=True)
         self.documents = (pairs & 0xFFFFFFFF).astype(np.int64) + first
         self.counts = counts.astype(np.float32)
         self.vocabulary, starts = np.unique(
@@ -102,8 +102,10 @@ class Lexicon:
         import numpy as np  # noqa: PLC0415
 
         self._flush()
-        found = [self.postings(term)[0] for term in terms]
-        return np.array([self._weight(len(documents)) for documents in found], np.float32)
+        documents_by_term = [self.postings(term)[0] for term in terms]
+        return np.array(
+            [self._weight(len(documents)) for documents in documents_by_term], np.float32
+        )
 
     def scores(self, terms: Sequence[int]) -> Scores:
         """Return the BM25 score of each document."""
@@ -145,13 +147,13 @@ class Lexicon:
             documents, counts = part.documents[span], part.counts[span]
         else:
             none = (np.empty(0, np.int64), np.empty(0, np.float32))
-            found = [none, *((part.documents[span], part.counts[span]) for part, span in where)]
-            documents = np.concatenate([one for one, _ in found])
-            counts = np.concatenate([one for _, one in found])
+            parts = [none, *((part.documents[span], part.counts[span]) for part, span in where)]
+            documents = np.concatenate([one for one, _ in parts])
+            counts = np.concatenate([one for _, one in parts])
         if self._present_count == len(self._present):
             return documents, counts
-        kept = self._present[documents]
-        return documents[kept], counts[kept]
+        present = self._present[documents]
+        return documents[present], counts[present]
 
     def _weight(self, having: int) -> float:
         return log1p((self._present_count - having + 0.5) / (having + 0.5))

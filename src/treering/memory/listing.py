@@ -121,6 +121,6 @@ def _matches(row: FactRow, query: FactQuery) -> bool:
     state = row.state if query.as_of_ms is None else state_at(row, query.as_of_ms)
     if query.valid_at_ms is not None:
         # A fact that was true at that time may be superseded by now.
-        held = was_valid_at(row, query.valid_at_ms, as_of_ms=query.as_of_ms)
-        return held and state in {"current", "superseded", "archived"}
+        was_valid = was_valid_at(row, query.valid_at_ms, as_of_ms=query.as_of_ms)
+        return was_valid and state in {"current", "superseded", "archived"}
     return state in query.states

@@ -1,4 +1,4 @@
-"""What the memory needs from outside: a store, an embedder and a recorder of events."""
+"""What the memory needs from outside: a store, an embedder and an extractor."""
 
 from __future__ import annotations
 

@@ -115,15 +115,15 @@ class ScopeMemories:
             self._lock, self._held, self._process = threading.Lock(), {}, os.getpid()
         with self._lock:
             sealed = self._is_sealed(scope)
-            held = self._held.pop(scope, None)
-            if held is None or held.is_sealed != sealed:
-                held = ScopeMemory(
+            scope_memory = self._held.pop(scope, None)
+            if scope_memory is None or scope_memory.is_sealed != sealed:
+                scope_memory = ScopeMemory(
                     self._store, self._attributed, scope, self._embedder(), sealed=sealed
                 )
-            self._held[scope] = held
+            self._held[scope] = scope_memory
             while len(self._held) > SCOPES_HELD_MAX:
                 del self._held[next(iter(self._held))]
-            return held
+            return scope_memory
 
     def clear(self) -> None:
         """Drop everything; it is read again when needed."""
@@ -133,7 +133,7 @@ class ScopeMemories:
     def save(self) -> None:
         """Save the folds of all scopes for the next process."""
         with self._lock:
-            held = list(self._held.values())
-        for one in held:
+            scope_memories = list(self._held.values())
+        for one in scope_memories:
             with one.lock:
                 one.fold.save()

@@ -18,12 +18,12 @@ def pack(vectors: Matrix) -> bytes:
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     peaks = np.abs(vectors).max(axis=1, initial=0.0)
-    kept = vectors[peaks > 0]
-    if not len(kept):
+    nonzero = vectors[peaks > 0]
+    if not len(nonzero):
         return b""
     scales = (peaks[peaks > 0] / LEVELS).astype("<f4")
-    levels = np.rint(kept / scales[:, None]).astype(np.int8)
-    rows = np.empty((len(kept), SCALE_BYTES + kept.shape[1]), dtype=np.uint8)
+    levels = np.rint(nonzero / scales[:, None]).astype(np.int8)
+    rows = np.empty((len(nonzero), SCALE_BYTES + nonzero.shape[1]), dtype=np.uint8)
     rows[:, :SCALE_BYTES] = scales.view(np.uint8).reshape(-1, SCALE_BYTES)
     rows[:, SCALE_BYTES:] = levels.view(np.uint8)
     return rows.tobytes()

@@ -32,7 +32,7 @@ def is_walled(
 
 
 class Walls:
-    """Knows which sessions of a scope keep what is learned in them to themselves."""
+    """Finds the sessions of a scope that keep their facts to themselves."""
 
     def __init__(self, recorder: Recorder, scope: Scope) -> None:
         self._recorder = recorder
@@ -71,8 +71,8 @@ class Walls:
 
         The memory must not write the first event of a session, which holds its settings.
         """
-        there = session is not None and self._recorder.settings(self._scope, session) is not None
-        return session if there else None
+        exists = session is not None and self._recorder.settings(self._scope, session) is not None
+        return session if exists else None
 
     def origin_of(
         self, session: str | None, evidence: Sequence[str]

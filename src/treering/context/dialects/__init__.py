@@ -72,10 +72,10 @@ class RenderedMessages(msgspec.Struct, frozen=True, kw_only=True):
 
     def request(self) -> dict[str, Any]:
         """Return the keyword arguments for the provider's SDK."""
-        name, place = _PLACES[self.dialect]
+        name, system_field = _PLACES[self.dialect]
         beside: dict[str, Any] = {}
-        if self.system is not None and place is not None:
-            beside[place] = self.system
+        if self.system is not None and system_field is not None:
+            beside[system_field] = self.system
         if self.tools:
             beside["tools"] = self.tools
         if self.dialect == "gemini" and beside:
@@ -161,8 +161,8 @@ def render_system(
     names = tool_names((), rule, [tool.name for tool in tools])
     declared = declare(tools, dialect, names)
     if _PLACES[dialect][1] is None:
-        said = [{"role": "system", "content": system}]
-        return RenderedMessages(dialect=dialect, messages=said, tools=declared)
+        messages = [{"role": "system", "content": system}]
+        return RenderedMessages(dialect=dialect, messages=messages, tools=declared)
     return RenderedMessages(dialect=dialect, messages=[], system=system, tools=declared)
 
 

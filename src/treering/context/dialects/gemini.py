@@ -67,8 +67,8 @@ def gemini_contents(
 
 
 def _heard(message: UserMessage) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [] if is_blank(message.text) else [{"text": message.text}]
-    return said + [_media_part(one) for one in message.media]
+    parts: list[dict[str, Any]] = [] if is_blank(message.text) else [{"text": message.text}]
+    return parts + [_media_part(one) for one in message.media]
 
 
 def _media_part(media: Media) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def _cleaned(tool: str, rule: NameRule) -> str:
 
 
 def _distinct(name: str, tool: str, taken: set[str]) -> str:
-    kept = name[: NAME_CHARACTERS_MAX - _DIGEST_DIGITS - 1]
+    prefix = name[: NAME_CHARACTERS_MAX - _DIGEST_DIGITS - 1]
     digests = (sha256(f"{attempt} {tool}".encode()).hexdigest() for attempt in count())
-    spelled = (f"{kept}_{digest[:_DIGEST_DIGITS]}" for digest in digests)
+    spelled = (f"{prefix}_{digest[:_DIGEST_DIGITS]}" for digest in digests)
     return next(one for one in spelled if one not in taken)

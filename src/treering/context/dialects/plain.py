@@ -36,8 +36,8 @@ def _heard(message: UserMessage) -> list[str]:
 
 
 def _spoken(message: AssistantMessage) -> list[str]:
-    said = [] if is_blank(message.text) else [message.text]
-    return said + [_call_text(call) for call in message.calls]
+    texts = [] if is_blank(message.text) else [message.text]
+    return texts + [_call_text(call) for call in message.calls]
 
 
 def _answers(message: AssistantMessage) -> list[str]:
