@@ -3,11 +3,14 @@
 A prompt, then rounds of a thought, a text, a call and its result, each on a line of its own; the
 parts of one message share its id, and each of them reports what it used so far. Results are code,
 listings and logs of 0.2 to 10 KB. Always the same for the same seed.
+
+A small session is what most files of an agent's folder are: a snapshot, one to four turns with
+mostly short results, a line of the system and a title, about 30 KB in all.
 """
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +20,12 @@ from workload import SEED, START_MS
 ROUNDS: Final = (3, 12)
 """Calls of a turn, at least and at most."""
 SESSION_TURNS: Final = 60
+RESULTS: Final = (200, 500, 1_000, 2_000, 5_000, 10_000)
+"""Characters of results."""
+SMALL_TURNS: Final = (1, 1, 1, 2, 2, 3, 4)
+"""Turns of a small session."""
+SMALL_ROUNDS: Final = (0, 5)
+SMALL_RESULTS: Final = (100, 200, 300, 500, 500, 1_000, 1_000, 2_000, 8_000)
 _WORDS: Final = (
     "the", "of", "to", "and", "a", "in", "is", "it", "for", "that", "with", "as", "on", "be",
     "this", "are", "by", "at", "from", "or", "an", "not", "we", "can", "will", "if", "file",
@@ -58,6 +67,26 @@ class Maker:
                 if written >= size:
                     break
 
+    def small_session(self) -> Iterator[bytes]:
+        """Give the lines of one session of Claude Code, as most are."""
+        session, parent = self._uuid(), None
+        snapshot = {"messageId": self._uuid(), "trackedFileBackups": {}}
+        yield _line({
+            "type": "file-history-snapshot", "messageId": snapshot["messageId"],
+            "snapshot": {**snapshot, "timestamp": self._instant()}, "isSnapshotUpdate": False,
+        })  # fmt: skip
+        turns = self._dice.choice(SMALL_TURNS)
+        lines = [
+            told for _ in range(turns) for told in self._claude_turn(SMALL_RESULTS, SMALL_ROUNDS)
+        ]
+        lines.append({"type": "system", "subtype": "turn_duration", "durationMs": 48_213})
+        for told in lines:
+            own = self._uuid()
+            yield _line(self._enveloped(told, session, own, parent))
+            parent = own
+        title = {"type": "summary", "summary": self._prose(4, 8), "leafUuid": parent}
+        yield _line(title)
+
     def codex(self, size: int) -> Iterator[bytes]:
         """Give the lines of a log of about ``size`` bytes."""
         session = self._uuid()
@@ -78,19 +107,25 @@ class Maker:
     def _claude_session(self) -> Iterator[bytes]:
         session, parent = self._uuid(), None
         for _ in range(SESSION_TURNS):
-            for told in self._claude_turn():
+            for told in self._claude_turn(RESULTS, ROUNDS):
                 own = self._uuid()
-                line = {
-                    "parentUuid": parent, "isSidechain": False, "userType": "external",
-                    "cwd": "/home/dev/app", "sessionId": session, "version": "2.1.4",
-                    "gitBranch": "main", **told, "uuid": own, "timestamp": self._instant(),
-                }  # fmt: skip
+                yield _line(self._enveloped(told, session, own, parent))
                 parent = own
-                yield json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
-    def _claude_turn(self) -> Iterator[dict[str, Any]]:
+    def _enveloped(
+        self, told: dict[str, Any], session: str, own: str, parent: str | None
+    ) -> dict[str, Any]:
+        return {
+            "parentUuid": parent, "isSidechain": False, "userType": "external",
+            "cwd": "/home/dev/app", "sessionId": session, "version": "2.1.4",
+            "gitBranch": "main", **told, "uuid": own, "timestamp": self._instant(),
+        }  # fmt: skip
+
+    def _claude_turn(
+        self, sizes: Sequence[int], rounds: tuple[int, int]
+    ) -> Iterator[dict[str, Any]]:
         yield {"type": "user", "message": {"role": "user", "content": self._prose(20, 120)}}
-        for _ in range(self._dice.randint(*ROUNDS)):
+        for _ in range(self._dice.randint(*rounds)):
             message, request, call = self._id("msg_"), self._id("req_"), self._id("toolu_")
             thought = {
                 "type": "thinking",
@@ -103,7 +138,7 @@ class Maker:
             for block in blocks[self._dice.choice((0, 1, 2)) :]:
                 used += self._dice.randint(10, 90)
                 yield self._answer(message, request, block, used)
-            text = self._code(self._dice.choice((200, 500, 1_000, 2_000, 5_000, 10_000)))
+            text = self._code(self._dice.choice(sizes))
             result = {"type": "tool_result", "tool_use_id": call, "content": text}
             yield {
                 "type": "user",
@@ -145,7 +180,7 @@ class Maker:
             yield "response_item", {"type": "reasoning", "summary": summary, **sealed}
             item = {"type": "function_call", "name": "shell", "arguments": given, "call_id": call}
             yield "response_item", item
-            text = self._code(self._dice.choice((200, 500, 1_000, 2_000, 5_000, 10_000)))
+            text = self._code(self._dice.choice(RESULTS))
             output = json.dumps({"output": text, "metadata": {"exit_code": 0}})
             item = {"type": "function_call_output", "call_id": call, "output": output}
             yield "response_item", item
@@ -165,8 +200,7 @@ class Maker:
         return {"type": "token_count", "info": {**told, "model_context_window": 272_000}}
 
     def _record(self, sort: str, payload: Any) -> bytes:
-        line = {"timestamp": self._instant(), "type": sort, "payload": payload}
-        return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        return _line({"timestamp": self._instant(), "type": sort, "payload": payload})
 
     # Words.
 
@@ -207,6 +241,20 @@ class Maker:
     def _uuid(self) -> str:
         text = f"{self._dice.getrandbits(128):032x}"
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def write_small_sessions(folder: Path, files: int) -> int:
+    """Write ``files`` logs of a small session each; return their bytes."""
+    folder.mkdir()
+    size = 0
+    for number in range(files):
+        content = b"".join(Maker(number + 1).small_session())
+        size += (folder / f"{number}.jsonl").write_bytes(content)
+    return size
 
 
 def write_claude_code(path: Path, size: int, seed: int = 0) -> Path:
