@@ -268,10 +268,17 @@ def indexed_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) 
 
 def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
     """Return those of ``keys`` that are ids of events, with their positions."""
-    wanted = set(keys)
     # The tail first: what moves from there into the index meanwhile is found in the index.
-    tail = connection.execute(_SCOPE_TAIL, (scope,))
-    found = {key: position for key, position in tail if key in wanted}
+    if len(keys) <= IDS_AT_ONCE:
+        # SQLite compares 1,000 rows with a few keys in a third of the time that it takes to hand
+        # them over.
+        marks = ", ".join("?" * len(keys))
+        tail = connection.execute(f"{_SCOPE_TAIL} AND event_id IN ({marks})", (scope, *keys))
+        found = dict(tail)
+    else:
+        wanted = set(keys)
+        tail = connection.execute(_SCOPE_TAIL, (scope,))
+        found = {key: position for key, position in tail if key in wanted}
     return indexed_ids(connection, scope, keys) | found
 
 
