@@ -636,7 +636,7 @@ def test_whatever_lines_hold_each_is_answered_and_what_is_told_can_be_kept(
 
 @pytest.mark.parametrize("state", [None, [], {"nodes": 3}, {"sessions": {"s": {}}}])
 def test_a_state_that_is_none_is_refused(state: Any) -> None:
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a state"):
         ClaudeCodeReader(None).resume(state)
 
 

@@ -366,7 +366,7 @@ def test_a_reader_goes_on_where_another_was_left() -> None:
 
 def test_a_state_of_something_else_is_refused() -> None:
     for state in (None, {}, {"now": {}, "repeats": 3}, {"now": {"at": "x"}, "repeats": ["", {}]}):
-        with pytest.raises(ValueError, match="no state"):
+        with pytest.raises(ValueError, match="not a state"):
             CodexReader(None).resume(state)
 
 

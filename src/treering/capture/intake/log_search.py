@@ -1,4 +1,4 @@
-"""Finding logs: the files that a path stands for, and those that only repeat others."""
+"""Finding logs: the files under a path, and those that only repeat others."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILES_MAX: Final = 200_000
-"""Files that one call takes in."""
+"""Files that one call imports."""
 
 _LOG: Final = re.compile(
     r"\.(?:jsonl|json|ndjson|sqlite|sqlite3|db)(?:\.zst|\.gz|\.(?:reset|deleted)\..*)?$"
 )
-"""Names of files in a folder that are looked into; what they are is told by their content."""
+"""Names of files in a folder that are probed; their format is known by their content."""
 _COMPANION: Final = re.compile(r"-(?:wal|shm|journal)$")
-"""Files that belong to a database, and are read with it."""
+"""Files that belong to a database and are read with it."""
 _DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backup-")
 """Files that Treering keeps beside the logs of others."""
@@ -39,44 +39,44 @@ class LogCandidate(msgspec.Struct, frozen=True):
     left_out: str | None = None
     """What it is instead, if its name says that it only repeats others."""
     is_named: bool = False
-    """Whether somebody named this very file, and not a folder that it lies in."""
+    """Whether the caller named the file itself, not a folder that it is in."""
 
 
 class Files(msgspec.Struct, kw_only=True):
-    """What is under some paths: files that may be logs, and those that are none by their names."""
+    """The files under some paths: those that may be logs, and those that are not by their names."""
 
     found: dict[Path, LogCandidate] = {}
     others: Counter[str] = msgspec.field(default_factory=Counter)
-    """How many are none, by the endings of their names."""
+    """How many are not logs, by the endings of their names."""
     named: list[str] = []
     """The first of them."""
     unreadable: list[str] = []
-    """Folders that may not be looked into."""
+    """Folders that may not be read."""
 
     def pass_over(self, folder: str, name: str) -> None:
-        """Count a file that is no log by its name."""
+        """Count a file that is not a log by its name."""
         self.others[os.path.splitext(name)[1] or name] += 1  # noqa: PTH122  (no path for each)
         if len(self.named) < OTHERS_MAX:
             self.named.append(str(Path(folder, name)))
 
 
 def find_files(paths: Sequence[Path]) -> list[LogCandidate]:
-    """Return the files that ``paths`` stand for; in a folder, those that may be logs.
+    """Return the files that ``paths`` name; in a folder, those that may be logs.
 
-    A file that is named itself is always among them. Raises InvalidInput if one is not there.
+    A file that a path names is always among them. Raises InvalidInput if one does not exist.
     """
     return list(look_through(paths).found.values())
 
 
 def repeats_others(path: Path) -> str | None:
-    """Return what a file is that only repeats others, by its name and its place."""
+    """Return what a file is that only repeats others, by its name and folder; None if it is not."""
     if _DESCRIPTION.fullmatch(path.name):
         return "what a subagent is, which is read with its log"
     return skip_reason(path.name) or repeats(path)
 
 
 def look_through(paths: Sequence[Path]) -> Files:
-    """Return what ``paths`` stand for, as ``find_files`` does, with what is passed over."""
+    """Return the files that ``paths`` name, as ``find_files`` does, and those that are skipped."""
     files = Files()
     found = files.found
     for path in paths:

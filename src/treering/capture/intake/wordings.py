@@ -1,4 +1,4 @@
-"""Wordings: whether what is recorded under an id holds the words that a log has under it."""
+"""Comparing words: whether a recorded event has the words that a log has under its id."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FIELDS: Final = ("text", "input", "output", "thinking", "content")
-"""Fields of a payload that hold what was said, asked of a tool, or returned by one."""
+"""Fields of a payload with messages, inputs and outputs."""
 _MASK_BEGINS: Final = "[redacted:"
 
 
-def holds(recorded: Any, told: Any) -> bool:
-    """Whether the payload ``recorded`` holds all words of the payload ``told``.
+def holds(recorded: Any, parsed: Any) -> bool:
+    """Whether the payload ``recorded`` holds all words of the payload ``parsed``.
 
-    They may stand in it in another shape: another version may have read them. What lies under a
-    mask is not compared.
+    It may hold them in another shape: another version may have read them. Words under a mask are
+    not compared.
     """
-    words = _words_in(told)
+    words = _words_in(parsed)
     if isinstance(recorded, dict) and all(
         recorded.get(name) == part for name, part in words.items()
     ):
         return True
-    kept = set(_leaves(recorded))
-    missing = [one for one in _leaves(words) if one not in kept]
+    leaves = set(_leaves(recorded))
+    missing = [leaf for leaf in _leaves(words) if leaf not in leaves]
     if not missing:
         return True
-    masked = [one for one in kept if isinstance(one, str) and _MASK_BEGINS in one]
-    lines = {line for one in kept for line in _lines(one)}
+    masked = [leaf for leaf in leaves if isinstance(leaf, str) and _MASK_BEGINS in leaf]
+    lines = {line for leaf in leaves for line in _lines(leaf)}
     return all(
-        lines.issuperset(_lines(one)) or any(_fits(str(one), mask) for mask in masked)
-        for one in missing
+        lines.issuperset(_lines(leaf)) or any(_fits(str(leaf), mask) for mask in masked)
+        for leaf in missing
     )
 
 
@@ -51,7 +51,7 @@ def _words_in(payload: Any) -> dict[str, Any]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Give the values in ``value`` that hold no others."""
+    """Give the values in ``value`` that contain no others."""
     ahead = [value]
     while ahead:
         one = ahead.pop()
@@ -68,8 +68,8 @@ def _lines(value: Any) -> Iterator[str]:
 
 
 def _fits(text: str, masked: str) -> bool:
-    """Whether ``text`` is what ``masked`` is but for what lies under its masks."""
-    # The guard is needed to record, and mostly there is nothing to record.
+    """Whether ``text`` equals ``masked`` except under its masks."""
+    # Loading the guard takes long, and mostly nothing is masked.
     from treering.capture.secret_values import MASK  # noqa: PLC0415
 
     first, *rest = MASK.split(masked)

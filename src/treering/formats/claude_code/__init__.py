@@ -1,4 +1,4 @@
-"""Claude Code: the log of a session, its subagents' and those of sessions that went on from it."""
+"""Claude Code: the logs of a session, of its subagents and of the sessions that continue it."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def score(values: Sequence[Any]) -> float:
 
 
 class ClaudeCodeReader:
-    """Reads one file. Lines are told in their order, whatever their times are.
+    """Reads one file. Lines keep their order, whatever their times are.
 
-    A line that stands before the one it follows is told behind that, if it comes soon.
+    A line that comes before its parent is read after that, if the parent comes soon.
     """
 
     keys_are_global: ClassVar[bool] = True
@@ -103,11 +103,11 @@ class ClaudeCodeReader:
 
     @property
     def sessions(self) -> dict[str, SessionHeader]:
-        """Return the sessions told of so far."""
+        """Return the sessions that were found so far."""
         return self._past.sessions
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return what ``record`` tells; the first of a file wait until its session is known."""
+        """Return the events of ``record``; the first records wait until their session is known."""
         if self._past.settled:
             events = self._read_straight(record)
             if events is not None:
@@ -118,22 +118,22 @@ class ClaudeCodeReader:
         return self._release() if enough else []
 
     def _read_straight(self, record: LogRecord) -> list[ParsedEvent] | None:
-        """Return the events of a line that is as usual; None if it has to be looked at."""
+        """Return the events of a line that is as usual; None if it is not."""
         if self._agent is not None or self._order.waits or type(record.value) is not dict:
             return None
         return self._straight_line.read(record.value, self._past, self._repeats)
 
     def finish(self) -> list[ParsedRecord]:
-        """Return what is told by lines that waited in vain."""
+        """Return the events of lines that waited in vain."""
         found = self._release()
-        return found + [self._outcome(record) for record in self._order.release()]
+        return found + [self._parse(record) for record in self._order.release()]
 
     def state(self) -> Any:
-        """Return what is remembered; None while lines are held back, or titles are."""
+        """Return what is remembered; None while lines or titles wait."""
         return None if self._held or self._order.waits else written(self._past)
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Continue from what ``state`` returned. Raises ValueError if it cannot."""
         self._past, self._held, self._order = restored(state), [], Order()
         self._repeats = FactRepeats()
 
@@ -145,32 +145,36 @@ class ClaudeCodeReader:
         return [outcome for record in held for outcome in self._take(record)]
 
     def _take(self, record: LogRecord) -> list[ParsedRecord]:
-        return [self._outcome(one) for one in self._order.take(record, self._past.nodes)]
+        return [self._parse(one) for one in self._order.take(record, self._past.nodes)]
 
     def _settle(self, values: Sequence[dict[str, Any]]) -> None:
-        """Learn from the first lines what those without a session, a folder or a time belong to."""
+        """Find the session, folder and time of first lines that do not name them."""
         past = self._past
         past.settled = True
-        told = next(filter(None, (name_in(one, "sessionId", "session_id") for one in values)), None)
+        stated = next(
+            filter(None, (name_in(one, "sessionId", "session_id") for one in values)), None
+        )
         named = name_in({"stem": self._stem}, "stem")
-        past.session = named if named and _UUID.fullmatch(named) else told or named
+        past.session = named if named and _UUID.fullmatch(named) else stated or named
         first = sha256(spelt(values[:1])).hexdigest()[:16]
         past.session = past.session or content_key(f"{NAME}-{first}")
         self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
-        past.key = told or content_key(first)  # Not the name of the file: a copy may have another.
+        past.key = stated or content_key(first)  # Not the file's name: a copy may have another.
 
     # One record.
 
-    def _outcome(self, record: LogRecord) -> ParsedRecord:
+    def _parse(self, record: LogRecord) -> ParsedRecord:
         events: list[ParsedEvent] = []
         reason = "nothing in it"
         for value in lines_in(record.value):
-            told, reason = self._tell(value if isinstance(value, dict) else {"value": value})
-            events += told
+            line_events, reason = self._events_of(
+                value if isinstance(value, dict) else {"value": value}
+            )
+            events += line_events
         return ParsedRecord(record=record, events=events, skipped=None if events else reason)
 
-    def _tell(self, value: dict[str, Any]) -> tuple[list[ParsedEvent], str]:
+    def _events_of(self, value: dict[str, Any]) -> tuple[list[ParsedEvent], str]:
         past = self._past
         past.next_line()
         line = self._line(value)
@@ -178,8 +182,8 @@ class ClaudeCodeReader:
         repeated: str | None = None
         reason = "nothing is said in it"
         ours = value.get(OURS)
-        if ours is not None and (told := _told_in(ours)) is not None:
-            pieces = [told]
+        if ours is not None and (exported := _exported_event(ours)) is not None:
+            pieces = [exported]
         elif line.sort == "user" and line.message:
             pieces = said_by_user(line, past)
         elif line.sort == "assistant" and line.message:
@@ -193,7 +197,7 @@ class ClaudeCodeReader:
         if not pieces and repeated is None and is_unheard(line):
             pieces = [observed(line, line.sort)]
         if isinstance(ours, dict):
-            pieces = _ours(ours, pieces)
+            pieces = _exported_pieces(ours, pieces)
             reason = reason if pieces else PUT_IN
             changed = []
         if line.own_id in past.leaves:
@@ -201,8 +205,10 @@ class ClaudeCodeReader:
             piece = titled(title, line.session, past, chosen=False, key=f"{line.key}.title")
             pieces = [*pieces, piece]
         after = past.key_of(line.parent)
-        events = rewound(line, pieces, past) + _named(line, [*changed, *pieces], after)
-        remember(line, pieces, past, repeated, told=any(one.key == line.key for one in events))
+        events = rewound(line, pieces, past) + _name_events(line, [*changed, *pieces], after)
+        remember(
+            line, pieces, past, repeated, has_event=any(event.key == line.key for event in events)
+        )
         return events, reason
 
     def _line(self, value: dict[str, Any]) -> LogLine:
@@ -212,7 +218,7 @@ class ClaudeCodeReader:
         past.session = stated or past.session
         own_id = name_in(value, "uuid")
         parent = name_in(value, "parentUuid", "logicalParentUuid")
-        # A fork may name its lines anew; they say whose copies they are.
+        # A fork may give its lines new ids; they say whose copies they are.
         origin = value.get("forkedFrom")
         copied = None if origin is None else name_in(origin, "messageUuid")
         named = copied or own_id or self._key_of(value)
@@ -244,10 +250,10 @@ class ClaudeCodeReader:
     def _keys(
         self, named: str, own_id: str | None, session: str, mark: str
     ) -> tuple[str, str | None]:
-        """Return the key of a line, by its id; and the one that it has if that is another's.
+        """Return the key of a line, by its id; and the key that it has if that one is taken.
 
-        An id that is no UUID holds within its session alone. A line that says something else under
-        the id of an earlier one has a key of what it says.
+        An id that is not a UUID is unique within its session only. A line that says something else
+        under the id of an earlier one has a key made of its words.
         """
         if is_content_key(named):
             return named, None
@@ -258,11 +264,11 @@ class ClaudeCodeReader:
         return (key, alternate_key) if is_free else (alternate_key, None)
 
     def _key_of(self, value: dict[str, Any]) -> str:
-        """Return a name for a line without an id: by what it says and what it stands behind."""
-        told = {
+        """Return a name for a line without an id: by its words and the line before it."""
+        fields = {
             name: part for name, part in value.items() if name not in {"sessionId", "session_id"}
         }
-        return content_key(sha256(spelt([without_mark(self._past.key), told])).hexdigest()[:32])
+        return content_key(sha256(spelt([without_mark(self._past.key), fields])).hexdigest()[:32])
 
     def _session_of(
         self, value: dict[str, Any], stated: str | None, parent: str | None, key: str
@@ -284,14 +290,14 @@ class ClaudeCodeReader:
     # Sessions.
 
     def _open(self, line: LogLine) -> list[LineEvent]:
-        """Learn what a line says of its session; return what has changed with it."""
+        """Note what a line says of its session; return what has changed."""
         past = self._past
         if self._repeats.holds(line.session, line.value, past):
             return []
         before = past.facts.get(line.session)
-        known = past.sessions.get(line.session) or self._opening(line)
+        known = past.sessions.get(line.session) or self._new_header(line)
         facts = facts_in(line)
-        about = {name: told for name, told in facts.items() if name != "cwd"}
+        about = {name: fact for name, fact in facts.items() if name != "cwd"}
         opening = msgspec.structs.replace(
             known, cwd=known.cwd or facts.get("cwd") or self._cwd, about=about | known.about
         )
@@ -301,7 +307,7 @@ class ClaudeCodeReader:
         self._repeats.note(line, changed=past.facts.get(line.session) is not before)
         return changed
 
-    def _opening(self, line: LogLine) -> SessionHeader:
+    def _new_header(self, line: LogLine) -> SessionHeader:
         parent, is_child, _ = line.session.rpartition("/agent-")
         if not is_child:
             forked = name_in(line.value.get("forkedFrom"), "sessionId")
@@ -309,10 +315,10 @@ class ClaudeCodeReader:
             return SessionHeader(session=line.session, agent=NAME, forked_from=forked)
         caller = name_in(line.value, "parent_tool_use_id")
         call_id, sort = call_of_task(line, self._past)
-        told = described(self._path) if self._agent else {}
+        description = described(self._path) if self._agent else {}
         sort = sort or name_in(line.value, "attributionAgent", "agentType")
-        sort = sort or name_in(told, "agentType")
-        title = told.get("description")
+        sort = sort or name_in(description, "agentType")
+        title = description.get("description")
         return SessionHeader(
             session=line.session,
             agent=f"{NAME}:{sort}" if sort else NAME,
@@ -323,7 +329,7 @@ class ClaudeCodeReader:
 
 
 def described(path: PurePath | None) -> dict[str, Any]:
-    """Return what the file beside a subagent's log says of it; nothing if there is none."""
+    """Return what the file beside a subagent's log says of it; {} if there is none."""
     if path is None:
         return {}
     beside = Path(path).with_name(path.name.split(".jsonl")[0] + DESCRIPTION)
@@ -336,8 +342,10 @@ def described(path: PurePath | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _named(line: LogLine, pieces: Sequence[LineEvent], after: str | None) -> list[ParsedEvent]:
-    """Return the events of a line: the first has its name, the others are numbered."""
+def _name_events(
+    line: LogLine, pieces: Sequence[LineEvent], after: str | None
+) -> list[ParsedEvent]:
+    """Return the events of a line: the first has its key, the others are numbered."""
     events: list[ParsedEvent] = []
     number = 0
     for piece in pieces:
@@ -365,37 +373,37 @@ def _named(line: LogLine, pieces: Sequence[LineEvent], after: str | None) -> lis
 
 
 def _former_key(line: LogLine, key: str) -> str | None:
-    """Return how earlier versions called an event of a line whose id holds in its session alone."""
+    """Return the key of earlier versions for an event whose id is unique in its session only."""
     is_lines = line.former_key is not None and key.startswith(line.key)
     return f"{line.former_key}{key.removeprefix(line.key)}" if is_lines else None
 
 
-def _ours(told: dict[str, Any], pieces: Sequence[LineEvent]) -> list[LineEvent]:
-    """Return what a line of our own export tells: one event, and what its message used."""
-    if "event" in told and told["event"] is None:
+def _exported_pieces(ours: dict[str, Any], pieces: Sequence[LineEvent]) -> list[LineEvent]:
+    """Return the events of a line of our own export: one, and what its message used."""
+    if "event" in ours and ours["event"] is None:
         return []
-    usage = name_in(told, "usage", most=EVENT_ID_CHARACTERS_MAX)
-    spoken = [piece for piece in pieces if piece.kind != USED or "told" in told][:1]
+    usage = name_in(ours, "usage", most=EVENT_ID_CHARACTERS_MAX)
+    spoken = [piece for piece in pieces if piece.kind != USED or "told" in ours][:1]
     used = [piece for piece in pieces if piece.kind == USED and usage is not None]
     return spoken + [msgspec.structs.replace(piece, key=usage) for piece in used]
 
 
-def _told_in(ours: Any) -> LineEvent | None:
-    """Return the event that a line of our own export tells as it is: what it used, or an error."""
-    told = ours.get("told") if isinstance(ours, dict) else None
-    if not isinstance(told, dict) or told.get("kind") not in {USED, *ERRORS}:
+def _exported_event(ours: Any) -> LineEvent | None:
+    """Return the event that a line of our own export holds verbatim: usage, or an error."""
+    event = ours.get("told") if isinstance(ours, dict) else None
+    if not isinstance(event, dict) or event.get("kind") not in {USED, *ERRORS}:
         return None
-    refs, summary = told.get("refs"), told.get("summary")
+    refs, summary = event.get("refs"), event.get("summary")
     return LineEvent(
-        kind=told["kind"],
-        summary=shorten(summary) if isinstance(summary, str) else told["kind"],
-        payload=told.get("payload"),
+        kind=event["kind"],
+        summary=shorten(summary) if isinstance(summary, str) else event["kind"],
+        payload=event.get("payload"),
         refs=refs if isinstance(refs, dict) else {},
     )
 
 
 def _said_in(value: dict[str, Any]) -> Any:
-    """Return what a line says: a copy may have other words around it, and counts may grow."""
+    """Return the words of a line: a copy may have other fields around them, and counts may grow."""
     message = value.get("message")
     if isinstance(message, dict):
         return [value.get("type"), message.get("content", message)]
@@ -403,7 +411,7 @@ def _said_in(value: dict[str, Any]) -> Any:
 
 
 def _settles(value: Any) -> bool:
-    """Whether a line says enough to know where the lines before it belong."""
+    """Whether a line says where the lines before it belong."""
     return isinstance(value, dict) and ("cwd" in value or "message" in value)
 
 

@@ -1,4 +1,4 @@
-"""What events tell of a model's messages beside their words: model, thoughts, what they used."""
+"""What events say of a model's messages besides their words: model, thoughts, usage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
 
 
 class ModelReply(msgspec.Struct):
-    """What is told of one message of a model's, by whichever of its events."""
+    """What the events of one message of a model say of it."""
 
     model: str | None = None
     report: Event | None = None
@@ -30,21 +30,21 @@ class ModelReply(msgspec.Struct):
 
     @property
     def is_counted_alike(self) -> bool:
-        """Whether what it used was reported in Anthropic's own words, which tell all of it."""
+        """Whether its usage was reported in Anthropic's own fields, which say all of it."""
         payload = None if self.report is None else self.report.payload
         return isinstance(payload, dict) and isinstance(payload.get("usage"), dict)
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Return what it used, as Anthropic counts: what was cached is no part of the input."""
+        """Return what it used, as Anthropic counts: cached tokens are not part of the input."""
         payload = None if self.report is None else self.report.payload
         given = payload.get("usage") if isinstance(payload, dict) else None
         if isinstance(given, dict):
             return given
-        told = None if self.report is None else report_of(self.report)
-        if told is None:
+        report = None if self.report is None else report_of(self.report)
+        if report is None:
             return _NOTHING_USED
-        tokens = told.tokens
+        tokens = report.tokens
         apart = tokens.cached_tokens + tokens.cache_write_tokens
         return {
             "input_tokens": max(0, tokens.input_tokens - apart),
@@ -66,11 +66,11 @@ class Answers:
                 self._take(self._known.setdefault(name, ModelReply()), event)
 
     def find(self, event: Event | None) -> ModelReply:
-        """Return what is told of the message that ``event`` is a part of."""
+        """Return what is known of the message that ``event`` is a part of."""
         return self._known.get(message_of(event) or "") or ModelReply()
 
     def model(self, event: Event | None) -> str:
-        """Return who said it, or else who spoke last."""
+        """Return the model that said it, or else the one that spoke last."""
         own = None if event is None else name_in(event.refs, "model")
         self._last = own or self.find(event).model or self._last
         return self._last
@@ -78,9 +78,9 @@ class Answers:
     def _take(self, answer: ModelReply, event: Event) -> None:
         answer.model = name_in(event.refs, "model") or answer.model
         if event.kind == REPORT:
-            told = report_of(event)
+            report = report_of(event)
             known = None if answer.report is None else report_of(answer.report)
-            if told is not None and (known is None or larger_report(known, told) is told):
+            if report is not None and (known is None or larger_report(known, report) is report):
                 answer.report = event
         elif thought_in(event) is not None:
             answer.thoughts.append(event)
@@ -94,10 +94,10 @@ def message_of(event: Event | None) -> str | None:
 def thought_in(event: Event) -> dict[str, Any] | None:
     """Return the block of a thought that a model takes back: signed, and as it was."""
     refs = event.refs if isinstance(event.refs, dict) else {}
-    told = event.payload if isinstance(event.payload, dict) else {}
+    payload = event.payload if isinstance(event.payload, dict) else {}
     if event.kind != "ops.observation" or refs.get("observed") != "thinking":
         return None
-    words, sign, sealed = told.get("thinking"), told.get("signature"), told.get("data")
+    words, sign, sealed = payload.get("thinking"), payload.get("signature"), payload.get("data")
     if any(isinstance(part, str) and MASK in part for part in (words, sign, sealed)):
         return None
     if isinstance(sealed, str) and sealed:

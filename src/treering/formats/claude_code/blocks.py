@@ -1,4 +1,4 @@
-"""What was said in a line: texts, thoughts, calls, results, and what they used."""
+"""The content of a line: texts, thoughts, calls, results, and what they used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from treering.formats.claude_code.state import ClaudeCodeState
 
 NOBODY: Final = "<synthetic>"
-"""The model of answers that no model gave."""
+"""The model of answers that Claude Code wrote itself."""
 NO_CONTENT: Final = "(no content)"
 """Written where an answer is empty."""
 
@@ -57,11 +57,11 @@ _WRAPPED: Final = re.compile(
     r"|(?P<notice>task-notification|user-memory-input)"
     r"|(?P<aside>system-reminder|ide_opened_file|ide_selection|ide_diagnostics))>"
 )
-"""Texts in the user's place that nobody wrote as a message."""
+"""Texts in the user's place that are not messages of the user."""
 
 
 def said_by_user(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
-    """Return what a user line tells: a prompt, results, or neither."""
+    """Return the events of a user line: a prompt, results, or neither."""
     content = line.message.get("content")
     if line.value.get("isCompactSummary") is True:
         return [_summarised(line, past)]
@@ -96,7 +96,7 @@ def said_by_user(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
 
 
 def said_by_assistant(line: LogLine, past: ClaudeCodeState) -> tuple[list[LineEvent], str | None]:
-    """Return what an assistant's line tells, and the key of what it only says again."""
+    """Return the events of an assistant's line, and the key of the part that it repeats."""
     if line.value.get("isApiErrorMessage") is True:
         return [_error(line)], None
     model = name_in(line.message, "model")
@@ -114,7 +114,7 @@ def said_by_assistant(line: LogLine, past: ClaudeCodeState) -> tuple[list[LineEv
 
 
 def is_unheard(line: LogLine) -> bool:
-    """Whether a line that tells nothing says something after all, in a shape that nobody knows."""
+    """Whether a line without events says something after all, in an unknown shape."""
     message = line.message
     if not isinstance(message.get("content"), str | list):
         return bool(message)
@@ -124,16 +124,16 @@ def is_unheard(line: LogLine) -> bool:
 
 
 def _is_empty(block: dict[str, Any]) -> bool:
-    said = [told for name, told in block.items() if name != "type"]
-    return all(told in (None, "", [], {}) or _is_blank(told) for told in said)
+    values = [value for name, value in block.items() if name != "type"]
+    return all(value in (None, "", [], {}) or _is_blank(value) for value in values)
 
 
-def _is_blank(told: Any) -> bool:
-    return isinstance(told, str) and told.strip() in {"", NO_CONTENT}
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and value.strip() in {"", NO_CONTENT}
 
 
 def call_of_task(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]:
-    """Return the call that a subagent's first line answers to, and what sort of agent it is."""
+    """Return the call that started a subagent, by its first line, and the sort of agent."""
     asked = _digest(text_of(line.message.get("content")))
     found = [call_id for call_id, task in past.tasks.items() if task.prompt == asked]
     if not found and len(past.tasks) == 1:
@@ -151,23 +151,23 @@ def _is_result(block: dict[str, Any]) -> bool:
 
 
 def _is_injected(line: LogLine) -> bool:
-    """Whether a line is in the user's place, and not by the user."""
+    """Whether a line is in the user's place, but not by the user."""
     return any(line.value.get(mark) is True for mark in ("isMeta", "isVisibleInTranscriptOnly"))
 
 
-def _prompt(text: str, attached: list[dict[str, Any]], **told: str) -> LineEvent:
+def _prompt(text: str, attached: list[dict[str, Any]], **more: str) -> LineEvent:
     sorts = ", ".join(str(block.get("type") or "attachment") for block in attached)
     words = text or f"({sorts})"
     return LineEvent(
         kind="conversation.user",
         summary=brief(words),
-        payload={"text": words, **told} | ({"attachments": attached} if attached else {}),
+        payload={"text": words, **more} | ({"attachments": attached} if attached else {}),
         refs={"characters": len(text)},
     )
 
 
 def _aside(line: LogLine, text: str) -> str | None:
-    """Return what a text is that is no message of the user's; None if it is one."""
+    """Return what a text is that is not a message of the user; None if it is one."""
     origin = line.value.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "task-notification":
         return "task-notification"
@@ -177,7 +177,7 @@ def _aside(line: LogLine, text: str) -> str | None:
     if found["command"]:
         return "command"
     if found["aside"]:
-        # A reminder may stand in front of what the user wrote.
+        # A reminder may come before the words of the user.
         return "injected" if text.rstrip().endswith(f"</{found['aside']}>") else None
     return "command output" if found["output"] else found["notice"]
 
@@ -195,15 +195,15 @@ def _set_aside(line: LogLine, text: str, what: str) -> LineEvent:
 
 
 def _summarised(line: LogLine, past: ClaudeCodeState) -> LineEvent:
-    known = past.compactions.pop(line.session, None) or PendingCompaction()
+    pending = past.compactions.pop(line.session, None) or PendingCompaction()
     text = text_of(line.message.get("content"))
-    told = {} if known.tokens is None else {"from_tokens": known.tokens}
+    tokens = {} if pending.tokens is None else {"from_tokens": pending.tokens}
     return LineEvent(
         kind="context.compacted",
         summary=brief(text),
-        payload={"summary": text, "by": NAME, **told},
-        refs={"by": NAME, **told},
-        first=known.first,
+        payload={"summary": text, "by": NAME, **tokens},
+        refs={"by": NAME, **tokens},
+        first=pending.first,
     )
 
 
@@ -226,7 +226,7 @@ def _answered(block: dict[str, Any], line: LogLine, past: ClaudeCodeState) -> li
     message_id = name_in(line.message, "id")
     shared = {"message_id": message_id} if message_id else {}
     if sort in {"thinking", "redacted_thinking"}:
-        thought = {name: told for name, told in block.items() if name != "type"}
+        thought = {name: value for name, value in block.items() if name != "type"}
         if not any(thought.values()):
             return []
         payload = {"thinking": "", **thought}
@@ -239,12 +239,12 @@ def _answered(block: dict[str, Any], line: LogLine, past: ClaudeCodeState) -> li
 
 
 def _answer(text: str, line: LogLine) -> LineEvent:
-    told = {
+    named = {
         "model": name_in(line.message, "model"),
         "stop_reason": name_in(line.message, "stop_reason"),
         "message_id": name_in(line.message, "id"),
     }
-    known = {name: value for name, value in told.items() if value is not None}
+    known = {name: value for name, value in named.items() if value is not None}
     return LineEvent(
         kind="conversation.assistant",
         summary=brief(text),
@@ -268,27 +268,27 @@ def _error(line: LogLine) -> LineEvent:
 def _said_before(
     block: dict[str, Any], line: LogLine, past: ClaudeCodeState, number: int
 ) -> str | None:
-    """Return the key under which the same part of the same message was told, if it was."""
+    """Return the key of the same part of the same message, if it was read before."""
     if (asked := _asked_before(block, line, past, number)) is not None:
         return asked
     message_id = name_in(line.message, "id")
     if message_id is None:
         return None
     of = f"{past.number(line.session)}:{message_id}"
-    told = past.blocks.get(of)
-    if told is None:
-        keep(past.blocks, of, told := {}, MESSAGES_MAX)
+    keys = past.blocks.get(of)
+    if keys is None:
+        keep(past.blocks, of, keys := {}, MESSAGES_MAX)
     digest = _digest(block)
-    if digest in told:
-        return told[digest]
-    told[digest] = numbered(line.key, number)
+    if digest in keys:
+        return keys[digest]
+    keys[digest] = numbered(line.key, number)
     return None
 
 
 def _asked_before(
     block: dict[str, Any], line: LogLine, past: ClaudeCodeState, number: int
 ) -> str | None:
-    """Return the key under which a call was told, if another message asks for the same again."""
+    """Return the key of a call that another message asks for again."""
     if not str(block.get("type")).endswith("tool_use"):
         return None
     call_id, _ = call_in(block)

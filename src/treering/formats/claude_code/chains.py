@@ -1,4 +1,4 @@
-"""What follows what: lines name the one before them, and a user may go back to any of them."""
+"""The order of a conversation: a line names its parent, and a user may go back to any line."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PROMPT: Final = "conversation.user"
 _SPOKEN: Final = ("conversation.", "tool.", "boundary.")
 """Kinds that are part of the conversation."""
 _TURNED: Final = ("context.", "compaction.")
-"""Kinds that it starts anew from: nobody goes back over them by going on."""
+"""Kinds that it starts again from: a user does not go back past them by continuing."""
 
 
 def rewound(line: LogLine, pieces: Sequence[LineEvent], past: ClaudeCodeState) -> list[ParsedEvent]:
-    """Return that the user went back, if a prompt follows what something followed before.
+    """Return that the user went back, if a prompt follows a line that has a follower.
 
     Parallel calls branch, too; a prompt does not, unless the user goes back.
     """
@@ -29,7 +29,7 @@ def rewound(line: LogLine, pieces: Sequence[LineEvent], past: ClaudeCodeState) -
         return []
     if not any(piece.kind == _PROMPT for piece in pieces):
         return []
-    first = past.behind(line.parent, line.session)
+    first = past.first_after(line.parent, line.session)
     if first is None or first == line.key:
         return []
     to = past.key_of(line.parent)
@@ -54,22 +54,22 @@ def remember(
     past: ClaudeCodeState,
     repeated: str | None,
     *,
-    told: bool,
+    has_event: bool,
 ) -> None:
-    """Keep in mind where ``line`` stands.
+    """Remember the place of ``line`` in the conversation.
 
-    ``repeated`` is the key of what it only says again; ``told`` is whether it has an event of its
-    own name.
+    ``repeated`` is the key of the event that it only repeats; ``has_event`` says whether it has an
+    event of its own key.
     """
     if line.own_id is None:
         return
     session = past.number(line.session)
     kinds = [piece.kind for piece in pieces]
     spoken = any(kind.startswith(_SPOKEN) for kind in kinds)
-    if line.parent is not None and spoken and told:
+    if line.parent is not None and spoken and has_event:
         past.follow(line.parent, NextEvent(line.key, session), prompt=_PROMPT in kinds)
     key, stem = line.key, ""
-    if not told:
+    if not has_event:
         key = repeated or past.key_of(line.parent) or line.key
         stem = "" if repeated is None else _line_of(repeated, line.session)
     turned = any(kind.startswith(_TURNED) for kind in kinds)
@@ -80,5 +80,5 @@ def remember(
 
 
 def _line_of(key: str, session: str) -> str:
-    """Return the id of the line that an event was told by."""
+    """Return the id of the line of an event."""
     return key.removeprefix(f"{session}/").partition(".")[0]

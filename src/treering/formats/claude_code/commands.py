@@ -1,4 +1,4 @@
-"""Slash commands: what the user typed, behind the wrapping that a log keeps of it."""
+"""Slash commands: what the user typed, without the tags that the log puts around it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ LOCAL: Final = frozenset({
     "/hooks", "/ide", "/login", "/logout", "/mcp", "/memory", "/model", "/permissions", "/resume",
     "/status", "/terminal-setup", "/upgrade", "/vim",
 })  # fmt: skip
-"""Commands that are for the program itself: no model hears of them."""
+"""Commands for the program itself: no model sees them."""
 OUTPUT: Final = "<local-command-stdout>"
-"""Stands beside a command that the program answered itself."""
+"""Comes with a command that the program answered itself."""
 
 _NAME: Final = re.compile(r"<command-name>\s*(/?[^<>\s]+)\s*</command-name>")
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 def typed_in(text: str) -> str | None:
-    """Return a command as the user typed it; None if there is none, or one for the program."""
+    """Return a command as the user typed it; None if there is none, or it is for the program."""
     named = _NAME.search(text)
     if named is None or OUTPUT in text:
         return None

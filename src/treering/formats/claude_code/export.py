@@ -1,4 +1,4 @@
-"""A session of any origin as a log that Claude Code goes on from.
+"""A session of any origin as a log that Claude Code can continue.
 
 The messages are those that a model is shown: every call with its result right behind it. Each line
 says in a field of our own, ``treering``, which ``event`` it tells, so that one that is taken in
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.model.messages import Call, ModelMessage, Result
 
 VERSION: Final = "2.1.0"
-"""The version of Claude Code that such lines are like."""
+"""The version of Claude Code whose lines these look like."""
 _RESULT_BLOCKS: Final = frozenset({"text", "image"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -51,9 +51,9 @@ def write_session(
 ) -> Iterator[bytes]:
     """Yield the lines of a session whose ``events`` are given in order, each with its newline.
 
-    What was undone is left out; calls without a result get one that says so; results without a
-    call are dropped. Of the events ``beside`` them, which are all there are, errors and what was
-    used are told: money was spent on what was undone as well. The same events give the same lines.
+    Undone events are left out; calls without a result get one that says so; results without a call
+    are dropped. Of all events, which ``beside`` gives, errors and usage are written, too: undone
+    turns cost money as well. The same events give the same lines.
     """
     every = list(events)
     extra = [one for one in (every if beside is None else beside) if not one.redacted]
@@ -80,36 +80,36 @@ def write_session(
         while compactions and compactions[0].seq < message.seq:
             yield from lines.compaction(compactions.pop(0))
         while errors and errors[0].seq < message.seq:
-            yield lines.told(errors.pop(0))
+            yield lines.verbatim(errors.pop(0))
         yield from lines.message(message)
     for event in compactions:
         yield from lines.compaction(event)
     for event in errors:
-        yield lines.told(event)
+        yield lines.verbatim(event)
     for event in extra:
         if event.kind == REPORT and lines.lacks(event):
-            yield lines.told(event)
+            yield lines.verbatim(event)
     titled = [event for event in shown if _title_in(event)]
     if titled:
-        told = {"type": "custom-title", "customTitle": _title_in(titled[-1]), **whose,
+        title = {"type": "custom-title", "customTitle": _title_in(titled[-1]), **whose,
                 "sessionId": session_id, OURS: {"event": titled[-1].event_id}}  # fmt: skip
-        yield msgspec.json.encode(told) + b"\n"
+        yield msgspec.json.encode(title) + b"\n"
 
 
 class Subagent(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose lines they are, if not those of the session itself."""
+    """The subagent whose lines they are."""
 
     agent_id: str
     sort: str | None = None
     """Which agent it is: Explore, reviewer, …"""
     call_id: str | None = None
-    """The call that set it to work."""
+    """The call that started it."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return what each of its lines says of it."""
-        told = {"attributionAgent": self.sort, "parent_tool_use_id": self.call_id}
-        known = {name: value for name, value in told.items() if value is not None}
+        """Return the fields that each of its lines has."""
+        fields = {"attributionAgent": self.sort, "parent_tool_use_id": self.call_id}
+        known = {name: value for name, value in fields.items() if value is not None}
         return {"isSidechain": True, "agentId": self.agent_id, **known}
 
 
@@ -124,7 +124,7 @@ class _ExportLines:
         self._names = names
         self._answers = Answers(events.values())
         self._reported: set[tuple[str | None, str | None]] = set()
-        """The calls of the model whose use a line has told: by message and request."""
+        """The calls of the model whose usage a line has: by message and request."""
         self._last: str | None = None
         self._ts_ms = next((event.ts_ms for event in events.values()), 1)
 
@@ -141,9 +141,9 @@ class _ExportLines:
             yield self.user(self._prompt(message.text, source), source, name)
 
     def compaction(self, event: Event) -> Iterator[bytes]:
-        """Yield the two lines that tell of a compaction."""
+        """Yield the two lines of a compaction."""
         self._ts_ms = event.ts_ms
-        told = {"trigger": "auto", "preTokens": (event.payload or {}).get("from_tokens") or 0}
+        metadata = {"trigger": "auto", "preTokens": (event.payload or {}).get("from_tokens") or 0}
         before, self._last = self._last, None
         yield self._line(
             None,
@@ -154,7 +154,7 @@ class _ExportLines:
                 "subtype": "compact_boundary",
                 "content": "Conversation compacted",
                 "level": "info",
-                "compactMetadata": told,
+                "compactMetadata": metadata,
             },
         )
         yield self.user(
@@ -165,21 +165,21 @@ class _ExportLines:
             isVisibleInTranscriptOnly=True,
         )
 
-    def told(self, event: Event) -> bytes:
-        """Return a line that tells an event which stands beside the conversation, as it is."""
+    def verbatim(self, event: Event) -> bytes:
+        """Return a line that holds an event besides the conversation verbatim."""
         self._ts_ms = event.ts_ms
         shown = {"type": "system", "subtype": OURS, "content": event.summary, "level": "info"}
-        told = {"kind": event.kind, "summary": event.summary, "payload": event.payload,
+        event_fields = {"kind": event.kind, "summary": event.summary, "payload": event.payload,
                 "refs": event.refs}  # fmt: skip
-        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=told)
+        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=event_fields)
 
     def lacks(self, report: Event) -> bool:
-        """Whether no line has told what the call used that ``report`` is of."""
+        """Whether no line has the usage of the call that ``report`` is about."""
         call = message_of(report), name_in(report.refs, "request_id")
         return call == (None, None) or call not in self._reported
 
     def user(self, content: Any, source: Event | None, name: str, **more: Any) -> bytes:
-        """Return a line in the user's place that tells the event ``source``."""
+        """Return a line in the user's place for the event ``source``."""
         message = {"role": "user", "content": content}
         return self._line(source, name, {"type": "user", "message": message, **more})
 
@@ -193,26 +193,26 @@ class _ExportLines:
         asked: list[str | None] = []
         for number, (source, block) in enumerate(parts, 1):
             yield from self._thoughts(source)
-            told = {
+            part = {
                 "content": [block],
                 "stop_reason": stop_reason if number == len(parts) else None,
             }
-            yield self._said(source, f"{name} {number}", of, told)
+            yield self._said(source, f"{name} {number}", of, part)
             asked.append(self._last)
         texts = len(parts) - len(message.calls)
         for (call, result), line in zip(calls_with_results(message), asked[texts:], strict=True):
             yield self._result(call, result, line, f"{name} {call.call_id}")
 
     def _thoughts(self, source: Event | None) -> Iterator[bytes]:
-        """Yield what was thought in the same message before ``source``, and not told yet."""
+        """Yield the thoughts of the same message before ``source`` that are not written yet."""
         thoughts = self._answers.find(source).thoughts
         while source is not None and thoughts and thoughts[0].seq < source.seq:
             event = thoughts.pop(0)
-            told = {"content": [thought_in(event)], "stop_reason": None}
-            yield self._said(event, event.event_id, "", told)
+            part = {"content": [thought_in(event)], "stop_reason": None}
+            yield self._said(event, event.event_id, "", part)
 
-    def _said(self, source: Event | None, name: str, of: str, told: dict[str, Any]) -> bytes:
-        """Return a line in the model's place: a part of the message ``of``, if it says no other."""
+    def _said(self, source: Event | None, name: str, of: str, part: dict[str, Any]) -> bytes:
+        """Return a line in the model's place: a part of its message, or else of ``of``."""
         if source is not None:
             self._ts_ms = source.ts_ms
         answer = self._answers.find(source)
@@ -231,7 +231,7 @@ class _ExportLines:
             used = {"usage": answer.report.event_id}
             self._reported.add((message_of(answer.report), request))
         return self._line(
-            source, name, {"type": "assistant", "message": message | told, **more}, **used
+            source, name, {"type": "assistant", "message": message | part, **more}, **used
         )
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class _ExportLines:
         return [_text(text), *attached] if isinstance(attached, list) else text
 
     def _source(self, event_ids: Iterable[str]) -> Event | None:
-        """Return the first event that something is told by, and keep its time."""
+        """Return the first event that is there, and keep its time."""
         source = next((self._events[one] for one in event_ids if one in self._events), None)
         self._ts_ms = self._ts_ms if source is None else source.ts_ms
         return source
@@ -267,7 +267,7 @@ class _ExportLines:
     def _line(self, source: Event | None, name: str, said: dict[str, Any], **ours: Any) -> bytes:
         parent, event_id = self._last, None if source is None else source.event_id
         digest = _digest(self._shared["sessionId"], name)
-        # The id of an event can be that of its line: so it is known even to who drops our field.
+        # The id of an event can be that of its line: it survives a program that drops our field.
         own = event_id is not None and _UUID.fullmatch(event_id)
         self._last = event_id if own else str(UUID(digest[:32], version=4))
         line = {
@@ -282,11 +282,11 @@ class _ExportLines:
 
 
 def _shown(events: Iterable[Event]) -> list[Event]:
-    """Return ``events`` without what was undone."""
+    """Return ``events`` without the undone ones."""
     hidden = UndoFilter()
-    found = [event for event in reversed(list(events)) if hidden.is_visible(event)]
-    found.reverse()
-    return found
+    shown = [event for event in reversed(list(events)) if hidden.is_visible(event)]
+    shown.reverse()
+    return shown
 
 
 def _summary_in(event: Event) -> str:
@@ -302,16 +302,16 @@ def _title_in(event: Event) -> str:
 
 
 def _interruption(source: Event | None) -> str:
-    """Return the words by which Claude Code knows an interrupt."""
+    """Return the words that Claude Code writes for an interrupt."""
     payload = source.payload if source is not None else None
-    told = payload.get("content") if isinstance(payload, dict) else None
-    if isinstance(told, str) and told.startswith(INTERRUPTED):
-        return told
+    words = payload.get("content") if isinstance(payload, dict) else None
+    if isinstance(words, str) and words.startswith(INTERRUPTED):
+        return words
     return f"{INTERRUPTED}]"
 
 
 def _blocks_in(output: Any) -> list[Any] | None:
-    """Return an output that is in Anthropic's blocks already."""
+    """Return an output that already consists of Anthropic's blocks."""
     if not isinstance(output, list) or not output:
         return None
     sorts = {part.get("type") if isinstance(part, dict) else None for part in output}

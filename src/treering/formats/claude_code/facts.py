@@ -1,4 +1,4 @@
-"""Where and how a session works: what its lines say of that, and when it changes."""
+"""Where and how a session works: what its lines say about it, and when that changes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _FACTS: Final = {
 _FIELDS: Final = (*_FACTS, "cwd")
 _REPEATED_MAX: Final = 8
 _OWN_LINES: Final = frozenset({"mode", "permission-mode"})
-"""Lines that are there to tell a fact themselves."""
+"""Lines whose only purpose is to state a fact."""
 _PATH_CHARACTERS_MAX: Final = 4_096
 _DIGITS: Final = 8
 
 
 def facts_in(line: LogLine) -> dict[str, str]:
-    """Return what a line says of where and how its session works."""
-    told = {ours: name_in(line.value, theirs) for theirs, ours in _FACTS.items()}
-    told["cwd"] = name_in(line.value, "cwd", most=_PATH_CHARACTERS_MAX)
-    return {name: found for name, found in told.items() if found is not None}
+    """Return what a line says about where and how its session works."""
+    facts = {ours: name_in(line.value, theirs) for theirs, ours in _FACTS.items()}
+    facts["cwd"] = name_in(line.value, "cwd", most=_PATH_CHARACTERS_MAX)
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 class FactRepeats:
-    """Tells the lines that say nothing new of where and how their session works, as most do."""
+    """Recognises lines that say nothing new about their session, as most do."""
 
     def __init__(self) -> None:
         self._said: dict[str, list[tuple[Any, ...]]] = {}
-        """Of each session, what lines said since something changed, as it stands in them."""
+        """Of each session, the fields of lines since something changed."""
 
     def holds(self, session: str, value: dict[str, Any], past: ClaudeCodeState) -> bool:
         """Whether all that a line says of its session is known."""
@@ -47,23 +47,23 @@ class FactRepeats:
         return said is not None and session in past.facts and _stated_in(value) in said
 
     def note(self, line: LogLine, *, changed: bool) -> None:
-        """Remember that what a line says is known by now; if it ``changed``, that alone is."""
+        """Remember the fields of a line; if they ``changed``, forget the earlier ones."""
         said = self._said.setdefault(line.session, [])
         if changed or len(said) >= _REPEATED_MAX:
             said.clear()
         said.append(_stated_in(line.value))
 
 
-def changed_in(line: LogLine, told: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
-    """Return what has changed with a line, or is known only since its session was told of."""
+def changed_in(line: LogLine, facts: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
+    """Return what has changed with a line, or became known after its session was opened."""
     known = past.facts.get(line.session, {})
-    marks = {name: digest(found)[:_DIGITS] for name, found in told.items()}
+    marks = {name: digest(fact)[:_DIGITS] for name, fact in facts.items()}
     if not marks or marks.items() <= known.items():
         return []
     keep(past.facts, line.session, known | marks, TITLES_MAX)
     is_begun = line.session in past.begun
     changed = {
-        name: told[name]
+        name: facts[name]
         for name, mark in marks.items()
         if (mark != known[name] if name in known else is_begun)
     }

@@ -1,4 +1,4 @@
-"""The lines of a Claude Code log: which values are such, and what every one of them may say."""
+"""The lines of a Claude Code log: which values are lines, and what any line may say."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from treering.spine.words import shorten
 
 NAME: Final = "claude-code"
 OURS: Final = "treering"
-"""The field of a line that we wrote ourselves: which event it tells, and which report of usage."""
+"""The field of our own exports: the event of the line, and the usage report with it."""
 ID_CHARACTERS_MAX: Final = 100
-"""The longest id of a line, a session or an agent; others are taken for none."""
+"""The longest id of a line, a session or an agent; longer ones are ignored."""
 CALL_ID_CHARACTERS_MAX: Final = 400
 """The longest id of a call that results are found by."""
 LOOKED_AT_CHARACTERS: Final = 2_000
 """A summary is made of no more: outputs may have millions."""
 
 ERRORS: Final = frozenset({"ops.error", "ops.warning"})
-"""Kinds of events that tell what went wrong."""
+"""Kinds of events that report a failure."""
 SPOKEN: Final = frozenset({"user", "assistant"})
 _NOTED: Final = frozenset({
     "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt",
@@ -44,35 +44,35 @@ class LogLine(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """Names its first event."""
     own_id: str | None
-    """What other lines call it; None if it has no id."""
+    """Its id, by which other lines refer to it; None if it has none."""
     parent: str | None
-    """The line that it follows, as the log calls it."""
+    """The id of the line that it follows."""
     session: str
     ts_ms: int
     message: dict[str, Any] = {}
-    """What is said in it, empty if nothing is."""
+    """Its message, empty if it has none."""
     mark: str = ""
     """A digest of what it says."""
     former_key: str | None = None
-    """How earlier versions called it, if they called it something else."""
+    """The key that earlier versions gave it, if it was another."""
     alternate_key: str | None = None
-    """How it is called if another has its key; None if its key is of what it says."""
+    """The key that it has if its own is taken; None if its key is made of its words."""
 
 
 class LineEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a line, before it has a name."""
+    """One event of a line, before it has a key."""
 
     kind: str
     summary: str
     payload: Any
     refs: dict[str, Any] = {}
     key: str | None = None
-    """Its own name, if it is not numbered within the line."""
+    """Its own key, if it is not numbered within the line."""
     first: str | None = None
 
 
 def is_line(value: Any) -> bool:
-    """Whether ``value`` is a line of such a log, as far as one can tell of it alone."""
+    """Whether ``value`` looks like a line of such a log."""
     if not isinstance(value, dict):
         return False
     sort, message = value.get("type"), value.get("message")
@@ -111,12 +111,12 @@ def lines_in(value: Any) -> list[Any]:
     return value if _all_lines(value) else [value]
 
 
-def observed(line: LogLine, what: str, **told: Any) -> LineEvent:
-    """Return a line as it is, as something that was seen."""
+def observed(line: LogLine, what: str, **more: Any) -> LineEvent:
+    """Return a line verbatim, as an observation."""
     return LineEvent(
         kind="ops.observation",
         summary=shorten(what),
-        payload={**line.value, "record": line.sort, **told},
+        payload={**line.value, "record": line.sort, **more},
         refs={"observed": what},
     )
 
@@ -125,14 +125,14 @@ def name_in(value: Any, *fields: str, most: int = ID_CHARACTERS_MAX) -> str | No
     """Return the first of ``fields`` that can name something, in ``most`` characters."""
     if isinstance(value, dict):
         for field in fields:
-            found = value.get(field)
+            name = value.get(field)
             if (
-                type(found) is str
-                and 0 < len(found) <= most
-                and found.isprintable()
-                and not found.isspace()
+                type(name) is str
+                and 0 < len(name) <= most
+                and name.isprintable()
+                and not name.isspace()
             ):
-                return found
+                return name
     return None
 
 
@@ -140,10 +140,10 @@ def time_in(value: dict[str, Any]) -> int | None:
     """Return when a line was written; that of a snapshot is inside it."""
     snapshot = value.get("snapshot")
     inside = snapshot.get("timestamp") if isinstance(snapshot, dict) else None
-    for told in (value.get("timestamp"), inside):
-        found = _milliseconds(told)
-        if found is not None and 0 < found <= TIME_MS_MAX:
-            return found
+    for stamp in (value.get("timestamp"), inside):
+        ts_ms = _milliseconds(stamp)
+        if ts_ms is not None and 0 < ts_ms <= TIME_MS_MAX:
+            return ts_ms
     return None
 
 
@@ -174,7 +174,7 @@ def brief(text: str) -> str:
 
 
 def spelt(value: Any) -> bytes:
-    """Return the one spelling of ``value``, to tell it from others."""
+    """Return the canonical spelling of ``value``, to compare it with others."""
     return encode(value)
 
 
@@ -182,13 +182,13 @@ def _all_lines(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(is_line, value[:20]))
 
 
-def _milliseconds(told: Any) -> int | None:
-    if type(told) is int:
-        return told
-    if not isinstance(told, str):
+def _milliseconds(stamp: Any) -> int | None:
+    if type(stamp) is int:
+        return stamp
+    if not isinstance(stamp, str):
         return None
     try:
-        found = datetime.fromisoformat(told)
-        return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+        time = datetime.fromisoformat(stamp)
+        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
     except (ValueError, OverflowError):
         return None

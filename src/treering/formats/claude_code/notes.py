@@ -1,4 +1,4 @@
-"""Lines beside what was said: titles, compactions, errors, and whatever else is noted down."""
+"""Lines besides the conversation: titles, compactions, errors and other notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TITLES: Final = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary
 
 
 def noted(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
-    """Return what a line tells that nobody said. One without pieces repeats a title."""
+    """Return the events of a line besides the conversation; none if it repeats a title."""
     if line.sort in _TITLES:
         return _named(line, past)
     if line.sort != "system":
@@ -35,7 +35,7 @@ def noted(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
 def titled(
     title: str, session: str, past: ClaudeCodeState, *, chosen: bool, key: str | None = None
 ) -> LineEvent:
-    """Return what a session is called from now on."""
+    """Return the new title of a session."""
     keep(past.titles, session, Title(digest(title), chosen), TITLES_MAX)
     return LineEvent(kind="session.titled", summary=title, payload={"title": title}, key=key)
 
@@ -48,7 +48,7 @@ def _named(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
     if line.sort == "summary":
         leaf = name_in(line.value, "leafUuid")
         if leaf is None or past.session_of(leaf) != line.session:
-            # It may be another session's, or this one's whose end is yet to be read.
+            # It may be another session's, or that of this one's end, which is not read yet.
             if leaf is not None:
                 keep(past.leaves, leaf, Leaf(title, past.lines), TITLES_MAX)
             return [observed(line, line.sort)]
@@ -62,11 +62,11 @@ def _named(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
 
 
 def _compacted(line: LogLine, past: ClaudeCodeState) -> LineEvent:
-    told = line.value.get("compactMetadata")
-    told = told if isinstance(told, dict) else {}
-    before = told.get("preTokens")
+    metadata = line.value.get("compactMetadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    before = metadata.get("preTokens")
     tokens = plausible(before) if type(before) is int else None
-    first = name_in(told.get("preservedSegment"), "headUuid")
+    first = name_in(metadata.get("preservedSegment"), "headUuid")
     keep(past.compactions, line.session, PendingCompaction(tokens, past.key_of(first)), TITLES_MAX)
     return LineEvent(
         kind="compaction.ended",

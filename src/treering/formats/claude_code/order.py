@@ -1,4 +1,4 @@
-"""The order of lines: one that stands before the line it follows waits for that, for a while."""
+"""The order of lines: a line that comes before its parent waits for it, for a while."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from treering.formats.parsed import LogRecord
 
 WAITING_MAX: Final = 64
-"""Records that wait. What a line follows may be in another file, or too far back to be known."""
+"""Records that wait. A parent may be in another file, or too far back to be known."""
 
 
 class Order:
-    """Gives records on, each behind the one that it follows if that is near."""
+    """Puts each record after its parent, if that is near."""
 
     def __init__(self) -> None:
         self._waiting: list[LogRecord] = []
         self._ids: set[str] = set()
         """The lines among them."""
         self._missing: set[str] = set()
-        """What is followed, and has not come."""
+        """Parents that have not come yet."""
 
     @property
     def waits(self) -> bool:
-        """Whether anything is held back."""
+        """Whether records wait."""
         return bool(self._waiting)
 
     def take(self, record: LogRecord, known: Container[str]) -> list[LogRecord]:
-        """Return the records whose time has come with ``record``; ``known`` lines came before."""
+        """Return the records that are in order with ``record``; ``known`` lines came before."""
         parent = _parent(record.value)
         unknown = parent is not None and parent not in known and parent not in self._ids
         if not (unknown or self._waiting):
@@ -54,7 +54,7 @@ class Order:
 
 
 def _sorted(groups: list[list[LogRecord]], ids: set[str]) -> Iterator[list[LogRecord]]:
-    """Give each group behind the one that it follows, if that is one of ``ids``."""
+    """Give each group after its parent, if that is one of ``ids``."""
     followers: dict[str, list[list[LogRecord]]] = {}
     to_come = set(ids)
     for group in groups:

@@ -1,4 +1,4 @@
-"""Tool calls and their results, as Claude Code writes them down."""
+"""Tool calls and their results, as Claude Code writes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTERRUPTED: Final = "[Request interrupted by user"
 """How a line begins that says so."""
 TASK_TOOLS: Final = frozenset({"Task", "Agent"})
-"""Tools that set a subagent to work."""
+"""Tools that start a subagent."""
 
 REFUSALS: Final = (
     "The user doesn't want to proceed",
@@ -32,7 +32,7 @@ _HINTS: Final = (
     "command", "file_path", "notebook_path", "path", "pattern", "query", "url", "skill",
     "description", "prompt",
 )  # fmt: skip
-"""Fields of an input that tell most about a call, the best first."""
+"""Fields of an input that describe a call, the best first."""
 _OF_A_RESULT: Final = frozenset({"type", "tool_use_id", "is_error", "cache_control"})
 _DURATIONS: Final = ("durationMs", "totalDurationMs", "duration_ms")
 
@@ -51,7 +51,7 @@ def called(block: dict[str, Any], line: LogLine) -> LineEvent:
 
 
 def call_in(block: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the id of a call and its tool, as far as they can be used as names."""
+    """Return the id of a call and its tool; None for what cannot be a name."""
     return name_in(block, "id", most=CALL_ID_CHARACTERS_MAX), name_in(block, "name")
 
 
@@ -60,7 +60,7 @@ def returned(
 ) -> list[LineEvent]:
     """Return the result of a call, and the interrupt beside it if it was refused.
 
-    ``detail`` is what the log says of it beside the block.
+    ``detail`` is what the log says of it besides the block.
     """
     call_id = name_in(block, "tool_use_id", most=CALL_ID_CHARACTERS_MAX)
     tool = tools.get(call_id or "")
@@ -73,7 +73,9 @@ def returned(
     more = more_in(detail, words)
     error = {"class": "Denied" if denial else "ToolError", "message": brief(words)}
     named = {"call_id": block.get("tool_use_id"), **_known({"name": tool})}
-    told = _known({"error": error if failed else None, "duration_ms": duration_ms, "detail": more})
+    more_fields = _known(
+        {"error": error if failed else None, "duration_ms": duration_ms, "detail": more}
+    )
     refs = {
         "call_id": call_id,
         "tool": tool,
@@ -85,14 +87,19 @@ def returned(
     result = LineEvent(
         kind="tool.result",
         summary=brief(f"{tool or 'a tool'} {'failed' if failed else 'returned'}: {words}"),
-        payload={**named, "status": status, "output": "" if output is None else output, **told},
+        payload={
+            **named,
+            "status": status,
+            "output": "" if output is None else output,
+            **more_fields,
+        },
         refs=_known(refs),
     )
     return [result] if denial is None else [result, interrupted(denial, words)]
 
 
 def interrupted(title: str, words: str) -> LineEvent:
-    """Return that the user stopped what was going on."""
+    """Return that the user interrupted the turn."""
     return LineEvent(
         kind="boundary.interrupt",
         summary=shorten(title),
@@ -112,30 +119,30 @@ def call_words(tool: str, given: Any) -> str:
     """Return a call in words: its tool, and the best hint in its input."""
     fields = given if isinstance(given, dict) else {}
     for hint in (*_HINTS, *fields):
-        told = fields.get(hint)
-        if isinstance(told, str) and told.strip():
-            return f"{tool}: {told}"
+        value = fields.get(hint)
+        if isinstance(value, str) and value.strip():
+            return f"{tool}: {value}"
     return tool
 
 
 def _child(line: LogLine, detail: Any) -> str | None:
-    """Return the session of the subagent that a result tells of."""
+    """Return the session of the subagent whose result it is."""
     agent = name_in(detail, "agentId")
     return None if agent is None else f"{line.session}/agent-{agent}"
 
 
 def _elsewhere(block: dict[str, Any]) -> Any:
-    """Return what a result without a content says instead; None if it says nothing."""
-    return {name: told for name, told in block.items() if name not in _OF_A_RESULT} or None
+    """Return the other fields of a result without a content; None if it has none."""
+    return {name: value for name, value in block.items() if name not in _OF_A_RESULT} or None
 
 
 def duration_of(detail: Any) -> int | None:
     """Return how many milliseconds a call took, if the log says so."""
     if isinstance(detail, dict):
         for field in _DURATIONS:
-            found = detail.get(field)
-            if isinstance(found, int | float) and 0 <= found <= COUNT_MAX:
-                return round(found)
+            duration = detail.get(field)
+            if isinstance(duration, int | float) and 0 <= duration <= COUNT_MAX:
+                return round(duration)
     return None
 
 
@@ -144,14 +151,14 @@ def more_in(detail: Any, words: str) -> Any:
     if isinstance(detail, str):
         return None if detail.removeprefix("Error: ").strip() == words.strip() else detail
     if isinstance(detail, dict):
-        rest = {name: told for name, told in detail.items() if not _repeats(told, words)}
+        rest = {name: value for name, value in detail.items() if not _repeats(value, words)}
         return rest if any(rest.values()) else None
     return detail
 
 
-def _repeats(told: Any, words: str) -> bool:
-    return isinstance(told, str) and told.strip() == words.strip() != ""
+def _repeats(value: Any, words: str) -> bool:
+    return isinstance(value, str) and value.strip() == words.strip() != ""
 
 
-def _known(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if value is not None}
+def _known(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,7 +1,7 @@
-"""What a reader of Claude Code's logs remembers of the lines before: a little, however many.
+"""What a reader of Claude Code's logs remembers of earlier lines: a little, however many.
 
-Everything here is bounded and can be written down, so that a log is read on where it was left. What
-is written down lies beyond the reach of erasures: it holds names and digests, and no text.
+Everything here is bounded and can be stored, so that a later import continues where this one ended.
+Erasures do not reach what is stored: it holds names and digests, and no text.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ NODES_MAX: Final = 160
 """Lines that later ones may follow."""
 FOLLOWED_MAX: Final = 120
 PROMPTED_MAX: Final = 160
-"""Prompts that may be returned to: further back than anything else."""
+"""Prompts that a user may go back to: further back than to anything else."""
 CALLS_MAX: Final = 100
 MESSAGES_MAX: Final = 16
-"""Messages whose parts may still come again."""
+"""Messages whose parts may still be repeated."""
 TITLES_MAX: Final = 16
 MARK_DIGITS: Final = 8
-"""What is kept of the digest of what a line says."""
+"""Digits of the digest of a line's words."""
 LEAF_LINES_MAX: Final = 1_000
-"""How far a summary may stand before the line that it names, to be the title of its session."""
+"""Lines between a summary and the line that it names, to be the title of its session."""
 _IN_ORDER: Final = (
     "sessions", "nodes", "followed", "prompted", "calls", "asked", "tasks", "usage", "blocks",
     "compactions", "titles", "facts",
 )  # fmt: skip
-"""What is kept by names of which the first came first."""
+"""Fields whose entries are in the order in which they came."""
 
 Value = TypeVar("Value")
 
@@ -40,30 +40,30 @@ class LineNode(msgspec.Struct, frozen=True, array_like=True):
 
     session: int
     key: str = ""
-    """What stands for it, if it is not named by its own id."""
+    """The key of its event, if that is not its own id."""
     stem: str = ""
-    """The line of the conversation that it belongs to, if it is none itself."""
+    """The line of the conversation that it belongs to, if it is not one itself."""
     mark: str = ""
     """A digest of what it says."""
 
 
 class NextEvent(msgspec.Struct, frozen=True, array_like=True):
-    """The first event behind a line of the conversation."""
+    """The first event after a line of the conversation."""
 
     key: str
     session: int
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
-    """A call that sets a subagent to work."""
+    """A call that starts a subagent."""
 
     prompt: str
-    """A digest of what it is told to do."""
+    """A digest of its prompt."""
     sort: str | None = None
 
 
 class Title(msgspec.Struct, frozen=True, array_like=True):
-    """What a session is called."""
+    """The title of a session."""
 
     mark: str
     """A digest of it."""
@@ -76,11 +76,11 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
 
     title: str
     line: int
-    """Where it was told, by the count of lines."""
+    """The number of the line that has it."""
 
 
 class PendingCompaction(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a compaction before its summary comes."""
+    """A compaction whose summary has not come yet."""
 
     tokens: int | None = None
     first: str | None = None
@@ -95,7 +95,7 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
     """The session of the file so far."""
     ts_ms: int = 0
     key: str = ""
-    """The name of the last line: what has no id is named after it."""
+    """The key of the last line: a line without an id is named after it."""
     settled: bool = False
     """Whether the session of the file is known."""
     nodes: dict[str, LineNode] = {}
@@ -104,10 +104,10 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
     calls: dict[str, str] = {}
     """The tools of calls, by id."""
     asked: dict[str, tuple[str, str]] = {}
-    """Of each call, a digest of what is asked, and the key under which that was told."""
+    """Of each call, a digest of its input, and the key of its event."""
     tasks: dict[str, Task] = {}
     usage: dict[str, tuple[int, int]] = {}
-    """The most tokens that were reported of a message: in all, and of its answer."""
+    """The most tokens that were reported for a message: in total, and of its answer."""
     blocks: dict[str, dict[str, str]] = {}
     """Of each message, the keys of its parts by their digests."""
     compactions: dict[str, PendingCompaction] = {}
@@ -115,23 +115,23 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
     facts: dict[str, dict[str, str]] = {}
     """Of each session, what is known of where and how it works, as digests."""
     leaves: dict[str, Leaf] = {}
-    """Titles by the ids of lines; they cannot be written down."""
+    """Titles by the ids of lines; they are text, and never stored."""
     lines: int = 0
-    """Lines that were told of, to know for how long a title has waited."""
+    """Lines read so far, to know for how long a title has waited."""
 
     begun: frozenset[str] = frozenset()
-    """Sessions that were told of before this reading: what comes to be known of them is news."""
+    """Sessions that an earlier import opened: what becomes known of them now is an event."""
     names: list[str] = []
-    """The sessions by their numbers: what both say, sessions say too."""
+    """The sessions by their numbers."""
     numbers: dict[str, int] = {}
 
     def number(self, session: str) -> int:
-        """Return the number of a session that is open."""
+        """Return the number of an open session."""
         self._count()
         return self.numbers[session]
 
     def key_of(self, line_id: str | None) -> str | None:
-        """Return the key of the event that a line is known by."""
+        """Return the key of the event of a line."""
         node = self.nodes.get(line_id or "")
         return line_id if node is None else node.key or line_id
 
@@ -156,20 +156,24 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
             self.numbers[name] = len(self.names)
             self.names.append(name)
 
-    def behind(self, line_id: str, session: str) -> str | None:
-        """Return the key of the first event of ``session`` that follows a line, if any does."""
+    def first_after(self, line_id: str, session: str) -> str | None:
+        """Return the key of the first event of ``session`` after a line; None if there is none."""
         stem = self.stem_of(line_id)
-        found = self.followed.get(stem) or self.prompted.get(stem)
-        return found.key if found is not None and found.session == self.number(session) else None
+        follower = self.followed.get(stem) or self.prompted.get(stem)
+        return (
+            follower.key
+            if follower is not None and follower.session == self.number(session)
+            else None
+        )
 
     def next_line(self) -> None:
-        """Count a line, and let go of titles that have waited for too long."""
+        """Count a line, and drop titles that have waited too long."""
         self.lines += 1
         while self.leaves and next(iter(self.leaves.values())).line < self.lines - LEAF_LINES_MAX:
             del self.leaves[next(iter(self.leaves))]
 
     def follow(self, line_id: str, follower: NextEvent, *, prompt: bool) -> None:
-        """Remember what came behind a line, if nothing did before."""
+        """Remember the first event after a line."""
         stem = self.stem_of(line_id)
         first = self.followed.get(stem) or follower
         if stem not in self.followed:
@@ -178,35 +182,35 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
             keep(self.prompted, stem, first, PROMPTED_MAX)
 
 
-def keep(kept: dict[str, Value], name: str, value: Value, most: int) -> None:
-    """Put ``value`` last, and let go of the first ones beyond ``most``."""
-    kept.pop(name, None)
-    kept[name] = value
-    while len(kept) > most:
-        del kept[next(iter(kept))]
+def keep(entries: dict[str, Value], name: str, value: Value, most: int) -> None:
+    """Put ``value`` last, and drop the first ones beyond ``most``."""
+    entries.pop(name, None)
+    entries[name] = value
+    while len(entries) > most:
+        del entries[next(iter(entries))]
 
 
 def written(past: ClaudeCodeState) -> Any:
-    """Return ``past`` as JSON; None if a title waits, or if it is too large to be written down."""
+    """Return ``past`` as JSON; None if a title waits, or if it is too large to be stored."""
     if past.leaves:
         return None
     bare = {name: opening.bare() for name, opening in past.sessions.items()}
-    told = msgspec.to_builtins(
+    fields = msgspec.to_builtins(
         msgspec.structs.replace(past, sessions=bare, names=[], numbers={}, begun=frozenset())
     )
-    told |= {name: [[*pair] for pair in told[name].items()] for name in _IN_ORDER}
-    return told if len(msgspec.json.encode(told)) <= STATE_BYTES_MAX else None
+    fields |= {name: [[*pair] for pair in fields[name].items()] for name in _IN_ORDER}
+    return fields if len(msgspec.json.encode(fields)) <= STATE_BYTES_MAX else None
 
 
-def restored(told: Any) -> ClaudeCodeState:
-    """Return the past that was written down. Raises ValueError if it is none."""
+def restored(state: Any) -> ClaudeCodeState:
+    """Return the state that was stored. Raises ValueError if it is not one."""
     try:
-        found = msgspec.convert(told, dict[str, Any])
-        pairs = {name: found[name] for name in _IN_ORDER if name in found}
-        kept = msgspec.convert(pairs, dict[str, list[tuple[str, Any]]])
+        fields = msgspec.convert(state, dict[str, Any])
+        pairs = {name: fields[name] for name in _IN_ORDER if name in fields}
+        restored_pairs = msgspec.convert(pairs, dict[str, list[tuple[str, Any]]])
         past = msgspec.convert(
-            found | {name: dict(part) for name, part in kept.items()}, ClaudeCodeState
+            fields | {name: dict(part) for name, part in restored_pairs.items()}, ClaudeCodeState
         )
         return msgspec.structs.replace(past, begun=frozenset(past.sessions))
     except msgspec.ValidationError as error:
-        raise ValueError(f"this is no state of a Claude Code log: {error}") from error
+        raise ValueError(f"this is not a state of a Claude Code log: {error}") from error

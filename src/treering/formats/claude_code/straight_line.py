@@ -162,7 +162,7 @@ def _user(
     # Commands, reminders and notices begin with a tag.
     if text.startswith(INTERRUPTED) or text.lstrip()[:1] == "<":
         return None
-    if parent is not None and past.behind(parent, place[0]) is not None:
+    if parent is not None and past.first_after(parent, place[0]) is not None:
         return None  # The user went back.
     mark = sha256(encode(["user", content])).hexdigest()[:MARK_DIGITS]
     event = _event(

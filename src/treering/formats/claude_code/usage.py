@@ -1,4 +1,4 @@
-"""What messages used, as Claude Code writes it down: on every line of a message, and growing."""
+"""What messages used, as Claude Code reports it: on every line of a message, and growing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTS: Final = {
 
 
 def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
-    """Return what the message of a line used, if that is more than was told of it before."""
+    """Return what the message of a line used, if that is more than was reported before."""
     given = line.message.get("usage")
     given = given if isinstance(given, dict) else {}
     counts = {ours: count(given.get(theirs)) for theirs, ours in _COUNTS.items()}
@@ -37,7 +37,7 @@ def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
         keep(past.usage, call, (total, counts["output_tokens"]), MESSAGES_MAX)
         key = f"usage:{call}:{counts['output_tokens']}"
         key += f":{total}" if received == counts["output_tokens"] else ""
-    # What came from a cache, or went into one, is counted apart from the rest of the input.
+    # Tokens from a cache, or into one, are counted separately from the rest of the input.
     written = counts.pop("cache_creation_tokens")
     counts["input_tokens"] += counts["cached_tokens"] + written
     named = {
@@ -46,14 +46,14 @@ def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
         "message_id": message_id,
         "request_id": request_id,
     }
-    told: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    told |= counts | {"cache_creation_tokens": written, "total_tokens": total}
+    refs: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    refs |= counts | {"cache_creation_tokens": written, "total_tokens": total}
     return [
         LineEvent(
             kind=USED,
             summary=f"{total} tokens used",
             payload={"usage": given, **_cost(line)},
-            refs=told,
+            refs=refs,
             key=key,
         )
     ]

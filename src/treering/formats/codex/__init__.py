@@ -1,7 +1,7 @@
 """Codex: rollouts, the logs of its sessions, read record by record.
 
-Items have no ids, so a key is made of what is said, whichever lane says it, and how often that came
-before in the file: a fork repeats its parent's past, and there gives the same keys.
+Items have no ids, so a key is made of the words, in whichever lane they are, and how often they
+came before in the file: a fork repeats its parent's past, and gets the same keys there.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _SKIPPED: Final = {
 
 
 class _CodexState(msgspec.Struct):
-    """What goes on from one record to the next."""
+    """What is remembered from one record to the next."""
 
     opening: SessionHeader | None = None
     is_stated: bool = False
-    """Whether a record told what the session is about."""
+    """Whether a record described the session."""
     provider: str | None = None
     at: int = 0
     ts_ms: int = 1
@@ -73,13 +73,13 @@ class _CodexState(msgspec.Struct):
 
 
 class CodexReader:
-    """Reads one rollout. All of it is told of the file's own session, what a fork repeats too."""
+    """Reads one rollout. All of it belongs to the file's own session, even what a fork repeats."""
 
     keys_are_global = False
     copies_keep_times = False
 
     def __init__(self, path: PurePath | None) -> None:
-        """Begin with nothing read; ``path`` may hold the id of the session."""
+        """Start without any record; ``path`` may hold the id of the session."""
         self._path = path
         self._now = _CodexState()
         self._repeats = KeyRepeats()
@@ -89,7 +89,7 @@ class CodexReader:
         self.sessions: dict[str, SessionHeader] = {}
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
-        """Return the outcomes that are settled with ``record``."""
+        """Return the records that are complete with ``record``."""
         page = self._page(record)
         opening = self._now.opening
         if self._now.at == 1 and opening is not None and opening.forked_from is not None:
@@ -98,13 +98,13 @@ class CodexReader:
         return [self._settle(page) for page in self._waiting.add(page)]
 
     def finish(self) -> list[ParsedRecord]:
-        """Return the outcomes of records that are still held back."""
+        """Return the records that still wait."""
         fork, self._fork = self._fork, None
         pages = self._waiting.release()
         return [self._settle(page) for page in (*pages, *([fork] if fork else []))]
 
     def state(self) -> Any:
-        """Return what it needs to go on; None if that is too much, or a record is held back."""
+        """Return what it needs to continue; None if that is too much, or a record waits."""
         if self._waiting.pages or self._fork:
             return None
         opening = self._now.opening
@@ -117,13 +117,13 @@ class CodexReader:
         return bounded(state)
 
     def resume(self, state: Any) -> None:
-        """Go on from what ``state`` returned. Raises ValueError if it cannot."""
+        """Continue from what ``state`` returned. Raises ValueError if it cannot."""
         try:
             once, again = msgspec.convert(state["repeats"], tuple[str, dict[str, int]])
             tools = msgspec.convert(state["tools"], list[tuple[str, str]])
             self._now = msgspec.convert(state["now"], _CodexState)
         except (TypeError, KeyError, msgspec.ValidationError) as error:
-            raise ValueError("this is no state of a rollout's reader") from error
+            raise ValueError("this is not a state of a rollout's reader") from error
         self._now.tools = dict(tools)
         self._repeats = KeyRepeats.unpack(once, again)
         self.sessions = {}
@@ -141,12 +141,12 @@ class CodexReader:
             time_of(value.get("timestamp")) or time_of(content.get("timestamp")) or now.ts_ms
         )
         self._open(sort, content, record.value)
-        told = self._told(sort, content, record.value)
-        parts, reason = ([], told) if isinstance(told, str) else (told, "says nothing")
+        parsed = self._parse(sort, content, record.value)
+        parts, reason = ([], parsed) if isinstance(parsed, str) else (parsed, "says nothing")
         return QueuedRecord(record, now.at, now.ts_ms, parts, reason)
 
     def _open(self, sort: str, content: dict[str, Any], value: Any) -> None:
-        """Take up what the record says of the session; the first one says which it is."""
+        """Note what the record says of the session; the first one says which it is."""
         stated = content if sort == "session_meta" else {}
         named = session_named(stated)
         known = self._now.opening
@@ -160,7 +160,7 @@ class CodexReader:
             self._now.provider = opening.about.get("provider")
             self.sessions[opening.session] = opening
 
-    def _told(
+    def _parse(
         self, sort: str, content: dict[str, Any], value: Any
     ) -> list[PendingEvent | LaneText] | str:
         if not content:
@@ -178,7 +178,7 @@ class CodexReader:
         return [observed(key_of([sort, timeless(content)]), sort, content)]
 
     def _opens_another_fork(self, stated: dict[str, Any]) -> bool:
-        """Whether a record, repeated here, comes last in the session that it opens."""
+        """Whether a repeated record opens another fork, where it comes last."""
         opening = self._now.opening
         own = None if opening is None else opening.session
         return session_named(stated) != own and name_of(stated.get("forked_from_id")) is not None
@@ -190,7 +190,7 @@ class CodexReader:
         return parts
 
     def _is_known(self, parts: list[PendingEvent | LaneText]) -> bool:
-        """Whether a user's words were told before, so that just the pictures are new."""
+        """Whether a user's words were read before, so that only the pictures are new."""
         said_now = [part for part in parts if isinstance(part, LaneText) and part.role == "user"]
         return any(self._now.twins.repeats(part, self._now.at) for part in said_now)
 
@@ -232,7 +232,7 @@ class CodexReader:
         summary = text_of(content.get("message"))
         tokens = self._now.context_tokens
         size = {} if tokens is None else {"from_tokens": tokens}
-        rest = {name: told for name, told in content.items() if name not in {"message", "type"}}
+        rest = {name: value for name, value in content.items() if name not in {"message", "type"}}
         return PendingEvent(
             key=key_of(["compacted", content]),
             kind="context.compacted",
@@ -251,24 +251,24 @@ class CodexReader:
             if isinstance(draft, str):
                 reason = draft
             else:
-                events.append(self._tell(draft, page.ts_ms))
+                events.append(self._parsed_event(draft, page.ts_ms))
         return ParsedRecord(record=page.record, events=events, skipped=None if events else reason)
 
     def _say(self, saying: LaneText, at: int) -> PendingEvent | str:
         if self._now.twins.repeats(saying, at):
-            if saying.role == "thinking" and saying.told:
-                # Its text was told before it could wait; what only the item holds is not lost.
-                named = {name: told for name, told in saying.told.items() if name != "id"}
+            if saying.role == "thinking" and saying.more:
+                # Its text was read before it could wait; what only the item holds is not lost.
+                named = {name: value for name, value in saying.more.items() if name != "id"}
                 key = self._repeats.key(key_of(["reasoning", named]))
-                return said("thinking", key, "", **saying.told)
+                return said("thinking", key, "", **saying.more)
             return _SKIPPED[saying.role]
         self._now.twins.add(saying, at)
         key = self._repeats.key(key_of([saying.role, saying.text.strip()]))
         if saying.role == "user":
             self._now.turns = [*self._now.turns[1 - TURNS_MAX :], key]
-        speaks = saying.role == "assistant" or "encrypted_content" in saying.told
+        speaks = saying.role == "assistant" or "encrypted_content" in saying.more
         model = self._now.model if speaks else None
-        return said(saying.role, key, saying.text, model=model, **saying.told)
+        return said(saying.role, key, saying.text, model=model, **saying.more)
 
     def _note(self, draft: PendingEvent) -> PendingEvent | str:
         if draft.kind in {"tool.call", "tool.result"}:
@@ -293,7 +293,7 @@ class CodexReader:
             del tools[next(iter(tools))]
 
     def _undo(self, draft: PendingEvent, key: str) -> PendingEvent:
-        """Return what the rollback hides, as far back as the turns are known."""
+        """Return what the rollback hides, as far as the turns are known."""
         turns = self._now.turns
         if not turns:
             return observed(key, "thread_rolled_back", draft.payload)
@@ -302,7 +302,7 @@ class CodexReader:
         self._now.turns = turns[:start]
         return msgspec.structs.replace(draft, key=key, first=first)
 
-    def _tell(self, draft: PendingEvent, ts_ms: int) -> ParsedEvent:
+    def _parsed_event(self, draft: PendingEvent, ts_ms: int) -> ParsedEvent:
         opening = self._now.opening
         assert opening is not None  # noqa: S101  (the first record opens the session)
         return ParsedEvent(

@@ -1,4 +1,4 @@
-"""Events that a log tells, before they have their session: said, called, returned, observed."""
+"""Events of a log before they have their session: said, called, returned, observed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from treering.spine.words import shorten
 
 HINT_CHARACTERS_MAX: Final = 120
 KEPT_ID_CHARACTERS_MAX: Final = 120
-"""A longer id is told by its digest, where something is named after it."""
+"""A longer id is replaced by its digest where something is named after it."""
 _HINTS: Final = (
     *("command", "cmd", "file_path", "absolute_path", "path", "query", "pattern", "url"),
     *("prompt", "text", "description", "input", "arguments"),
 )
-"""Fields of an input that say what a call is about, the most telling first."""
+"""Fields of an input that say what a call is about, the best first."""
 
 
 class PendingEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,27 +36,27 @@ class PendingEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def digest(value: Any) -> str:
-    """Return 24 hex digits that stand for ``value``."""
+    """Return a digest of ``value`` in 24 hex digits."""
     return sha256(encode(value)).hexdigest()[:24]
 
 
 def key_of(value: Any) -> str:
-    """Return the key of what has no id of its own: by what it says."""
+    """Return a key made of the content of what has no id."""
     return content_key(digest(value))
 
 
 def short_id(named: str) -> str:
-    """Return an id that leaves room for what is added to it."""
+    """Return an id that leaves room for a suffix."""
     return named if len(named) <= KEPT_ID_CHARACTERS_MAX else digest(named)
 
 
 def count_of(value: Any) -> int | None:
-    """Return ``value`` if it counts something, None otherwise."""
+    """Return ``value`` if it is a count, None otherwise."""
     return value if type(value) is int and value >= 0 else None
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a content: it is one, or parts of which some hold one."""
+    """Return the text of a content: a string, or parts of which some have one."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -66,22 +66,22 @@ def text_of(content: Any) -> str:
 
 def texts_of(parts: Any) -> list[str]:
     """Return the texts of parts, one by one."""
-    found = []
+    texts = []
     for part in parts if isinstance(parts, list) else []:
         text = part.get("text") if isinstance(part, dict) else part
         if isinstance(text, str) and text:
-            found.append(text)
-    return found
+            texts.append(text)
+    return texts
 
 
 def input_of(stated: Any, field: str) -> dict[str, Any]:
     """Return the input of a call: an object, in JSON or not; else under the name ``field``."""
     if isinstance(stated, str):
         try:
-            found = decode(stated)
+            decoded = decode(stated)
         except (msgspec.DecodeError, RecursionError):
-            found = None
-        return found if isinstance(found, dict) and storable(found) else {field: stated}
+            decoded = None
+        return decoded if isinstance(decoded, dict) and storable(decoded) else {field: stated}
     if stated is None:
         return {}
     return stated if isinstance(stated, dict) else {field: stated}
@@ -89,8 +89,8 @@ def input_of(stated: Any, field: str) -> dict[str, Any]:
 
 def call_summary(tool: str, stated: dict[str, Any]) -> str:
     """Return a line on a call: its tool, and what it is about."""
-    told = (stated[field] for field in _HINTS if stated.get(field))
-    hint = next(told, None) or next((one for one in stated.values() if isinstance(one, str)), "")
+    hints = (stated[field] for field in _HINTS if stated.get(field))
+    hint = next(hints, None) or next((one for one in stated.values() if isinstance(one, str)), "")
     if isinstance(hint, list):
         # ["bash", "-lc", "make test"] is about the last of these.
         words = [word for word in hint if isinstance(word, str)]
@@ -100,12 +100,12 @@ def call_summary(tool: str, stated: dict[str, Any]) -> str:
     return shorten(f"{tool}: {shorten(plain(hint), HINT_CHARACTERS_MAX)}")
 
 
-def said(role: str, key: str, text: str, /, **told: Any) -> PendingEvent:
-    """Return what a user or an assistant said, or an agent thought; None says nothing."""
-    told = without_none(**told)
+def said(role: str, key: str, text: str, /, **more: Any) -> PendingEvent:
+    """Return what a user or an assistant said, or an agent thought; None is left out."""
+    more = without_none(**more)
     if role == "thinking":
-        refs = {"observed": "thinking", **_named(told, "message_id")}
-        payload = {**told, "thinking": text}
+        refs = {"observed": "thinking", **_named(more, "message_id")}
+        payload = {**more, "thinking": text}
         return PendingEvent(
             key=key, kind="ops.observation", summary="thinking", payload=payload, refs=refs
         )
@@ -113,20 +113,20 @@ def said(role: str, key: str, text: str, /, **told: Any) -> PendingEvent:
         key=key,
         kind=f"conversation.{role}",
         summary=shorten(text),
-        payload={**told, "text": text},
-        refs={"characters": len(text), **_named(told, "model", "stop_reason", "message_id")},
+        payload={**more, "text": text},
+        refs={"characters": len(text), **_named(more, "model", "stop_reason", "message_id")},
     )
 
 
 def called(
-    key: str, call_id: str, tool: str, stated: dict[str, Any], /, **told: Any
+    key: str, call_id: str, tool: str, stated: dict[str, Any], /, **more: Any
 ) -> PendingEvent:
     """Return a call of a tool."""
     return PendingEvent(
         key=key,
         kind="tool.call",
         summary=call_summary(tool, stated),
-        payload={**told, "call_id": call_id, "name": tool, "input": stated},
+        payload={**more, "call_id": call_id, "name": tool, "input": stated},
         refs={"call_id": call_id, "tool": tool},
     )
 
@@ -138,20 +138,20 @@ def returned(
     output: Any,
     error: dict[str, str] | None,
     /,
-    **told: Any,
+    **more: Any,
 ) -> PendingEvent:
-    """Return the outcome of a call: it failed if there is an ``error``; None says nothing."""
-    told = without_none(**told)
+    """Return the outcome of a call: it failed if there is an ``error``; None is left out."""
+    more = without_none(**more)
     status = "ok" if error is None else "failed"
     names = {} if tool is None else {"tool": tool}
     failure = {} if error is None else {"error": error}
-    duration = _named(told, "duration_ms")
+    duration = _named(more, "duration_ms")
     return PendingEvent(
         key=key,
         kind="tool.result",
         summary=shorten(f"{tool or 'a tool'} {'returned' if error is None else 'failed'}"),
         payload={
-            **told,
+            **more,
             **failure,
             "call_id": call_id,
             "name": tool,
@@ -169,7 +169,7 @@ def returned(
 
 
 def observed(key: str, name: str, content: Any, kind: str = "ops.observation") -> PendingEvent:
-    """Return what is known, but is no part of the conversation, with all that it holds."""
+    """Return a record that is not part of the conversation, whole."""
     plainly = isinstance(content, dict) and "record" not in content
     payload = {**content, "record": name} if plainly else {"record": name, "content": content}
     return PendingEvent(
@@ -177,5 +177,5 @@ def observed(key: str, name: str, content: Any, kind: str = "ops.observation") -
     )
 
 
-def _named(told: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: told[name] for name in names if name in told}
+def _named(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}

@@ -1,4 +1,4 @@
-"""The events of a rollout: what whoever looked on was told, in the ledger's words."""
+"""The events of a rollout, as its user interface got them, in the ledger's words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Told = PendingEvent | LaneText
+Part = PendingEvent | LaneText
 
 _COUNTS: Final = {
     "input_tokens": "input_tokens", "output_tokens": "output_tokens",
@@ -35,21 +35,21 @@ _COUNTS: Final = {
     "reasoning_output_tokens": "reasoning_tokens",
 }  # fmt: skip
 _CONTEXT_KINDS: Final = frozenset({"environment_context", "user_instructions"})
-"""Kinds of user messages that no user wrote."""
+"""Kinds of user messages that the user did not write."""
 _BESIDE: Final = frozenset({"type", "kind", "phase", "item"})
 """Fields that say nothing without a text."""
 
 
-def read_event(event: dict[str, Any]) -> list[Told]:
+def read_event(event: dict[str, Any]) -> list[Part]:
     """Return what ``event`` tells by itself: no counts, no rollbacks, which need what was before.
 
     Empty if it says nothing.
     """
     sort = event.get("type")
     read = _READERS.get(sort) if isinstance(sort, str) else None
-    told = [] if read is None else read(event)
-    is_unheard = read is None or (not told and says_beyond(event, _BESIDE))
-    return [observation_of(event)] if is_unheard else told
+    parts = [] if read is None else read(event)
+    is_unheard = read is None or (not parts and says_beyond(event, _BESIDE))
+    return [observation_of(event)] if is_unheard else parts
 
 
 def observation_of(event: dict[str, Any]) -> PendingEvent:
@@ -58,8 +58,8 @@ def observation_of(event: dict[str, Any]) -> PendingEvent:
     return observed(key_of(["event", event]), sort if isinstance(sort, str) else "event", event)
 
 
-def mcp_call_of(event: dict[str, Any]) -> list[Told]:
-    """Return a call of an MCP tool and its outcome, as its end tells both."""
+def mcp_call_of(event: dict[str, Any]) -> list[Part]:
+    """Return a call of an MCP tool and its outcome: the event at its end has both."""
     asked, result = fields_of(event.get("invocation")), fields_of(event.get("result"))
     call_id = name_of(event.get("call_id")) or f"codex-{key_of(event)}"
     tool = name_of(f"mcp__{asked.get('server')}__{asked.get('tool')}") or "mcp"
@@ -83,14 +83,14 @@ def mcp_call_of(event: dict[str, Any]) -> list[Told]:
 
 
 class UsageCounter(msgspec.Struct):
-    """What was used up to the last count."""
+    """What was used up to the last report."""
 
     total: dict[str, int] = {}
 
     def report(
         self, event: dict[str, Any], model: str | None, provider: str | None
     ) -> PendingEvent | str:
-        """Return what the last call used; why it tells nothing, if that was told before."""
+        """Return what the last call used; the reason, if that was reported before."""
         stated = fields_of(event.get("info"))
         total = _counts(stated.get("total_token_usage", event))
         last = _counts(stated.get("last_token_usage"))
@@ -99,7 +99,7 @@ class UsageCounter(msgspec.Struct):
         if total and total == self.total:
             return "repeats the last count"
         if not last:
-            last = {name: max(0, told - self.total.get(name, 0)) for name, told in total.items()}
+            last = {name: max(0, count - self.total.get(name, 0)) for name, count in total.items()}
         self.total = total
         named = {"model": model, "provider": provider}
         refs = {name: value for name, value in {**named, **last}.items() if value is not None}
@@ -109,17 +109,17 @@ class UsageCounter(msgspec.Struct):
             key=key_of(["usage", total, last]),
             kind="usage.reported",
             summary="usage reported",
-            payload={**{name: told for name, told in more.items() if told is not None}, **refs},
+            payload={**{name: count for name, count in more.items() if count is not None}, **refs},
             refs=refs,
         )
 
 
 def _counts(stated: Any) -> dict[str, int]:
-    found = {ours: count_of(fields_of(stated).get(theirs)) for theirs, ours in _COUNTS.items()}
-    return {name: count for name, count in found.items() if count is not None}
+    counts = {ours: count_of(fields_of(stated).get(theirs)) for theirs, ours in _COUNTS.items()}
+    return {name: count for name, count in counts.items() if count is not None}
 
 
-def _read_user(event: dict[str, Any]) -> list[Told]:
+def _read_user(event: dict[str, Any]) -> list[Part]:
     if word(event.get("kind")) in _CONTEXT_KINDS:
         return [observation_of(event)]
     text = text_of(event.get("message"))
@@ -128,53 +128,53 @@ def _read_user(event: dict[str, Any]) -> list[Told]:
         for name, value in event.items()
         if name not in {"type", "message", "kind"} and value
     }
-    return [LaneText(role="user", lane="event", text=text, told=rest)] if text or rest else []
+    return [LaneText(role="user", lane="event", text=text, more=rest)] if text or rest else []
 
 
-def _read_answer(event: dict[str, Any]) -> list[Told]:
+def _read_answer(event: dict[str, Any]) -> list[Part]:
     text = text_of(event.get("message"))
-    told = {"phase": event.get("phase")}
-    return [LaneText(role="assistant", lane="event", text=text, told=told)] if text.strip() else []
+    phase = {"phase": event.get("phase")}
+    return [LaneText(role="assistant", lane="event", text=text, more=phase)] if text.strip() else []
 
 
-def _read_thought(event: dict[str, Any]) -> list[Told]:
+def _read_thought(event: dict[str, Any]) -> list[Part]:
     text = text_of(event.get("text"))
     return [LaneText(role="thinking", lane="event", text=text)] if text.strip() else []
 
 
-def _read_completed(event: dict[str, Any]) -> list[Told]:
-    """Return what a completed item says, which in newer files is all that stands for a text."""
+def _read_completed(event: dict[str, Any]) -> list[Part]:
+    """Return the text of a completed item, which newer files have nowhere else."""
     item = fields_of(event.get("item"))
     content = item.get("content")
-    told = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
+    named = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
     if item.get("type") == "UserMessage" and isinstance(content, list):
         pictures = len(texts_of(content)) < len(content)
         more = {"content": content} if pictures else {}
-        return [LaneText(role="user", lane="turn", text="".join(texts_of(content)), told=more)]
+        return [LaneText(role="user", lane="turn", text="".join(texts_of(content)), more=more)]
     if item.get("type") == "AgentMessage" and text_of(content).strip():
         text = "".join(texts_of(content))
-        return [LaneText(role="assistant", lane="turn", text=text, told=told)]
+        return [LaneText(role="assistant", lane="turn", text=text, more=named)]
     if item.get("type") == "Reasoning":
         parts = [*texts_of(item.get("summary_text")), *texts_of(item.get("raw_content"))]
         return [LaneText(role="thinking", lane="turn", text=text) for text in parts]
     return [observation_of(event)]
 
 
-def _read_abort(event: dict[str, Any]) -> list[Told]:
+def _read_abort(event: dict[str, Any]) -> list[Part]:
     reason = event.get("reason")
     title = f"turn aborted: {reason}" if isinstance(reason, str) and reason else "turn aborted"
     return [_marked("boundary.interrupt", event, {**event, "title": shorten(title)}, title)]
 
 
-def _read_trouble(kind: str) -> Callable[[dict[str, Any]], list[Told]]:
-    def read(event: dict[str, Any]) -> list[Told]:
+def _read_trouble(kind: str) -> Callable[[dict[str, Any]], list[Part]]:
+    def read(event: dict[str, Any]) -> list[Part]:
         message = text_of(event.get("message")) or str(event.get("type"))
         return [_marked(kind, event, {**event, "message": message}, message)]
 
     return read
 
 
-def _read_title(event: dict[str, Any]) -> list[Told]:
+def _read_title(event: dict[str, Any]) -> list[Part]:
     title = text_of(event.get("thread_name")).strip()
     if not title:
         return [observation_of(event)]
@@ -189,7 +189,7 @@ def _marked(
     return PendingEvent(key=key, kind=kind, summary=shorten(summary), payload=payload, refs=refs)
 
 
-_READERS: Final[dict[str, Callable[[dict[str, Any]], list[Told]]]] = {
+_READERS: Final[dict[str, Callable[[dict[str, Any]], list[Part]]]] = {
     "user_message": _read_user,
     "agent_message": _read_answer,
     "agent_reasoning": _read_thought,

@@ -28,14 +28,14 @@ Told = PendingEvent | LaneText
 
 _PASSING: Final = frozenset({"type", "id", "call_id", "name", "status", "timestamp"})
 _DONE: Final = {"completed": None, "failed": "Failed", "incomplete": "Incomplete"}
-"""How a call ended that tells its own outcome, and what that is called if it is a failure."""
+"""How a call ended that holds its own outcome, and the class of a failure."""
 _OWN_OUTCOMES: Final = frozenset({"web_search_call", "image_generation_call", "mcp_call"})
 """Calls that no other item answers."""
 _ANSWERS: Final = ("output", "result", "results")
 
 
 def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
-    """Return what ``item`` tells; ``tools`` are the names of open calls, by id."""
+    """Return the parts of ``item``; ``tools`` are the names of open calls, by id."""
     sort = item.get("type")
     if sort == "message" or (sort is None and isinstance(item.get("role"), str)):
         return _read_message(item)
@@ -52,7 +52,7 @@ def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
 
 
 def observation_of(item: dict[str, Any]) -> PendingEvent:
-    """Return a message of nobody's: instructions, surroundings, pictures of a text told before."""
+    """Return a message of neither side: instructions, context, pictures of an earlier text."""
     return observed(key_of(["item", item]), "message", item)
 
 
@@ -65,19 +65,19 @@ def has_pictures(item: dict[str, Any]) -> bool:
 def _read_message(item: dict[str, Any]) -> list[Told]:
     role, content = item.get("role"), item.get("content")
     if role == "assistant":
-        told = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
+        more = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
         text = text_of(content)
         if text.strip():
-            return [LaneText(role="assistant", lane="item", text=text, told=told)]
+            return [LaneText(role="assistant", lane="item", text=text, more=more)]
     if role == "user":
         whole = text_of(content)
-        # Each part is a text of its own: what is put before the words may be one.
+        # Each part is a text of its own: the context before the words may be one.
         parts = [unwrapped(text) for text in texts_of(content)] if isinstance(content, list) else []
         words = "\n".join(part for part in parts if part.strip()) or unwrapped(whole)
         if words.strip() or (has_pictures(item) and not whole.strip()):
-            told = {"wrapped": whole} if words != whole else {}
+            more = {"wrapped": whole} if words != whole else {}
             pictures = {"content": content} if has_pictures(item) else {}
-            return [LaneText(role="user", lane="item", text=words, told={**told, **pictures})]
+            return [LaneText(role="user", lane="item", text=words, more={**more, **pictures})]
     return [observation_of(item)]
 
 
@@ -92,12 +92,12 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
         if name not in {"type", "summary", "content", "id"} and value is not None
     }
     if "encrypted_content" in rest and name_of(item.get("id")):
-        # What is sealed names its item, and is refused under another id.
+        # Sealed content names its item, and is refused under another id.
         rest["id"] = item["id"]
     if not parts:
         return [said("thinking", key_of(["reasoning", item]), "", **rest)] if rest else []
     return [
-        LaneText(role="thinking", lane="item", text=text, told=rest if number == 0 else {})
+        LaneText(role="thinking", lane="item", text=text, more=rest if number == 0 else {})
         for number, text in enumerate(parts)
     ]
 

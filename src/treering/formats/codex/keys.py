@@ -1,4 +1,4 @@
-"""Keys of what has no id of its own: by its content, and how often that came before."""
+"""Keys of events without ids: by their content, and how often that came before."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class KeyRepeats(msgspec.Struct):
         return _mark(content) in self.counts
 
     def packed(self) -> tuple[str, dict[str, int]]:
-        """Return the marks of what came once, as one text, and the counts of what came again."""
+        """Return the marks of contents that came once, as one text, and counts of the others."""
         once = "".join(mark for mark, count in self.counts.items() if count == 1)
         return once, {mark: count for mark, count in self.counts.items() if count > 1}
 
     @classmethod
     def unpack(cls, once: str, again: dict[str, int]) -> KeyRepeats:
-        """Return what ``packed`` gave."""
+        """Return the counts that ``packed`` returned."""
         starts = range(0, len(once), MARK_CHARACTERS)
         return cls({once[at : at + MARK_CHARACTERS]: 1 for at in starts} | again)
 

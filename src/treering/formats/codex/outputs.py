@@ -1,4 +1,4 @@
-"""What a tool of Codex gave back: its text, how it ended and how long it took."""
+"""The output of a tool of Codex: its text, how it ended and how long it took."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from treering.model.codec import decode
 from treering.spine.words import shorten
 
 HEAD_CHARACTERS: Final = 400
-"""How far into a text its heading is looked for."""
+"""Characters of a text in which its heading is looked for."""
 DURATION_MS_MAX: Final = 2**40
 _EXIT: Final = re.compile(
     r"^(?:Exit code: |Process exited with code )(-?[0-9]{1,9})$", re.MULTILINE
@@ -32,11 +32,11 @@ _FAILURES: Final = {
     "err: ": "Failed",
     "unsupported call": "Unsupported",
 }
-"""How outputs begin that say in words only that the tool failed, and what that is called."""
+"""How outputs begin that report a failure in words only, and the class of that failure."""
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool gave back."""
+    """The output of a tool."""
 
     output: Any
     error: dict[str, str] | None = None
@@ -81,14 +81,14 @@ def _read_text(text: str) -> Returned:
     head = text[:HEAD_CHARACTERS].partition("\nOutput:")[0]
     code, took = _EXIT.search(head), _WALL_TIME.search(head)
     read = _ended(text, int(code[1]) if code else None, float(took[1]) if took else None)
-    return read if code else msgspec.structs.replace(read, error=_told_failure(text))
+    return read if code else msgspec.structs.replace(read, error=_failure_in(text))
 
 
 def _read_object(stated: dict[str, Any]) -> Returned:
-    told = fields_of(stated.get("metadata"))
-    code = told.get("exit_code")
+    metadata = fields_of(stated.get("metadata"))
+    code = metadata.get("exit_code")
     return _ended(
-        stated["output"], code if type(code) is int else None, told.get("duration_seconds")
+        stated["output"], code if type(code) is int else None, metadata.get("duration_seconds")
     )
 
 
@@ -99,7 +99,7 @@ def _ended(output: str, exit_code: int | None, seconds: Any) -> Returned:
     )
 
 
-def _told_failure(text: str) -> dict[str, str] | None:
+def _failure_in(text: str) -> dict[str, str] | None:
     start = text[:HEAD_CHARACTERS].lstrip().lower()
     return next(
         (_error(named, text) for words, named in _FAILURES.items() if start.startswith(words)), None

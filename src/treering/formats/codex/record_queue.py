@@ -1,8 +1,8 @@
-"""Records that wait: one behind them may say the same in a better way.
+"""Records that wait: a later one may say the same in a better way.
 
-A user's item may wrap words that the event behind it tells as they were said; a thought that was
-shown may come again with what only its item holds. What waits takes over what is said better, and
-keeps its place; what stands behind it waits as well, so that the order stays.
+A user's item may wrap words that the event after it has as they were said; a thought that was shown
+may come again with what only its item holds. A waiting record takes over the better text and keeps
+its place; the records after it wait as well, so that the order stays.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from treering.formats.codex.twins import LaneText
 from treering.formats.parsed import LogRecord
 
 HELD_MAX: Final = 12
-"""Records that wait, at most."""
+"""Records that wait at most."""
 _DECIDING: Final = ("tool.", "boundary.", "session.", "context.")
-"""Kinds behind which no record says again what was said before."""
+"""Kinds after which no record repeats what was said before."""
 
 
 class QueuedRecord(msgspec.Struct):
-    """One record, read, that may wait for another."""
+    """A record that was read and may wait for another."""
 
     record: LogRecord
     at: int
     ts_ms: int
     parts: list[PendingEvent | LaneText]
     reason: str = "says nothing"
-    """Why it tells nothing, if it has no parts."""
+    """Why it has no events, if it has no parts."""
     waits: list[int] = []
-    """The parts that may be said again in a better way."""
+    """The parts that a later record may say in a better way."""
 
 
 class RecordQueue(msgspec.Struct):
-    """Records in their order, the first of which waits."""
+    """Records in order, the first of which waits."""
 
     pages: list[QueuedRecord] = []
 
     def add(self, page: QueuedRecord) -> list[QueuedRecord]:
-        """Return the records that wait no longer now that ``page`` has come, in their order."""
+        """Return the records that no longer wait once ``page`` has come, in order."""
         page.waits = [number for number, part in enumerate(page.parts) if _may_wait(part)]
         self._match(page)
         decided = len(self.pages) >= HELD_MAX or any(map(_decides, page.parts))
@@ -56,13 +56,13 @@ class RecordQueue(msgspec.Struct):
         return pages
 
     def _match(self, page: QueuedRecord) -> None:
-        """Let what waits take over what ``page`` says better."""
+        """Have a waiting record take over what ``page`` says better."""
         for number, part in enumerate(page.parts):
             if isinstance(part, LaneText) and (place := self._waiting(part)):
                 held, at = place
                 held.parts[at] = _joined(held.parts[at], part)
                 held.waits = [one for one in held.waits if one != at]
-                page.parts[number] = msgspec.structs.replace(part, told={})
+                page.parts[number] = msgspec.structs.replace(part, more={})
                 page.waits = [one for one in page.waits if one != number]
 
     def _waiting(self, saying: LaneText) -> tuple[QueuedRecord, int] | None:
@@ -81,7 +81,7 @@ def _decides(part: PendingEvent | LaneText) -> bool:
 
 
 def _may_wait(part: PendingEvent | LaneText) -> bool:
-    """Whether a record behind it may say the same in a better way."""
+    """Whether a later record may say the same in a better way."""
     return isinstance(part, LaneText) and (part.role, part.lane) in {
         ("user", "item"),
         ("thinking", "event"),
@@ -98,12 +98,12 @@ def _is_twin(held: PendingEvent | LaneText, saying: LaneText, *, exact: bool) ->
 
 
 def _joined(held: PendingEvent | LaneText, saying: LaneText) -> PendingEvent | LaneText:
-    """Return what waited, with the cleaner text and all that is known of it."""
+    """Return the waiting text, with the cleaner words and all that is known of it."""
     assert isinstance(held, LaneText)  # noqa: S101  (only sayings wait)
     wrapped = {"wrapped": held.text} if held.text.strip() != saying.text.strip() else {}
     return LaneText(
         role=held.role,
         lane=held.lane,
         text=saying.text,
-        told={**wrapped, **saying.told, **held.told},
+        more={**wrapped, **saying.more, **held.more},
     )

@@ -1,4 +1,4 @@
-"""The records of a rollout: wrapped, or bare as they were before wrappers."""
+"""The records of a rollout: wrapped, or bare as in old versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BARE_ITEMS: Final = frozenset(
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is records of a rollout, of today or of before wrappers."""
+    """Return the share of a file that is records of a rollout, wrapped or bare."""
     return share(_is_own(fields_of(value)) for value in values)
 
 
@@ -62,13 +62,13 @@ def _is_own(value: dict[str, Any]) -> bool | None:
     if "record_type" in value:
         return None
     if _is_bare_item(value):
-        # Others keep the reasoning of the same models in the same shape.
+        # Other agents keep the reasoning of the same models in the same shape.
         return None if sort == "reasoning" else True
     return _is_bare_opening(value)
 
 
 def timeless(value: Any) -> Any:
-    """Return ``value`` without the time and the number that a fork gives anew."""
+    """Return ``value`` without the time and the number, which a fork gives again."""
     if not isinstance(value, dict):
         return value
-    return {name: told for name, told in value.items() if name not in {"timestamp", "ordinal"}}
+    return {name: field for name, field in value.items() if name not in {"timestamp", "ordinal"}}

@@ -1,4 +1,4 @@
-"""What a rollout says of its session: its id, where it worked, what it came from."""
+"""What a rollout says of its session: its id, its folder, what it was forked from."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def session_named(stated: dict[str, Any]) -> str | None:
 
 
 def session_of(path: PurePath | None, first: Any) -> str:
-    """Return the id of a session that no record names: by its file, else by its first record."""
-    found = _UUID.findall(path.name) if path is not None else []
-    return found[-1].lower() if found else f"codex-{content_key(digest(first))}"
+    """Return the id of a session that no record names: from its file, or its first record."""
+    ids = _UUID.findall(path.name) if path is not None else []
+    return ids[-1].lower() if ids else f"codex-{content_key(digest(first))}"
 
 
 def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
@@ -53,13 +53,13 @@ def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
 
 
 def _spawned(source: Any) -> dict[str, Any]:
-    """Return who began a subagent, if one wrote this."""
+    """Return the session that started this one as a subagent; None if it is not one."""
     spawned = fields_of(fields_of(source).get("subagent"))
     return fields_of(spawned.get("thread_spawn")) or spawned
 
 
 def _about(stated: dict[str, Any]) -> dict[str, Any]:
     git = fields_of(stated.get("git"))
-    told = {ours: stated.get(theirs) for theirs, ours in _ABOUT.items()}
-    told |= {ours: git.get(theirs) for theirs, ours in _GIT.items()}
-    return {name: shorten(value) for name, value in told.items() if value and type(value) is str}
+    about = {ours: stated.get(theirs) for theirs, ours in _ABOUT.items()}
+    about |= {ours: git.get(theirs) for theirs, ours in _GIT.items()}
+    return {name: shorten(value) for name, value in about.items() if value and type(value) is str}

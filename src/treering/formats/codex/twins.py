@@ -1,4 +1,4 @@
-"""Texts that a rollout tells more than once, each time in another lane.
+"""Texts that a rollout has more than once, each time in another lane.
 
 What is said stands in the file as an item that the model was given or gave, as an event for whoever
 looks on and, in newer files, as a completed item of the turn. Two are one saying if they say the
@@ -17,11 +17,11 @@ Lane = Literal["item", "event", "turn"]
 Role = Literal["user", "assistant", "thinking"]
 
 WINDOW_RECORDS: Final = 64
-"""Twins stand no further apart."""
+"""Twins are at most this many records apart."""
 SAYINGS_MAX: Final = 64
-"""Sayings that are remembered for their twins."""
+"""Texts that are remembered for their twins."""
 WRAPPED_LINES_MAX: Final = 100
-"""A user's text of so many lines is found again inside of another."""
+"""A user's text of up to this many lines is looked for inside of another."""
 WRAPPING_LINES_MAX: Final = 1_000
 """A text is looked for among no more lines of another, from its end."""
 
@@ -43,12 +43,12 @@ class LaneText(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     lane: Lane
     text: str
-    told: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     """What else is known of it."""
 
 
 class _Heard(msgspec.Struct, array_like=True):
-    """A saying that was told, and in which lanes it came."""
+    """A text that was read, and the lanes it came in."""
 
     role: str
     mark: str
@@ -59,12 +59,12 @@ class _Heard(msgspec.Struct, array_like=True):
 
 
 class Twins(msgspec.Struct):
-    """The sayings of late, and which lanes they came in."""
+    """The latest texts, and the lanes they came in."""
 
     heard: list[_Heard] = []
 
     def repeats(self, saying: LaneText, at: int) -> bool:
-        """Whether ``saying``, in the record with the number ``at``, was told in another lane."""
+        """Whether ``saying``, in record number ``at``, came in another lane before."""
         while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
             del self.heard[0]
         waiting = [
@@ -73,7 +73,7 @@ class Twins(msgspec.Struct):
         mark = _mark(saying.text)
         twin = next((one for one in waiting if one.mark == mark), None)
         if twin is None and saying.role == "user" and saying.lane == "item":
-            # An item wraps the user's words in what the model is to know besides.
+            # An item wraps the user's words in further context for the model.
             twin = next((one for one in waiting if _is_within(one, saying.text)), None)
         if twin is None:
             return False
@@ -81,7 +81,7 @@ class Twins(msgspec.Struct):
         return True
 
     def add(self, saying: LaneText, at: int) -> None:
-        """Remember what was told."""
+        """Remember a text."""
         found = saying.role == "user" and saying.lane != "item"
         lines = len(saying.text.strip().split("\n")) if found and saying.text.strip() else 0
         lines = lines if lines <= WRAPPED_LINES_MAX else 0
@@ -95,14 +95,14 @@ def unwrapped(text: str) -> str:
     start = 0
     while True:
         guide = _GUIDE.match(text, start)
-        found = _WRAPPED.match(text, guide.end() if guide else start)
-        if not found:
+        wrapper = _WRAPPED.match(text, guide.end() if guide else start)
+        if not wrapper:
             return text if start == 0 else text[start:]
-        start = found.end()
+        start = wrapper.end()
 
 
 def _is_within(heard: _Heard, text: str) -> bool:
-    """Whether what was heard stands in ``text`` as lines of its own; its digest is all there is."""
+    """Whether ``text`` has the words as lines of their own; only their digest is known."""
     lines = text.rsplit("\n", WRAPPING_LINES_MAX)[-WRAPPING_LINES_MAX:] if heard.lines else []
     return any(
         _mark("\n".join(lines[at : at + heard.lines])) == heard.mark

@@ -44,7 +44,7 @@ _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
 _HELD_BYTES_A_STEP: Final = 64
 BLANKS_MAX: Final = 1_000
-"""So many blank lines are in no value."""
+"""No value has more blank lines in a row."""
 _BRACKET: Final = re.compile(rb"[{}\[\]]")
 _UNDECODABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -54,10 +54,10 @@ def read_records(
 ) -> Iterator[LogRecord]:
     """Read the records of ``stream``, which is positioned at ``offset``, in line ``line``.
 
-    A record's ``end`` is behind its line feed, so reading can go on there. Without ``final`` the
+    A record's ``end`` is after its line feed, so reading can continue there. Without ``final`` the
     file is still being written: a last line without a line feed is a record only if it is an
     object, whole as it is; anything else that is unfinished is left for later and gives nothing.
-    Nothing is raised for what the stream holds: it is told as a fault.
+    Nothing is raised for the content of the stream: it is reported as a fault.
     """
     lines = RawLines(stream, offset, line)
     take = lines.take
@@ -89,7 +89,7 @@ def read_records(
 
 
 class _ValueScan:
-    """What becomes of lines that are not a value each."""
+    """Reads lines that are not a value each."""
 
     def __init__(self, lines: RawLines, *, final: bool) -> None:
         self._lines = lines
@@ -99,7 +99,7 @@ class _ValueScan:
         """The keys of the last good record."""
 
     def mend(self, line: RawLine) -> Iterator[LogRecord]:
-        """Give the records of ``line``, and of those behind it that its last value goes on in."""
+        """Give the records of ``line``, and of later lines if its last value continues there."""
         if not line.whole and not self._final:
             return
         if line.fault is not None:
@@ -109,7 +109,7 @@ class _ValueScan:
                 fault = NULS if b"\x00" in line.text else BLANK
                 yield LogRecord(None, line.number, line.offset, line.end, fault)
                 return
-            # Millions of them are told at once.
+            # Millions of them are one record.
             more, end = self._lines.pass_blanks()
             end = end if more else line.end
             yield LogRecord(None, line.number, line.offset, end, BLANK, None, 1 + more)
@@ -124,17 +124,17 @@ class _ValueScan:
             may_open = line.fed and self._patience.left > 0
             opened = yield from self._take_apart(line, may_open=may_open)
             while opened is not None:
-                opened = yield from self._go_on(opened)
+                opened = yield from self._continue(opened)
 
     def unread(self, line: RawLine) -> Iterator[LogRecord]:
-        """Give one record of UTF-16 for all that there is."""
+        """Give one record for a whole file in UTF-16."""
         while self._lines.take() is not None:
             pass
         if self._final:
             yield LogRecord(None, line.number, line.offset, self._lines.end, UTF_16)
 
     def _take_apart(self, line: RawLine, *, may_open: bool) -> _Taken:
-        """Give the records of ``line``; return its last value, if it may go on."""
+        """Give the records of ``line``; return its last value, if that may continue."""
         number, counted = line.number, 0
         for piece in take_apart(line.text, self.kin, self._patience, may_open=may_open):
             number += line.text.count(b"\n", counted, piece.start)
@@ -146,8 +146,8 @@ class _ValueScan:
             yield _record_of(line, piece, number)
         return None
 
-    def _go_on(self, line: RawLine) -> _Taken:
-        """Give the value that ``line`` begins, or what is left of it; return one that goes on."""
+    def _continue(self, line: RawLine) -> _Taken:
+        """Give the value that ``line`` begins, or what is left of it; return one that continues."""
         shape, held = _Shape(line.text), bytearray(line.text + b"\n")
         while True:
             following = self._lines.take()
@@ -180,12 +180,12 @@ class _ValueScan:
         return None
 
     def _give_up(
-        self, line: RawLine, held: bytearray, fault: str, behind: RawLine | None
+        self, line: RawLine, held: bytearray, fault: str, following: RawLine | None
     ) -> _Taken:
-        """Give what ``line`` holds by itself; those behind it are taken again."""
+        """Give what ``line`` holds by itself; the lines after it are read again."""
         fed = len(line.text) + 1
         self._patience.spend(STEPS_A_LINE * held.count(b"\n") + len(held) // _HELD_BYTES_A_STEP)
-        self._lines.put_back(bytes(held[fed:]), line.offset + fed, line.number + 1, behind)
+        self._lines.put_back(bytes(held[fed:]), line.offset + fed, line.number + 1, following)
         for piece in take_apart(line.text, self.kin, self._patience, may_open=False):
             record = _record_of(line, piece, line.number)
             if piece.fault == TORN and piece.end == len(line.text):
@@ -208,8 +208,8 @@ class _ValueScan:
                 break
             end = following.end
             if not following.text:
-                more, behind = self._lines.pass_blanks()
-                end = behind if more else end
+                more, blanks_end = self._lines.pass_blanks()
+                end = blanks_end if more else end
         return end
 
 
@@ -223,7 +223,7 @@ class _Shape:
         self._read(text)
 
     def fault_with(self, line: RawLine | None) -> str | None:
-        """Go on with ``line``; return what is wrong with that."""
+        """Continue with ``line``; return the fault, if it cannot be next."""
         if line is None or line.fault is not None or (line.whole and not line.fed):
             return TORN
         return self._read(line.text)
@@ -240,7 +240,7 @@ class _Shape:
         if _BRACKET.search(bare) is None:
             return None
         bare = _STRING.sub(b"", bare)
-        if b'"' in bare:  # No string goes on in another line.
+        if b'"' in bare:  # No string continues on another line.
             return TORN
         self.depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
         return TOO_DEEP if self.depth > NESTING_MAX else None
@@ -277,7 +277,7 @@ def _rest_of(line: RawLine, start: int) -> RawLine:
 
 
 def _value_of(text: bytes) -> Any:
-    """Return the value of ``text``, None if it is not sound."""
+    """Return the value of ``text``, None if it is not valid."""
     try:
         value = decode(text)
     except _UNDECODABLE:

@@ -1,8 +1,8 @@
-"""A damaged line taken apart: the values that stand in it, and what lies between them.
+"""A damaged line taken apart: the values in it, and what is between them.
 
 {"a":1}{"b":2}             two values, welded: a line feed was lost
-{"a":"hel{"b":2}           a torn one, and a good one right behind it
-{"a":{"x":1},"b":"hel      torn; what is inside it is no record of its own
+{"a":"hel{"b":2}           a torn one, and a good one right after it
+{"a":{"x":1},"b":"hel      torn; the object inside it is not a record of its own
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 TORN: Final = "torn"
 OPEN: Final = "open"
-"""The last value of a line may go on in the next one."""
+"""The last value of a line may continue on the next one."""
 WELDED: Final = "welded"
 STRAY: Final = "stray bytes"
 NOISE: Final = b"\x00\x1e\xef\xbb\xbf"
-"""Bytes before a value that are no part of it, but for blanks."""
+"""Bytes before a value that are not part of it, besides blanks."""
 
 LEVELS_MAX: Final = 10_000
-"""Deeper brackets are not counted to their end: no reader holds such a value."""
+"""Deeper brackets are not counted to their end: no reader accepts such a value."""
 _BOM: Final = b"\xef\xbb\xbf"
 _BETWEEN: Final = re.compile(rb"(?:[\s\x00\x1e,\]}]++|\xef\xbb\xbf)*+")
-"""What may lie around values without being any: it tells nothing."""
+"""Bytes around values that mean nothing."""
 _BEFORE: Final = re.compile(rb"(?:[\s\x00\x1e]++|\xef\xbb\xbf)*+")
 _SEAM: Final = re.compile(rb"\s*+(?:[\x00\x1e{]|\xef\xbb\xbf|\Z)")
-"""What may follow a value that is found behind a torn one."""
+"""What may follow a value that comes after a torn one."""
 _KEY_BYTES_MAX: Final = 256
 _BEGINNING: Final = re.compile(rb'\{[ \t]*+"(?=([^"\\]{0,%d}))' % _KEY_BYTES_MAX)
 _SCALAR: Final = re.compile(rb'["\-0-9NI]')
@@ -46,7 +46,7 @@ _NUMBER: Final = rb"(?:-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?|NaN|-?Infinity)"
 _PLAIN: Final = rb"(?:%b|%b|true|false|null)" % (_STRING, _NUMBER)
 _B: Final = rb"[ \t\r\n]*+"
 _TOKEN: Final = re.compile(rb"%b([{}\],:]|\[[ \t\r\n\[]*+|%b)" % (_B, _PLAIN))
-# Not possessive: up to Python 3.11.4 such a repetition goes on behind a round that failed half-way.
+# Not possessive: up to Python 3.11.4 such a repetition continues after a round that failed.
 # Not without end: it keeps where each round began.
 _MEMBERS: Final = re.compile(
     rb"(?:%b%b%b:%b%b%b,){0,4096}(?:%b%b%b:)?" % (_B, _STRING, _B, _B, _PLAIN, _B, _B, _STRING, _B)
@@ -56,7 +56,7 @@ _ELEMENTS: Final = re.compile(rb"(?:%b%b%b,){0,4096}" % (_B, _PLAIN, _B))
 _WORDS: Final = re.compile(
     rb"(?!(?:%b|%b)%b\Z)[^\s\x00\x1e\xef{\[][^{]*+\Z" % (_STRING, _NUMBER, _B)
 )
-"""A line in which no value can be."""
+"""A line that cannot hold a value."""
 _BLANK_REST: Final = re.compile(rb"[ \t\r\n]*+\Z")
 _VALUE, _KEY, _COLON, _COMMA, _CLOSE = 1, 2, 4, 8, 16
 _SORTS: Final = {ord(":"): _COLON, ord(","): _COMMA, ord("}"): _CLOSE, ord("]"): _CLOSE}
@@ -65,7 +65,7 @@ _CLOSERS: Final = {ord("{"): ord("}"), ord("["): ord("]")}
 
 
 class JsonPiece(msgspec.Struct, frozen=True):
-    """A value in a line, or a stretch that is none."""
+    """A value in a line, or a range of bytes that is not one."""
 
     start: int
     end: int
@@ -79,10 +79,10 @@ class JsonExtent(msgspec.Struct, frozen=True):
     """How far a value goes, by its brackets and commas."""
 
     end: int
-    """Behind it, or where it stops being JSON."""
+    """The byte after it, or where it stops being JSON."""
     whole: bool
     open: bool = False
-    """Whether it is sound as far as it goes."""
+    """Whether it is valid up to there."""
     steps: int = 0
     inner: array[int] | None = None
     """Where objects inside it begin, in order."""
@@ -104,7 +104,7 @@ def take_apart(
     part of it or the next record. With ``may_open``, a sound value that ends too early is not torn
     but OPEN.
     """
-    first = at = _behind(_BEFORE, text, 0)
+    first = at = _end_of(_BEFORE, text, 0)
     if stripped := _without_nuls(text):
         yield JsonPiece(first, len(text), stripped, None, "NUL")
         return
@@ -123,13 +123,13 @@ def take_apart(
 
 
 def is_words(text: bytes) -> bool:
-    """Whether no value can be in a line, nor begin in it."""
+    """Whether a line can neither hold a value nor begin one."""
     return _WORDS.match(text) is not None
 
 
 def is_blank(text: bytes) -> bool:
-    """Whether nothing stands in ``text`` but blanks, NUL bytes and the like."""
-    return _behind(_BEFORE, text, 0) == len(text)
+    """Whether ``text`` has only blanks, NUL bytes and the like."""
+    return _end_of(_BEFORE, text, 0) == len(text)
 
 
 def measure(
@@ -166,7 +166,7 @@ def _closers_of(text: bytes, at: int, end: int) -> bytes:
 
 
 def _go_on(text: bytes, at: int, byte: int, sort: int, *, in_object: bool) -> tuple[int, int]:
-    """Go on behind a token, over all that is plain; return where, and what is expected there."""
+    """Continue after a token, over all that is plain; return where, and what is expected there."""
     if sort == _KEY:
         return at, _COLON
     if byte not in b"{[,":
@@ -189,7 +189,7 @@ def _lone(text: bytes, start: int, first: int) -> JsonExtent:
 
 def _whole_piece(text: bytes, start: int, end: int, *, alone: bool) -> tuple[JsonPiece, int]:
     """Return the value that is there, and where the next one may begin."""
-    following = _behind(_BETWEEN, text, end)
+    following = _end_of(_BETWEEN, text, end)
     alone = alone and following == len(text)
     around = text[:start] + text[end:following] if alone else b""
     try:
@@ -226,7 +226,7 @@ def _torn_piece(
 def _next_record(
     text: bytes, start: int, extent: JsonExtent, kin: Collection[str], patience: Patience
 ) -> int:
-    """Return where the next record begins behind a tear; the end of ``text`` if there is none."""
+    """Return where the next record begins after a tear; the end of ``text`` if there is none."""
     first_keys = {key.encode(errors="surrogatepass") for key in kin}
     for beginning in _BEGINNING.finditer(text, start):
         if patience.left <= 0:
@@ -265,6 +265,6 @@ def _without_nuls(text: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _behind(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     match = pattern.match(text, at)
     return match.end() if match else at

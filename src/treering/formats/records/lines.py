@@ -29,15 +29,15 @@ _BLANK_LINES: Final = re.compile(rb"(?:[ \t\r]*+\n)*+")
 
 
 class RawLine(msgspec.Struct, frozen=True, gc=False):
-    """A line without its line feed, or a stretch that is not held at all."""
+    """A line without its line feed, or a range of bytes that is not kept."""
 
     text: bytes
     offset: int
     end: int
-    """The byte behind it and its line feed."""
+    """The byte after its line feed."""
     number: int
     whole: bool = True
-    """Whether more cannot follow: only the last line of a file is not."""
+    """Whether it is complete: only the last line of a file may not be."""
     fault: str | None = None
     """Why there is no text: TOO_LONG or NULS."""
     indent: int = 0
@@ -59,7 +59,7 @@ class RawLines:
         self._base = offset  # Where in the stream the buffer begins.
         self._number = number
         self._nuls = False
-        self._ended = False  # What is written behind the end meanwhile is for another time.
+        self._ended = False  # What is written after the end meanwhile is left for later.
         self._waiting: list[RawLines | RawLine] = []  # To be taken again, the last one first.
         self.damage: str | None = None
         """Why the stream could not be read to its end."""
@@ -71,7 +71,7 @@ class RawLines:
 
     @property
     def end(self) -> int:
-        """The byte behind all that has been taken."""
+        """The byte after all lines that were taken."""
         return self._base + self._at
 
     def take(self) -> RawLine | None:
@@ -87,7 +87,7 @@ class RawLines:
         return RawLine(self._buffer[at:stop], base + at, base + stop + 1, number)
 
     def pass_blanks(self) -> tuple[int, int]:
-        """Pass over blank lines that come next; return how many, and the byte behind them."""
+        """Skip blank lines that come next; return how many, and the byte after them."""
         if self._waiting:
             ahead = self._waiting[-1]
             return (0, self.end) if isinstance(ahead, RawLine) else ahead.pass_blanks()
@@ -102,10 +102,10 @@ class RawLines:
             if not goes_on or not self._fill(CHUNK_BYTES):
                 return self._number - before, self.end
 
-    def put_back(self, text: bytes, offset: int, number: int, behind: RawLine | None) -> None:
-        """Have the lines of ``text`` taken again, and ``behind`` after them."""
-        if behind is not None:
-            self._waiting.append(behind)
+    def put_back(self, text: bytes, offset: int, number: int, following: RawLine | None) -> None:
+        """Have the lines of ``text`` taken again, and ``following`` after them."""
+        if following is not None:
+            self._waiting.append(following)
         if text:
             self._waiting.append(RawLines(io.BytesIO(text), offset, number))
 
@@ -183,7 +183,7 @@ class RawLines:
         return RawLine(b"", offset, self.end, self._number - 1, True, TOO_LONG)
 
     def _fill(self, size: int) -> bool:
-        """Read up to ``size`` bytes behind what is left; return whether there were any."""
+        """Read up to ``size`` more bytes; return whether there were any."""
         parts = [self._buffer[self._at :]]
         left = size
         while left > 0 and self.damage is None and not self._ended:

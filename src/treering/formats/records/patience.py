@@ -1,6 +1,6 @@
 """Patience: how much of a log may be looked at in vain, so that none takes longer than its size.
 
-What is whole is read however long it takes. What is torn is searched for records behind the tear,
+What is whole is read however long it takes. What is torn is searched for records after the tear,
 and lines that belong together are tried as one; a log of nothing but tears would have that done
 again at each of them. So each byte that is new earns a part of a step, and a step in vain costs
 one. Where none are left, a tear goes to the end of its line.

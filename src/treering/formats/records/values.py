@@ -17,7 +17,7 @@ _DIGITS_MAX: Final = 4_300
 
 
 class Unreadable(Exception):
-    """The text is no value; the message says why in a word or two."""
+    """The text is not a value; the message says why in a word or two."""
 
 
 def read_value(text: bytes) -> tuple[Any, list[str]]:
