@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Heard:
-    """A sink that keeps what it hears."""
+    """A sink that keeps the events it receives."""
 
     name = "heard"
 

@@ -60,7 +60,7 @@ def assistant(
 
 
 def answer(*pieces: str, **message: Any) -> list[Event]:
-    """Return a streamed answer: each of its pieces, then all of it."""
+    """Return a streamed answer: its deltas, then the whole text."""
     whole = assistant("".join(pieces), **message)
     events: list[Event] = [{"type": "message_start", "message": whole | {"content": []}}]
     for number, piece in enumerate(pieces):

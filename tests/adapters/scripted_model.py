@@ -30,7 +30,7 @@ Call = tuple[str, str, dict[str, Any]]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the model says and which tools it calls."""
+    """The text of an answer and its tool calls."""
 
     pieces: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
@@ -40,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class ScriptedModel(Model):
-    """Gives the answers of its script, one for each time it is asked."""
+    """Returns the answers of its script, one per request."""
 
     model = NAME
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def endpoint(status: int, answer: bytes) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve one answer to whoever asks; tell what was asked."""
+    """Serve one answer to every request, and yield the requests."""
     asked: list[dict[str, Any]] = []
 
     class Answering(BaseHTTPRequestHandler):

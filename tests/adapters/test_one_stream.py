@@ -1,4 +1,4 @@
-"""The same conversation through either runtime gives the same canonical stream."""
+"""The same conversation produces the same events in either runtime."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def tide(hooks: TreeringHooks) -> Any:
 
 
 def envelopes(heard: Heard) -> list[dict[str, Any]]:
-    """Return what was heard as envelopes, without what is different for every run."""
+    """Return the received envelopes, without fields that differ between runs."""
     found = (event.envelope() for event in heard.events)
     return [
         {
@@ -103,7 +103,7 @@ def envelopes(heard: Heard) -> list[dict[str, Any]]:
 
 
 def parts(heard: Heard) -> list[tuple[Any, ...]]:
-    """Return what was heard by kind, envelope or not, with all that is safe of it."""
+    """Return the received events by kind, with their safe parts."""
     return [
         (
             event.kind,

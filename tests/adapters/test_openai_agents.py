@@ -62,7 +62,7 @@ PIXEL = (
 
 
 def look(answer: Any = "a desk", **options: Any) -> Any:
-    """Return a tool that gives ``answer``, or raises it."""
+    """Return a tool that returns ``answer``, or raises it."""
 
     async def look(where: str) -> Any:
         """Look somewhere."""
@@ -74,7 +74,7 @@ def look(answer: Any = "a desk", **options: Any) -> Any:
 
 
 def looking(*answers: Answer, tool: Any = None, **options: Any) -> Agent[Any]:
-    """Return an agent that looks once and then says what is scripted."""
+    """Return an agent that calls its tool once and then answers from the script."""
     model = ScriptedModel(Answer((), (LOOK,)), *(answers or (DONE,)))
     return Agent(name="scout", model=model, tools=[tool or look()], **options)
 
@@ -452,7 +452,7 @@ def test_a_pause_that_goes_on_in_another_block_is_two_runs_of_one_turn(
 def test_an_agent_that_serves_as_a_tool_speaks_to_its_caller_alone(
     spine: Spine, session: Session
 ) -> None:
-    """What it says is its tool's output; its own tools are in the ledger like any other."""
+    """Its answer is the tool's output; its own tools are recorded like any other."""
     expert = looking(Answer(("It is oak.",), (), 5, 3))
 
     async def asked() -> None:

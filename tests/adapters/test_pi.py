@@ -308,7 +308,7 @@ def test_pictures_in_what_is_only_observed_are_told_by_their_size(
 
 
 def test_input_tokens_count_what_came_from_a_cache(spine: Spine, session: Session) -> None:
-    """Other runtimes count it so; pi counts it apart."""
+    """Other runtimes include it in the input; pi counts it apart."""
     message = pi.assistant("Hi.")
     message["usage"] |= {"input": 5, "cacheRead": 90, "cacheWrite": 7, "output": 2,
                          "totalTokens": 104}  # fmt: skip

@@ -44,7 +44,7 @@ VALUES = st.recursive(
 
 @st.composite
 def bent(draw: st.DrawFn) -> dict[str, object]:
-    """Return an event of which one field is something else, or new."""
+    """Return an event with one field changed or added."""
     event = dict(draw(EVENTS))
     odd = draw(st.sampled_from(sorted(event)) | st.sampled_from(["message", "code", "text"]))
     event[odd] = draw(VALUES)

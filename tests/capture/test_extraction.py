@@ -1,4 +1,4 @@
-"""What was said in transcripts, brought to a spool."""
+"""Messages of transcripts, extracted to a spool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKEN = "ghp_" + "k7Qz3mXw9RtB2vLn8JdY5sHc1FgP6aEu4WiO"
 
 
 class Desk:
-    """A folder of agents, and the spool that their words are brought to."""
+    """A folder of agents, and the spool for their messages."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.root = folder / "agents"

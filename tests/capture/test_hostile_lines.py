@@ -1,4 +1,4 @@
-"""No line stops a reader: whatever it holds, the lines around it are recorded, each once.
+"""No line stops a reader: whatever it contains, the lines around it are recorded once.
 
 The same hostile lines go through every lane: the spool of hooks, the spool of episodes,
 transcripts that are extracted, and logs that are imported.
@@ -66,7 +66,7 @@ RAW: Final = (
 
 
 def hostile(line: dict[str, Any]) -> Iterator[bytes]:
-    """Give lines like ``line`` that mean no good: each field in turn, then the bytes."""
+    """Yield hostile variants of ``line``: of each field in turn, then of the bytes."""
     for field, value in ((field, value) for field in line for value in VALUES):
         yield json.dumps({**line, field: value}).encode()
     whole = json.dumps(line).encode()
@@ -80,7 +80,7 @@ def hostile(line: dict[str, Any]) -> Iterator[bytes]:
 
 
 def mutated(lines: Sequence[bytes], rounds: int) -> Iterator[bytes]:
-    """Give so many lines with a few bytes changed, the same each time."""
+    """Yield lines with a few bytes changed, the same each time."""
     dice = random.Random(57)
     pieces = [
         b"\xff",
@@ -104,7 +104,7 @@ def mutated(lines: Sequence[bytes], rounds: int) -> Iterator[bytes]:
 
 
 def mixed(bad: Sequence[bytes], good: Callable[[int], bytes]) -> bytes:
-    """Return all lines, with a good one before, between and behind the bad ones."""
+    """Return all lines, with a good one before, between and after the bad ones."""
     rows = [good(0)]
     for number, line in enumerate(bad, start=1):
         rows += [line, good(number)]
@@ -306,7 +306,7 @@ def lane(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lane]:
 
 
 def assert_around(lane: Lane, bad: Sequence[bytes]) -> None:
-    """Assert that the lines around each bad one are recorded once, and that reading goes on."""
+    """Assert that the lines around each bad one are recorded once, and that reading continues."""
     lane.write(mixed(bad, lane.good))
     lane.read()
     lane.read()

@@ -1,4 +1,4 @@
-"""Spools that other programs write, taken into a ledger."""
+"""Spools of other programs, ingested into a ledger."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOKEN = "ghp_" + "k7Qz3mXw9RtB2vLn8JdY5sHc1FgP6aEu4WiO"
 
 
 def line(**fields: Any) -> bytes:
-    """Return a line of a spool, filling in what the test is not about."""
+    """Return a line of a spool, with defaults for fields that the test does not set."""
     stated = {
         "event_id": "e1",
         "ts_ms": 1_000,

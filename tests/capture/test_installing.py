@@ -1,4 +1,4 @@
-"""Hooks go into the settings of other agents, and come out without a trace."""
+"""Hooks are installed in the settings of other agents, and removed without a trace."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_everything_else_in_the_settings_stays(home: Home, agent: str, layout: s
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Whether all of ``part`` is in ``whole``, in its place."""
+    """Return whether ``whole`` contains all of ``part``, at the same paths."""
     if isinstance(part, dict):
         return all(name in whole and contains(whole[name], one) for name, one in part.items())
     if isinstance(part, list):

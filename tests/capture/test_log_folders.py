@@ -1,4 +1,4 @@
-"""Where agents keep their logs, and for how long, as their settings say."""
+"""The folders of agents' logs, and their retention according to the settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One actor and one session have one name, whichever way they come into the ledger."""
+"""One actor and one session have one name, however they get into the ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOON: Final = 1_772_000_000_000
 
 
 def database(path: Path, *rows: dict[str, Any]) -> Path:
-    """Write a database as openclaw-mem has it."""
+    """Write a database in openclaw-mem's schema."""
     stated = {"agent_id": "lyria", "type": "conversation.user", "schema_version": ROW_SCHEMA}
     connection = sqlite3.connect(path)
     connection.execute(f"CREATE TABLE {TABLE} (id INTEGER PRIMARY KEY, {', '.join(COLUMNS)})")

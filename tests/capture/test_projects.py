@@ -1,4 +1,4 @@
-"""Which project a folder belongs to: by its git remote, by a work tree's, else by its name."""
+"""The project of a folder: its git remote, that of a work tree, or its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clone(folder: Path, remote: str | None) -> Path:
-    """Make a repository as if it were cloned from ``remote``."""
+    """Create a repository that looks cloned from ``remote``."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet")
     if remote is not None:

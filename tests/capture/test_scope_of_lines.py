@@ -1,4 +1,4 @@
-"""Untrusted text chooses no scope: the operator's word goes before whatever a line says."""
+"""Untrusted text cannot choose a scope: the operator's choice overrides any line."""
 
 from __future__ import annotations
 

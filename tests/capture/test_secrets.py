@@ -160,7 +160,7 @@ values = st.recursive(
 
 
 def masked(text: str) -> str:
-    """Mask ``text`` and drop the hashes, which the key decides."""
+    """Mask ``text`` and drop the hashes, which depend on the key."""
     return re.sub(r":[0-9a-f]{8}\]", "]", GUARD.mask_text(text))
 
 
@@ -697,7 +697,7 @@ def hides(guard: SecretGuard, line: str, secret: str) -> bool:
 
 
 def work(text: str) -> int:
-    """Count how often a rule, whose look is bounded, is asked about ``text``."""
+    """Return how often rules run on ``text``; each run is bounded."""
     asked = 0
 
     def counted(rule: Rule) -> Rule:
@@ -746,7 +746,7 @@ def parse(pattern: Any) -> object:
 
 
 def repeats(tree: Any) -> Iterator[int]:
-    """Give the upper bound of every repeat in a parsed pattern."""
+    """Yield the upper bound of every repeat in a parsed pattern."""
     if isinstance(tree, tuple) and str(tree[0]).endswith("REPEAT"):
         yield int(tree[1][1])
     for branch in getattr(tree, "data", tree if isinstance(tree, tuple | list) else ()):

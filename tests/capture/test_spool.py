@@ -1,4 +1,4 @@
-"""The spool is drained: every line is acted on, once or more, and none is lost."""
+"""Draining the spool: every line is processed at least once, and none is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
 
 
 class Taken:
-    """Remembers what it was handed."""
+    """Remembers its arguments."""
 
     def __init__(self) -> None:
         self.paths: list[Path] = []

@@ -1,4 +1,4 @@
-"""Logs are followed while they are written, by notice and by looking."""
+"""Logs are followed while they are written, by notifications and by scans."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ MODES = pytest.mark.parametrize("poll", [False, True], ids=["notices", "looking"
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """A place to follow."""
+    """A folder to follow."""
 
     root: Path
 
 
 class Logs:
-    """A folder that is followed, and all that was taken in from it."""
+    """A followed folder, and everything imported from it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,16 +57,16 @@ class Logs:
             stream.write(text)
 
     def next(self) -> tuple[str, int]:
-        """Return what is taken in next, and how large it was then."""
+        """Return the next imported file, and its size then."""
         return self.found.get(timeout=PATIENCE_S)
 
     def wait_for(self, name: str, size: int) -> None:
-        """Wait until a file was taken in that had grown so far."""
+        """Wait until a file of at least this size was imported."""
         while self.next() != (name, size):
             pass
 
     def all(self) -> list[tuple[str, int]]:
-        """Return all that was taken in since the last time."""
+        """Return everything imported since the last call."""
         taken = []
         with contextlib.suppress(queue.Empty):
             while True:

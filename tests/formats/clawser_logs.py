@@ -1,4 +1,4 @@
-"""Logs as Clawser keeps them, and hostile ones."""
+"""Builders of Clawser logs, including hostile ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def event(n: int, named: str, source: str = "system", /, **content: Any) -> dict
 
 
 def voyage() -> list[dict[str, Any]]:
-    """Return two turns, with a tool that works and one that does not."""
+    """Return two turns, with a tool that works and one that fails."""
     return [
         event(0, "goal_added", id="goal_1", description="reach Bergen"),
         event(1, "user_message", "user", content="When is high tide?"),
@@ -52,7 +52,7 @@ def log_of(events: list[Any]) -> EventLog:
 
 
 def lines(events: list[Any]) -> str:
-    """Return ``events`` as lines, spelt by another library than ours."""
+    """Return ``events`` as lines, serialized by another library than ours."""
     return "\n".join(json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in events)
 
 

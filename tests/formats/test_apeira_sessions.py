@@ -40,7 +40,7 @@ def returned(call_id: str, output: Any) -> dict[str, Any]:
 
 
 def conversation() -> Episodic:
-    """Return one turn of every sort of episode."""
+    """Return one turn with every type of episode."""
     episodic = Episodic()
     episodic.append_items([said("What changed?")], source="user", turn_id="t1")
     episodic.append_items([called("c1")], source="model", turn_id="t1")
@@ -395,7 +395,7 @@ PAYLOADS = st.one_of(
 
 @st.composite
 def logs(draw: Callable[..., Any]) -> Episodic:
-    """Give logs as they may lie on a disk: ids, fields and the order of keys as they come."""
+    """Yield logs with arbitrary ids, fields and key order, as they may be on a disk."""
     episodes = []
     for sort, payload in draw(st.lists(PAYLOADS, max_size=6)):
         told = st.dictionaries(st.sampled_from(["source", "turnId", "x"]), NAMES | ANYTHING)

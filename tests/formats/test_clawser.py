@@ -1,4 +1,4 @@
-"""Clawser's event log: what it does, odd things included."""
+"""Clawser's event log, including its oddities."""
 
 from __future__ import annotations
 

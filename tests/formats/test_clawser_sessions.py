@@ -1,4 +1,4 @@
-"""Clawser's logs as sessions: nothing is lost on the way, and nothing comes twice."""
+"""Clawser's logs as sessions: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def session(ledger: Ledger) -> Session:
 
 
 def imported(session: Session) -> list[Event]:
-    """Return what is in the session beside its opening."""
+    """Return the events of the session except its opening."""
     return [one for one in session.events() if one.kind != "session.opened"]
 
 

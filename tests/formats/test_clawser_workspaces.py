@@ -1,4 +1,4 @@
-"""Clawser's workspaces on disk: every version read, one written, nothing broken on the way."""
+"""Clawser's workspaces on disk: every version is read, one is written, nothing is damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GARBAGE: Final = b"\x93\x00\xffnot json"
 
 
 def put(root: Path, path: str, body: bytes | str | Any) -> Path:
-    """Write a file as somebody else left it."""
+    """Write a file of another program."""
     place = root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     if not isinstance(body, bytes):
@@ -34,7 +34,7 @@ def put(root: Path, path: str, body: bytes | str | Any) -> Path:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Return every file under ``root``, with what it holds."""
+    """Return every file under ``root`` with its content."""
     return {
         str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
     }

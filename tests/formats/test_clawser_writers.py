@@ -1,4 +1,4 @@
-"""Several writers of one conversation of Clawser's: none replaces what another wrote."""
+"""Several writers of one Clawser conversation do not overwrite each other."""
 
 from __future__ import annotations
 

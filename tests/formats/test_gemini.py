@@ -1,4 +1,4 @@
-"""Sessions of the Gemini CLI: versions of a message, rewinds, checkpoints, keys that stay."""
+"""Sessions of the Gemini CLI: message versions, rewinds, checkpoints, stable keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_message_tells_its_thoughts_its_text_its_calls_and_what_it_used() -> N
 
 
 def signed_parts(**call_id: str) -> list[dict[str, Any]]:
-    """Return the parts of an answer: a text and a call, each with the seal of a thought."""
+    """Return the parts of an answer: a text and a call, each with a thought signature."""
     asked = {"name": "tide", "args": {"port": "Bergen"}, **call_id}
     return [
         {"text": "At once.", "thoughtSignature": "dGV4dA=="},

@@ -1,4 +1,4 @@
-"""Apeira's and Clawser's logs, read line by line: the same events, and the log comes back."""
+"""Apeira's and Clawser's logs, read line by line: the same events, and a lossless export."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOG = PurePosixPath("/logs/conv_1.jsonl")
 
 
 def episodes() -> list[dict[str, Any]]:
-    """Return a log of Apeira's: a turn with a tool, a boundary, and ids that have to rise."""
+    """Return an Apeira log: a turn with a tool, a boundary, and ids that must increase."""
     sources = {"user": "user", "model": "model", "tool": "tool", "runtime": "runtime"}
 
     def episode(n: int, source: str, sort: str, payload: Any) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def record(session: Session, events: list[ParsedEvent], origin: str) -> None:
-    """Record what a reader tells, under its keys."""
+    """Record a reader's events under their keys."""
     session.append(
         [
             session.new_event(

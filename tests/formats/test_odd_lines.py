@@ -1,4 +1,4 @@
-"""Lines that no program would write: each is answered once, and what it tells can be recorded."""
+"""Lines that no program would write: each has one outcome, and its events can be recorded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ READERS = {
 
 
 def spots(value: Any) -> list[tuple[Any, Any]]:
-    """Return every place inside ``value`` where something else could stand."""
+    """Return the path of every value inside ``value``."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     found = [(value, at) for at, _ in pairs]
     inner = value.values() if isinstance(value, dict) else value
@@ -66,7 +66,7 @@ def spots(value: Any) -> list[tuple[Any, Any]]:
 
 
 def twisted(value: Any, draw: st.DrawFn) -> Any:
-    """Return ``value`` with something odd in it, here and there."""
+    """Return ``value`` with some odd values inside."""
     copied = _copy(value)
     for _ in range(draw(st.integers(0, 3))):
         places = spots(copied)

@@ -1,4 +1,4 @@
-"""OpenClaw's logs: whose they are, what only repeats, and what was made up."""
+"""OpenClaw's logs: owners, repeats and synthetic results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""openclaw-mem's episodes: from its database and from its spool, the same events."""
+"""openclaw-mem's episodes: its database and its spool give the same events."""
 
 from __future__ import annotations
 

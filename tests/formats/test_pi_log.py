@@ -1,4 +1,4 @@
-"""pi's logs: each version read, branches followed, nothing lost and nothing told twice."""
+"""pi's logs: every version is read, branches are followed, nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def shown(events: list[ParsedEvent]) -> list[str]:
-    """Return what is said at the end, after each undo has hidden what it says."""
+    """Return the visible texts at the end, after all undos."""
     kept: list[ParsedEvent] = []
     everything: list[tuple[ParsedEvent, list[ParsedEvent]]] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""Which format a file is: told by its grammar, and by nobody if nobody can tell."""
+"""Format detection: by content, and no format if it is ambiguous."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
 
 
 def answer_to_anybody(path: Path) -> str:
-    """Return what becomes of opening ``path`` without rights of one's own: root has all."""
+    """Return the result of opening ``path`` as a user without rights, since root has all."""
     told, says = os.pipe()
     child = os.fork()
     if child == 0:

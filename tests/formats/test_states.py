@@ -1,4 +1,4 @@
-"""What readers leave to go on from: no erasure reaches it, so no text of a log may be in it."""
+"""States of readers: erasure does not reach them, so they contain no text of a log."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _numbers = count(1)
 
 
 def w(words: str = "the lamp") -> str:
-    """Return a text of a log: none is like another, and none may be found outside of events."""
+    """Return a unique text of a log, which must not occur outside of events."""
     return f"{words} qneedle{next(_numbers)}"
 
 
 def claude_log() -> list[Any]:
-    """Return a session with every sort of text: said, thought, called, returned, titled, failed."""
+    """Return a session with every type of text: said, thought, called, returned, titled, failed."""
     log = Log(cwd=w("/srv"), gitBranch=w("branch"))
     log.note("summary", summary=w(), leafUuid=uuid_of(3))
     log.user(w())
@@ -75,7 +75,7 @@ def claude_log() -> list[Any]:
 
 
 def codex_log() -> list[Any]:
-    """Return a rollout whose texts come in every lane, whole and wrapped."""
+    """Return a rollout with texts in every type of record, plain and wrapped."""
     said, thought = w("high\ntide\n"), w()
     item = {"type": "AgentMessage", "content": [{"type": "Text", "text": w()}]}
     opening = codex.opened(cwd=w("/srv"), git={"branch": w(), "repository_url": w()})
@@ -230,20 +230,20 @@ LOGS: Final[dict[str, tuple[Callable[[], LogReader], list[Any]]]] = {
 
 
 def outcomes(reader: LogReader, values: Sequence[Any], start: int = 0) -> list[ParsedRecord]:
-    """Return what is settled with ``values``, while more may come."""
+    """Return the outcomes that ``values`` settle, while more may come."""
     lines = [LogRecord(value, n, n, n + 1) for n, value in enumerate(values[start:], start=start)]
     return [one for record in lines for one in reader.read(record)]
 
 
 def check(state: Any) -> None:
-    """Check that a state may be kept where no erasure comes."""
+    """Check that a state contains no text."""
     written = encode(state)
     assert NEEDLE.findall(written) == []
     assert len(written) <= STATE_BYTES_MAX
 
 
 def resumed(make: Callable[[], LogReader], state: Any) -> LogReader:
-    """Return a reader that goes on from a state as a ledger gives it back."""
+    """Return a reader that resumes from a state as a ledger returns it."""
     reader = make()
     reader.resume(decode(encode(state)))
     return reader
@@ -306,7 +306,7 @@ def test_these_logs_are_of_texts_that_are_told(
 
 
 def told_on(make: Callable[[], LogReader], log: Sequence[Any], cut: int) -> list[ParsedEvent]:
-    """Return what is told behind ``cut`` by a reader that goes on there."""
+    """Return the events after ``cut`` from a reader that resumes there."""
     reader = make()
     tellings.told(reader, log[:cut])
     return tellings.told(resumed(make, reader.state()), log[cut:])

@@ -1,4 +1,4 @@
-"""Tapes: messages, calls answered in their order, anchors, and what models are not shown."""
+"""Tapes: messages, calls answered in order, anchors, and entries hidden from models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(n: int, kind: str, payload: dict[str, Any], **beside: Any) -> dict[str
 
 
 def call(call_id: str, name: str, arguments: Any = "{}") -> dict[str, Any]:
-    """Return a call as OpenAI spells it."""
+    """Return a call in OpenAI's format."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

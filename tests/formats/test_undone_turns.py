@@ -1,4 +1,4 @@
-"""What was undone, or failed, is in no log that another program goes on with."""
+"""Undone and failed turns are left out of exported logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in shapes that nobody knows: what they say is kept, wherever it stands."""
+"""Messages of unknown shapes: their content is kept, wherever it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events on their way to sinks: what each type can hold, and the envelope that others read."""
+"""Events on their way to sinks: the content of each type, and its envelope."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ exact_values = st.recursive(
 
 @given(exact_values)
 def test_canonical_json_is_what_the_seed_project_writes(value: Any) -> None:
-    """Keys sorted, no blanks, UTF-8: the same bytes; fractions may be spelt differently."""
+    """Keys sorted, no spaces, UTF-8: the same bytes; fractions may be written differently."""
     theirs = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     assert canonical(value, "payload") == theirs.encode()
 

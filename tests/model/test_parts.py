@@ -143,5 +143,5 @@ def test_a_payload_is_understood_in_both_spellings(names: tuple[str, str]) -> No
 
 
 def _plain(hint: Any) -> Any:
-    """Return the one sort of value beside None."""
+    """Return the type of a field other than None."""
     return next(sort for sort in hint.__args__ if sort is not type(None))

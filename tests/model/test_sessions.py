@@ -1,4 +1,4 @@
-"""What a session was opened as, and what that allows."""
+"""The settings of a session, and what they permit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tool calls can end, what stands in for results that never came, and shapes of inputs."""
+"""The ends of tool calls, synthetic results, and the shapes of inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events on their way to sinks: one line says what a test is about."""
+"""Builders of events for sinks, one line each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY: Final = "agent:main:main"
 
 
 def recorded(kind: str, seq: int = 1, **fields: Any) -> Event:
-    """Return an event of run r1 as the ledger gives it; its times and seqs go by ``seq``."""
+    """Return an event of run r1 as the ledger returns it; ``seq`` determines its time."""
     known = KINDS[kind]
     stated: dict[str, Any] = {
         "position": seq,
@@ -51,23 +51,23 @@ def recorded(kind: str, seq: int = 1, **fields: Any) -> Event:
 
 
 def safe(kind: str, seq: int = 1, **fields: Any) -> SafeEvent:
-    """Return what anybody may see of such an event."""
+    """Return the safe form of such an event."""
     return safe_event(recorded(kind, seq, **fields), KEY)
 
 
 def private(kind: str, seq: int = 1, **fields: Any) -> PrivateEvent:
-    """Return all of such an event."""
+    """Return the private form of such an event."""
     return private_event(recorded(kind, seq, **fields), KEY)
 
 
 def called(seq: int, call_id: str = "c1", **fields: Any) -> dict[str, Any]:
-    """Return what ``recorded`` needs for a tool call."""
+    """Return the arguments of ``recorded`` for a tool call."""
     refs = {"call_id": call_id, "tool": "git_log", "input_shape": "ab", "input_bytes": 12}
     return {"kind": "tool.call", "seq": seq, "refs": refs, **fields}
 
 
 def returned(seq: int, call_id: str = "c1", **refs: Any) -> dict[str, Any]:
-    """Return what ``recorded`` needs for its outcome."""
+    """Return the arguments of ``recorded`` for its outcome."""
     told = {"call_id": call_id, "tool": "git_log", "status": "ok", "duration_ms": 7, **refs}
     return {"kind": "tool.result", "seq": seq, "refs": told}
 

@@ -1,4 +1,4 @@
-"""The contract of plugin hooks: what a plugin reads is there, in each of the 17 hooks."""
+"""The contract of plugin hooks: each of the 17 hooks has the fields that plugins read."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def make(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(scope="module")
 def told(make: Callable[[Hooks], HookSink | PrivateHookSink]) -> Told:
-    """Return what each hook is told in the course of a session in which everything happens."""
+    """Return the payloads of each hook in a session in which everything happens."""
     hooks, found = Hooks(), defaultdict[str, list[Any]](list)
     for name in PLUGIN_HOOKS:
 

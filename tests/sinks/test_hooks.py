@@ -122,7 +122,7 @@ def test_a_hook_that_changes_things_cannot_be_fired(hooks: Hooks, name: str) -> 
 
 
 def test_void_hooks_run_side_by_side(hooks: Hooks) -> None:
-    """Void hooks in parallel: each of these waits until all the others have begun."""
+    """Void hooks run in parallel: each of these waits until all others have started."""
     together = threading.Barrier(3, timeout=PATIENCE_S)
     for _ in range(3):
         hooks.on("after_tool_call")(lambda _: together.wait(PATIENCE_S))
@@ -134,7 +134,7 @@ def test_void_hooks_run_side_by_side(hooks: Hooks) -> None:
 
 
 def test_asynchronous_void_hooks_are_awaited_together(hooks: Hooks) -> None:
-    """They share a loop, so that one may wait for what another does."""
+    """They share a loop, so that one may wait for another."""
     arrived: list[asyncio.Event] = []
 
     @hooks.on("llm_output")
@@ -244,7 +244,7 @@ def test_a_hooks_own_timeout_error_is_an_error(hooks: Hooks) -> None:
 
 
 def test_a_hook_that_hangs_again_and_again_is_not_called_until_it_comes_back() -> None:
-    """Threads that are left behind are bounded."""
+    """The number of abandoned threads is bounded."""
     hooks = Hooks(timeout_s=0.01)
     release, begun = threading.Event(), threading.Semaphore(0)
 
@@ -433,7 +433,7 @@ def test_a_trigger_returns_the_messages_that_were_pushed(hooks: Hooks) -> None:
 
 
 def test_internal_hooks_share_the_context_that_they_are_given(hooks: Hooks) -> None:
-    """A bootstrap hook adds to the context, and whoever triggered it finds that there."""
+    """A bootstrap hook adds to the context, where its caller finds it."""
     hooks.on_internal("agent:bootstrap")(lambda event: event["context"]["files"].append("SOUL.md"))
     context = {"files": ["AGENTS.md"]}
 

@@ -21,7 +21,7 @@ def hooks() -> Hooks:
 
 
 def say(hooks: Hooks, name: str, *answers: Any) -> None:
-    """Register one function for each of ``answers``; the first is the first to be asked."""
+    """Register one function for each of ``answers``, called in that order."""
     for answer in answers:
         hooks.on(name)(partial(lambda answer, _: answer, answer))
 
@@ -112,7 +112,7 @@ def test_a_block_ends_the_asking(hooks: Hooks) -> None:
 
 
 def test_modifying_hooks_run_one_after_the_other(hooks: Hooks) -> None:
-    """Modifying hooks in sequence: an asynchronous one is done before the next begins."""
+    """Modifying hooks run in sequence: an asynchronous one ends before the next starts."""
     order: list[str] = []
 
     @hooks.on("before_agent_start")

@@ -61,7 +61,7 @@ def hooks() -> Hooks:
 
 @pytest.fixture
 def told(hooks: Hooks) -> list[tuple[str, Event, Event]]:
-    """Return what every hook that watches is told from now on."""
+    """Return the payloads that every observing hook receives from now on."""
     seen: list[tuple[str, Event, Event]] = []
     for name in VOID_HOOKS:
 
@@ -451,7 +451,7 @@ def test_an_output_that_no_hook_changes_is_returned_itself(hooks: Hooks, output:
 
 
 def change(hooks: Hooks, output: Any, **fields: Any) -> Any:
-    """Return what is kept of ``output`` when a hook sets ``fields`` of its message."""
+    """Return the stored ``output`` when a hook sets ``fields`` of its message."""
     hooks.on("tool_result_persist")(lambda event: {"message": {**event["message"], **fields}})
     return HookSink(hooks).persist(WHERE, "t", "c1", output, is_error=False, is_synthetic=False)
 

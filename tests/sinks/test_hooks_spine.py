@@ -212,7 +212,7 @@ def test_a_message_that_a_hook_holds_back_is_not_sent(
 
 
 def watch_all(hooks: Hooks) -> list[str]:
-    """Return the names of the hooks that are told, from now on, in order."""
+    """Return the names of the hooks that are called from now on, in order."""
     seen: list[str] = []
     for name in ("session_start", "message_received", "after_tool_call", "message_sent",
                  "llm_output", "agent_end", "session_end", "before_reset", "gateway_start",

@@ -25,7 +25,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
 
 
 def logged(event: SafeEvent, log: pytest.LogCaptureFixture) -> dict[str, Any]:
-    """Return the fields of the line that ``event`` leaves."""
+    """Return the fields of the log line of ``event``."""
     LogSink().handle(event)
     fields: dict[str, Any] = json.loads(log.records[-1].getMessage())
     return fields

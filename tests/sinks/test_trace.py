@@ -37,19 +37,19 @@ def guard() -> SecretGuard:
 
 
 def about(folder: Path) -> dict[str, Any]:
-    """Return what a trace says it is about."""
+    """Return the metadata of a trace."""
     found: dict[str, Any] = json.loads((folder / "meta.json").read_text())
     return found
 
 
 def missing(folder: Path) -> dict[str, Any]:
-    """Return what a trace says it lacks."""
+    """Return the omissions of a trace."""
     found: dict[str, Any] = json.loads((folder / "redactions.json").read_text())
     return found
 
 
 def run_whole(sink: TraceSink, run_id: str, **fields: Any) -> None:
-    """Have ``sink`` hear of a run from its start to its end."""
+    """Pass a whole run to ``sink``."""
     sink.handle(safe("run.started", 1, run_id=run_id, **fields))
     sink.handle(safe("run.ended", 2, run_id=run_id, **fields))
 

@@ -1,4 +1,4 @@
-"""The transcript sink: one file a session, one line an event."""
+"""The transcript sink: one file per session, one line per event."""
 
 from __future__ import annotations
 

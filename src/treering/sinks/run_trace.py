@@ -31,7 +31,7 @@ class RunTrace(msgspec.Struct, frozen=True, kw_only=True):
 
     bundle: Bundle
     kept: int
-    """How many events of the run the ledger has; events that a trace has no place for included."""
+    """The number of the run's events in the ledger, including those that a trace leaves out."""
 
 
 def write_safe_trace(
@@ -70,7 +70,7 @@ def write_private_trace(
 
 
 def _session_key(ledger: Ledger, scope: Scope, session_id: str) -> str | None:
-    """Return the name that another system knows the session by, if it can be read."""
+    """Return the session's name in another system, if it can be read."""
     with contextlib.suppress(KeyMissing):
         opened = ledger.events(scope, session_id=session_id, kinds=["session.opened"], first=1)
         return settings_of(opened.items[0].payload).key if opened.items else None

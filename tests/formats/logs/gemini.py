@@ -40,7 +40,7 @@ def answer(message_id: str, text: Any = "", **told: Any) -> dict[str, Any]:
 
 
 def call(call_id: str, status: str = "success", output: str | None = "14:10", **told: Any) -> Any:
-    """Return a call of a tool; with an ``output``, it has its result."""
+    """Return a tool call, with its result if ``output`` is given."""
     field = "output" if status == "success" else "error"
     response = {"id": call_id, "name": "tide", "response": {field: output}}
     result = {} if output is None else {"result": [{"functionResponse": response}]}
@@ -59,7 +59,7 @@ def whole(*messages: dict[str, Any], **told: Any) -> dict[str, Any]:
 def read(
     *records: Any, path: PurePath | None = None, reader: GeminiReader | None = None
 ) -> list[ParsedRecord]:
-    """Return what became of each of ``records``, read to their end."""
+    """Return the outcome of each of ``records``."""
     reader = reader or GeminiReader(path)
     written = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
     found = [one for record in read_records(io.BytesIO(written)) for one in reader.read(record)]
@@ -67,11 +67,11 @@ def read(
 
 
 def plain_key(key: str | None) -> str:
-    """Return a key without the version of what it names."""
+    """Return a key without its version."""
     return re.sub(r"\.v[0-9a-f]{8}$", "", without_mark(key or ""))
 
 
 def told(*records: Any, kind: str = "") -> list[ParsedEvent]:
-    """Return the events that ``records`` tell, those whose kind begins with ``kind``."""
+    """Return the events of ``records`` whose kind begins with ``kind``."""
     found = [one for outcome in read(*records) for one in outcome.events]
     return [one for one in found if one.kind.startswith(kind) and one.key != "session"]

@@ -13,12 +13,12 @@ MISSING = (
 
 
 def opening(**fields: Any) -> list[dict[str, Any]]:
-    """Return how a session begins; its last entry is the first."""
+    """Return the beginning of a session, up to its first entry."""
     snapshot = {"timestamp": T0, "provider": "anthropic", "modelId": "claude-test-1"}
     first = header(cwd="/home/ada/.openclaw/workspace", **fields)
     return [first, entry(1, "custom", customType="model-snapshot", data=snapshot)]
 
 
 def mirrored(n: int, text: str, parent: int | None = -1) -> dict[str, Any]:
-    """Return what OpenClaw writes down of a text that it delivered."""
+    """Return OpenClaw's entry for a delivered text."""
     return answered(n, text, parent=parent, provider="openclaw", model="delivery-mirror")

@@ -19,7 +19,7 @@ def header(**fields: Any) -> dict[str, Any]:
 
 
 def entry(n: int, sort: str, parent: int | None = -1, **fields: Any) -> dict[str, Any]:
-    """Return the ``n``th entry, on top of the one before unless it says otherwise."""
+    """Return the ``n``th entry, by default a child of the one before."""
     above = (n - 1 or None) if parent == -1 else parent
     return {
         "type": sort,
@@ -61,7 +61,7 @@ def returned(n: int, call_id: str, text: str, name: str = "read", **fields: Any)
 
 
 def voyage() -> list[dict[str, Any]]:
-    """Return a session with a tool that works, one that does not, and a compaction."""
+    """Return a session with a tool that works, one that fails, and a compaction."""
     return [
         header(),
         entry(1, "model_change", provider="anthropic", modelId="claude-test-1"),
@@ -82,7 +82,7 @@ def voyage() -> list[dict[str, Any]]:
 
 
 def oldest(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a log as the first version has it: without ids."""
+    """Return a log of version 1, without ids."""
     model = {"provider": "anthropic", "modelId": "claude-test-1", "thinkingLevel": "off"}
     first = {at: value for at, value in header(**model).items() if at != "version"}
     return [first] + [

@@ -1,4 +1,4 @@
-"""Logs of agents that nobody reads here, and that look like those of others.
+"""Logs of unsupported agents that resemble supported ones.
 
 Each has an envelope, an id or a block in common with a format that is read.
 """

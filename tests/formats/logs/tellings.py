@@ -1,4 +1,4 @@
-"""Values given to a reader as records, and what it tells of them."""
+"""Helpers that pass values to a reader and return its events."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 def outcomes(reader: LogReader, values: Iterable[Any]) -> list[ParsedRecord]:
-    """Return what became of ``values``, as if each were a line."""
+    """Return the outcomes of ``values``, each as a line."""
     lines = [LogRecord(value, n, n, n + 1) for n, value in enumerate(values, start=1)]
     return [one for record in lines for one in reader.read(record)] + reader.finish()
 
 
 def told(reader: LogReader, values: Iterable[Any]) -> list[ParsedEvent]:
-    """Return the events that ``values`` tell."""
+    """Return the events of ``values``."""
     return [event for one in outcomes(reader, values) for event in one.events]
 
 
 def told_in_parts(
     make: Callable[[], LogReader], values: Sequence[Any], cut: int
 ) -> list[ParsedEvent]:
-    """Return the same, with one reader that stops at ``cut`` and another that goes on there.
+    """Return the same events from one reader up to ``cut`` and another that resumes there.
 
     Where the first leaves nothing to go on from, the other reads from the start.
     """
