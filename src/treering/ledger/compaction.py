@@ -1,4 +1,4 @@
-"""Compaction: older messages are told in a summary from now on. Nothing of them is deleted."""
+"""Compaction: a summary replaces older messages in contexts. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
             make_event(
                 template,
                 COMPACTED,
-                f"{self.messages} {noun} told in a summary",
+                f"{self.messages} {noun} summarised",
                 payload=payload,
                 refs=part.as_refs(),
             ),
@@ -139,14 +139,14 @@ def compact(
 
     With ``max_tokens``, nothing is done below its ``THRESHOLD``. ``below_seq`` is where the first
     run begins that is under way: what it says is not known yet. What can still be redone is not
-    told either, or it would come back to no context.
+    summarised either, or a redo would not bring it back.
     """
     if keep < 1:
         raise InvalidInput(f"cannot keep {keep} messages", hint="keep 1 or more")
     window = read_window(lineage, tokens=None, events=WINDOW_EVENTS_MAX)
     events = [*window.lead, *window.events]
     paired, _ = pair(events, policy)
-    # They cost what a model is shown of them, so one long output is no reason.
+    # They cost what a model is shown of them, so one long output is not a reason.
     messages = [with_outputs(message, OUTPUT_CHARACTERS_MAX) for message in paired]
     budget = Budget(ratio=window.ratio)
     earlier = window.summary
@@ -165,9 +165,9 @@ def compact(
     tokens = COMPACTION_TOKENS_MAX
     if max_tokens is not None:
         tokens = min(max_tokens // 4, tokens)
-    text, by, failure = _told(older, earlier, tokens, summariser)
+    text, by, failure = _summarised(older, earlier, tokens, summariser)
     if not text:
-        # There is no room for a word, and messages that nobody tells are not let go of.
+        # There is no room for a word, and messages without a summary must stay.
         return None
     return Compaction(
         summary=text,
@@ -185,7 +185,7 @@ def compact(
 def _redoable_from(lineage: Lineage) -> int | None:
     """Return where that begins which could be redone."""
     with contextlib.suppress(NotFound):
-        # One that was undone before it, and could be redone after it, begins behind.
+        # One that was undone before it, and could be redone after it, begins later.
         return redoable(lineage).from_seq
     return None
 
@@ -193,7 +193,7 @@ def _redoable_from(lineage: Lineage) -> int | None:
 def _cut(
     events: Sequence[Event], messages: Sequence[ModelMessage], cut: int, below_seq: int | None
 ) -> tuple[int, int]:
-    """Return how many messages to tell, and up to which seq: no message is cut in two."""
+    """Return how many messages to summarise, and up to which seq: none is cut in two."""
     seqs = {event.event_id: event.seq for event in events}
     spans = [_span(message, seqs) for message in messages]
     first = below_seq if below_seq is not None else events[-1].seq + 1 if events else 0
@@ -217,7 +217,7 @@ def _span(message: ModelMessage, seqs: dict[str, int]) -> tuple[int, int]:
     return min(own), max(own)
 
 
-def _told(
+def _summarised(
     messages: Sequence[ModelMessage],
     earlier: str | None,
     tokens: int,
@@ -233,7 +233,7 @@ def _told(
             if isinstance(text, str) and text.strip():
                 canonical([name, text], "the summary")
                 return (
-                    _behind(earlier, shorten_to(text.strip(), room, estimate), tokens),
+                    _joined(earlier, shorten_to(text.strip(), room, estimate), tokens),
                     name,
                     None,
                 )
@@ -245,12 +245,12 @@ def _told(
 
 
 def _room(earlier: str | None, tokens: int) -> int:
-    """Return how many of ``tokens`` are for what is told now: what is left, or half of them."""
+    """Return how many of ``tokens`` the new summary gets: what is left, or half of them."""
     return tokens if not earlier else max(tokens - estimate(earlier) - BREAK_TOKENS, tokens // 2)
 
 
-def _behind(earlier: str | None, text: str, tokens: int) -> str:
-    """Return a summary behind the one before it, which is cut where there is no room for both."""
+def _joined(earlier: str | None, text: str, tokens: int) -> str:
+    """Return a summary after the one before it, which is cut where there is no room for both."""
     if not earlier:
         return text
     kept = shorten_to(earlier, tokens - estimate(text) - BREAK_TOKENS, estimate).strip()

@@ -125,8 +125,8 @@ class Contexts:
     ) -> Context:
         """Return what the model is shown now; ``record`` is how contributors write.
 
-        ``prepended`` is what gates want to stand before the user's words; ``model`` is the one
-        whose reports tell what tokens cost.
+        Gates put ``prepended`` before the user's words; the reports of ``model`` say what tokens
+        cost.
         """
         spelling = check_dialect(dialect)
         limit = _check_tokens(max_tokens, reserve_output_tokens)
@@ -135,7 +135,7 @@ class Contexts:
         contributions, failures = _ask(contributors, working)
         if prepended:
             contributions.append(contribution("gates", prepended))
-        # A contributor may have written: the window is read behind it.
+        # A contributor may have written: the window is read after it.
         window = read_window(
             self._lineage,
             tokens=limit,
@@ -246,7 +246,7 @@ def _model_of(event: Event) -> str | None:
 
 
 def _budget_of(asked: ContextRecord) -> Budget | None:
-    """Return how a context was counted, as far as it can be counted so again."""
+    """Return how a context was counted; None if it cannot be counted so again."""
     if asked.counter is None:
         return None
     try:
@@ -258,7 +258,7 @@ def _budget_of(asked: ContextRecord) -> Budget | None:
 
 
 def _asked(event: Event) -> ContextRecord:
-    """Return what a context was asked for. Raises NotFound if the event does not tell."""
+    """Return what a context was asked for. Raises NotFound if the event does not say."""
     try:
         if event.kind == "context.assembled" and not event.redacted:
             return msgspec.convert(event.payload, ContextRecord, strict=False)

@@ -36,7 +36,7 @@ _KINDS: Final = frozenset({*_ROLES, "session.undone", "session.redone"})
 def read_conversation(
     store: EventStore, scope: Scope, session_id: str, settings: SessionSettings, *, after_seq: int
 ) -> Conversation:
-    """Return what was said behind ``after_seq``, as far as it counts.
+    """Return what was said after ``after_seq`` and counts.
 
     Runs that failed, turns that were undone and what was erased are left out; what a fork shares
     is its parent's. It ends before the first run that is under way. Turns that were undone when
@@ -93,7 +93,7 @@ class _ConversationScan:
             (self.spoken if one.seq > self._floor else self.earlier).append(one)
 
     def _lower(self, event: Event) -> None:
-        """Go back behind turns that were undone when the session was last read, if they are not."""
+        """Go back to before turns that were undone at the last reading, and are not any more."""
         undone_seq = redone_by(event)
         if undone_seq is None or not undone_seq <= self._after_seq < event.seq:
             return
@@ -119,6 +119,6 @@ def _spoken(event: Event, user: str | None) -> Spoken | None:
     return Spoken(
         utterance=Utterance(event_id=event.event_id, role=role, text=text, ts_ms=event.ts_ms),
         seq=event.seq,
-        # What an agent or a tool says in a group is said to nobody in particular.
+        # What an agent or a tool says in a group is addressed to no one user.
         user=(event.user_id or user) if role == "user" else user,
     )

@@ -65,7 +65,7 @@ CLOSE_S: Final = 5.0
 PAUSE_S: Final = 0.01
 PAUSE_S_MAX: Final = 0.2
 BEGINNING_S: Final = 5.0
-"""How long to wait for somebody who only begins a run, also where nobody waits for a whole run."""
+"""How long to wait for another that is just beginning a run, whatever ``wait_s`` is."""
 KEYS_MAX: Final = 10_000
 """Sessions whose other name is cached; then the cache starts afresh."""
 
@@ -84,7 +84,7 @@ class Engine:
         self.drafter = drafter
         self.now_ms = bounded_clock(clock)
         self.summariser = summariser
-        """What writes summaries and episodes where nobody names another."""
+        """What writes summaries and episodes by default."""
         self.dispatcher = Dispatcher(self)
         self.gates = Gates()
         self.results = Results(self.gates, SyntheticPolicy())
@@ -258,11 +258,11 @@ class Engine:
         except SealedMeanwhile as error:
             self.drafter.note_sealed(error.scope)
             header = self.store.fork(self.drafter.draft([event])[0], parent=parent, seq=seq)
-        self.dispatcher.tell([header])
+        self.dispatcher.announce([header])
         return header
 
     def redact(self, scope: Scope, event_id: str) -> None:
-        """Erase the content of an event, and what retells it."""
+        """Erase the content of an event, and the summaries that repeat it."""
         erasure.redact(
             self.store, self.drafter, scope,
             event_id=event_id, session_id=None, replacement="placeholder",
@@ -387,8 +387,8 @@ class Engine:
         """Return the run that a live process carries out in a session; close all others.
 
         Those are the runs of processes that are gone, runs that came here in a copy while they were
-        open, and runs of which ``is_left`` says that nobody will end them. A run without an owner,
-        such as an imported one, keeps nobody from beginning another.
+        open, and runs that ``is_left`` says will not be ended. A run without an owner, such as an
+        imported one, does not block another.
         """
         for run in self.store.open_runs(scope, session_id):
             if run.owner is None:
@@ -411,7 +411,7 @@ class Engine:
         return True
 
     def _lock_of(self, scope: str, session_id: str) -> Lock:
-        """Return the lock of those who begin a run in a session; it goes when nobody has it."""
+        """Return the lock of those who begin a run in a session; it goes when it is unused."""
         if self._pid != os.getpid():
             # A thread that is not here may hold what the parent had.
             self._pid, self._locking = os.getpid(), Lock()

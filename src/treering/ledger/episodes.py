@@ -1,4 +1,4 @@
-"""Episodes: what a stretch of a session was about, told once, with the events that say so."""
+"""Episodes: a part of a session summed up once, with the events that say so."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KEPT_TOKENS_MAX: Final = 2 * EPISODE_TOKENS_MAX
 EVENTS_MAX: Final = 20_000
 """Events that one episode looks at, the latest ones."""
 ASKS_MAX: Final = 3
-"""How often a summariser is asked for one episode, if what it told is undone or erased."""
+"""How often a summariser is asked for one episode, if what it used is undone or erased."""
 NAMES: Final = ("sender", "author", "name", "from")
 """Where a message of a group may say who speaks."""
 
@@ -74,16 +74,18 @@ def episode(
     walled: bool = False,
     summariser: Summariser | None = None,
 ) -> list[NewEvent]:
-    """Return the events that tell what was said since the last episode; none if nothing was.
+    """Return the events of an episode of what was said since the last one; none if nothing was.
 
-    ``summariser`` writes the summary; the built-in one needs no model. What it used is told first,
-    if it says so.
+    ``summariser`` writes the summary; the built-in one needs no model. What it used is reported
+    first, if it says so.
     """
     last = lineage.committed_before(NO_END, kinds={EPISODE}, limit=1)
-    # What a fork shares is told by the session that it was said in.
+    # What a fork shares belongs to the episodes of the session that it was said in.
     own_seq = lineage.own_after_seq()
-    told_seq = max(_through(last[0]) if last else 0, own_seq)
-    window = read_window(lineage, tokens=None, events=EVENTS_MAX, after_seq=told_seq, past="whole")
+    covered_seq = max(_through(last[0]) if last else 0, own_seq)
+    window = read_window(
+        lineage, tokens=None, events=EVENTS_MAX, after_seq=covered_seq, past="whole"
+    )
     events = [*window.lead, *window.events]
     paired, _ = pair(events, policy)
     messages = [_without_outputs(message) for message in paired if message.text != REDACTED]
@@ -118,23 +120,23 @@ def episode(
     return [written] if account.usage is None else [_reported(template, account.usage), written]
 
 
-def told(
+def append_episode(
     lineage: Lineage,
-    tell_again: Callable[[int], list[NewEvent]],
+    write: Callable[[int], list[NewEvent]],
     *,
     expected_seq: int | None,
     append: Append,
     redact: Callable[[str], object],
 ) -> Header | None:
-    """Record what is left to tell of a session; None if there is nothing.
+    """Record the episode that ``write`` makes; None if it makes none.
 
-    ``tell_again`` is asked anew, with the number of the look, whenever some of what it told was
-    undone, erased or told by somebody else meanwhile. Raises Conflict if that does not end, or if
-    the session is not at ``expected_seq``.
+    ``write`` is called again, with the number of the attempt, whenever some of what it used was
+    undone, erased or covered by another episode meanwhile. Raises Conflict if that does not end,
+    or if the session is not at ``expected_seq``.
     """
     for look in range(LOOKS_MAX):
         read = read_position(lineage)
-        entries = tell_again(look)
+        entries = write(look)
         if not entries:
             return None
         if expected_seq is not None:
@@ -142,21 +144,21 @@ def told(
             header = append_text(lineage, entries, at, append=append, redact=redact)
         else:
             header = None
-            with contextlib.suppress(_ToldMeanwhileError):
-                behind = _unless_told(lineage, read.seq, append)
-                header = append_text_later(lineage, entries, read, append=behind, redact=redact)
+            with contextlib.suppress(_CoveredMeanwhileError):
+                guarded = _unless_covered(lineage, read.seq, append)
+                header = append_text_later(lineage, entries, read, append=guarded, redact=redact)
         if header is not None:
             return header
     raise Conflict(
-        "the session was undone, erased or told again and again",
+        "the session was undone, erased or summarised again and again",
         current_seq=lineage.head_seq(),
         hint="try again later",
     )
 
 
-def told_and_closed(
+def close_with_episode(
     lineage: Lineage,
-    tell_again: Callable[[], list[NewEvent]],
+    write: Callable[[], list[NewEvent]],
     closing: NewEvent,
     *,
     expected_seq: int | None,
@@ -164,16 +166,16 @@ def told_and_closed(
     redact: Callable[[str], object],
     check: Callable[[], None],
 ) -> tuple[Header, bool]:
-    """Record what is left to tell of a session and that it is closed: both at once, or neither.
+    """Record the episode that ``write`` makes and that the session is closed: both, or neither.
 
-    Return the closing, and whether what was told stands: it is erased if some of what it tells was
+    Return the closing, and whether the episode was kept: it is erased if some of what it used was
     erased meanwhile. Raises Conflict if the session is not at ``expected_seq``, or if others write
     to it again and again.
     """
     for look in range(LOOKS_MAX):
         read = read_position(lineage)
         check()
-        entries = tell_again()
+        entries = write()
         if lineage.erased_since(read.ancestors):
             continue
         try:
@@ -185,11 +187,11 @@ def told_and_closed(
                 raise
             continue
         written = next((header for header in headers if header.kind == EPISODE), None)
-        stands = written is None or not lineage.erased_since(read.ancestors)
-        if written is not None and not stands:
-            # The erasure may have looked for retellings before this one was there.
+        is_kept = written is None or not lineage.erased_since(read.ancestors)
+        if written is not None and not is_kept:
+            # The erasure may have looked for summaries before this one was there.
             redact(written.event_id)
-        return headers[-1], stands
+        return headers[-1], is_kept
     raise Conflict(
         "the past that the session shares was erased again and again",
         current_seq=lineage.head_seq(),
@@ -197,22 +199,22 @@ def told_and_closed(
     )
 
 
-class _ToldMeanwhileError(ValueError):
+class _CoveredMeanwhileError(ValueError):
     """Somebody else has written an episode of the same stretch."""
 
 
-def _unless_told(lineage: Lineage, read_seq: int, append: Append) -> Append:
-    """Return what appends behind what others said since ``read_seq``, unless that is an episode."""
+def _unless_covered(lineage: Lineage, read_seq: int, append: Append) -> Append:
+    """Return an append after what others said since ``read_seq``, unless that is an episode."""
 
-    def behind(entries: Sequence[NewEvent], seq: int) -> list[Header]:
+    def guarded(entries: Sequence[NewEvent], seq: int) -> list[Header]:
         after = read_seq
         while after < seq and (page := lineage.headers_after(after, PAGE)):
             if any(header.kind == EPISODE for header in page):
-                raise _ToldMeanwhileError
+                raise _CoveredMeanwhileError
             after = page[-1].seq
         return append(entries, seq)
 
-    return behind
+    return guarded
 
 
 def _account(
@@ -264,7 +266,7 @@ def _content(telling: EpisodeSummary, account: Account) -> dict[str, Any]:
         lines.append(("Outcome", outcome.text, outcome.event_ids))
     if telling.tone.event_ids:
         lines.append(("Tone", telling.tone.mood, telling.tone.event_ids))
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "summary": text_of(account.sentences),
         "by": account.by,
         "topics": list(telling.topics),
@@ -278,12 +280,12 @@ def _content(telling: EpisodeSummary, account: Account) -> dict[str, Any]:
         ],
     }
     if account.notes:
-        told["notes"] = list(account.notes)
-    return told if account.failure is None else told | {"failure": account.failure}
+        content["notes"] = list(account.notes)
+    return content if account.failure is None else content | {"failure": account.failure}
 
 
 def _without_outputs(message: ModelMessage) -> ModelMessage:
-    """Return a message without what tools gave: nobody said it, and it may give orders."""
+    """Return a message without what tools gave: no person said it, and it may give orders."""
     if not isinstance(message, AssistantMessage) or not message.results:
         return message
     results = tuple(
@@ -294,7 +296,7 @@ def _without_outputs(message: ModelMessage) -> ModelMessage:
 
 
 def _speakers(events: Sequence[Event]) -> dict[str, str]:
-    """Return who said what in a group, by event, as far as that is known."""
+    """Return who said what in a group, by event, where that is known."""
     found = {}
     for event in events:
         if event.kind == "conversation.user":

@@ -6,7 +6,7 @@ theirs alone loses its name with the last of its events, in the same transaction
 ``forgotten:`` and a part of its genesis from then on. Whoever writes to it under its old name
 begins a new session of that name, to which nothing of the old one leads.
 
-It is done in rounds. What was stopped half-way is finished by the next call: first goes what tells
+It is done in rounds. What was stopped half-way is finished by the next call: first goes what says
 of them elsewhere, then what they left with others, then their own sessions, last the names.
 """
 
@@ -133,14 +133,14 @@ class _Forgetting:
         """Count what would go."""
         for name in (*self._traces.whole, *self._traces.parts):
             self._by_kind.update(header.kind for header in self._own(name))
-        told = list(self._told())
+        summaries = list(self._summaries())
         opened = [event_id for event_id, _ in self._traces.openings.values()]
-        single = (*told, *opened, *self._learnt(provenance), *self._traces.links)
+        single = (*summaries, *opened, *self._learnt(provenance), *self._traces.links)
         for event_id in dict.fromkeys(single):
             found = self._store.find(self._scope, event_id)
             if found is not None and not self._goes_anyway(found):
                 self._by_kind[found.kind] += 1
-        self._retellings = len(told)
+        self._retellings = len(summaries)
         self._sessions = len(self._whole)
 
     def carry_out(self, provenance: Provenance | None) -> None:
@@ -148,14 +148,14 @@ class _Forgetting:
         traces = self._traces
         for event_id in (*self._learnt(provenance), *traces.links):
             self._erase(Selection(scope=self._scope, event_id=event_id))
-        self._erase_told()
+        self._erase_summaries()
         for event_id, settings in traces.openings.values():
             self._erase(Selection(scope=self._scope, event_id=event_id), charter=settings)
         stretches = {name: self._stretches(name) for name in traces.parts}
         for name in traces.parts:
             self._erase(Selection(scope=self._scope, session_id=name, users=self._users))
         # Again: what is retold from now on is retold without it.
-        self._erase_told(stretches)
+        self._erase_summaries(stretches)
         for name in traces.whole:
             selection = Selection(scope=self._scope, session_id=name, with_name=True)
             self._erase(selection, whole=True)
@@ -184,17 +184,21 @@ class _Forgetting:
             self._progress(count)
         return count
 
-    def _erase_told(self, stretches: dict[str, list[tuple[int, int]]] | None = None) -> None:
-        for event_id in list(self._told(stretches)):
+    def _erase_summaries(self, stretches: dict[str, list[tuple[int, int]]] | None = None) -> None:
+        for event_id in list(self._summaries(stretches)):
             self._retellings += self._erase(Selection(scope=self._scope, event_id=event_id))
 
-    def _told(self, stretches: dict[str, list[tuple[int, int]]] | None = None) -> Iterator[str]:
-        """Return the events of others' sessions that retell what is going, each once."""
+    def _summaries(
+        self, stretches: dict[str, list[tuple[int, int]]] | None = None
+    ) -> Iterator[str]:
+        """Return the events of others' sessions that repeat what is erased, each once."""
         known: set[str] = set()
         shared = {name: [(1, seq)] for name, seq in self._traces.forks.items()}
         own = stretches or {name: self._stretches(name) for name in self._traces.parts}
-        for name, told in (*shared.items(), *own.items()):
-            for event_id in derived_texts_of(self._store, self._scope, name, told) if told else ():
+        for name, events in (*shared.items(), *own.items()):
+            for event_id in (
+                derived_texts_of(self._store, self._scope, name, events) if events else ()
+            ):
                 found = self._store.find(self._scope, event_id)
                 if event_id in known or found is None or self._goes_anyway(found):
                     continue

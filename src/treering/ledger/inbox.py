@@ -51,7 +51,7 @@ class _InboxItem(msgspec.Struct):
 
 
 class Inbox:
-    """What waits in a session, as far as it has been read. Reads on from where it was."""
+    """The messages that wait in a session; each look reads only what is new."""
 
     def __init__(self, store: EventStore, scope: Scope, session_id: str) -> None:
         self._store = store
@@ -123,7 +123,7 @@ class Inbox:
         return run
 
     def _report(self, append: Append, template: NewEvent) -> None:
-        """Record what is set aside while nothing is taken, unless somebody else just did."""
+        """Record what is set aside while nothing is taken, unless another process just did."""
         last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
         message, aside = self.next(template)
         if message is None and aside:
@@ -137,7 +137,7 @@ class Inbox:
         for waiting in list(self._waiting.values()):
             event = self._store.find(self._scope, waiting.event_id)
             if event is None or event.redacted:
-                # What was erased cannot be dealt with, and nobody waits for it.
+                # What was erased cannot be dealt with.
                 del self._waiting[waiting.event_id]
                 continue
             if waiting.attempts >= ATTEMPTS_MAX:
@@ -164,7 +164,7 @@ class Inbox:
             self._scope, self._session_id, after_seq=self._read_to, limit=PAGE
         ):
             for header in page:
-                self._take_in(header)
+                self._note(header)
             self._read_to = page[-1].seq
 
     def _settled(self) -> int:
@@ -175,7 +175,7 @@ class Inbox:
                 return part.settled_seq
         return 0
 
-    def _take_in(self, header: Header) -> None:
+    def _note(self, header: Header) -> None:
         part = safe_part(header.kind, header.refs)
         if header.kind == "inbox.received":
             self._waiting[header.event_id] = _InboxItem(header.event_id, header.seq)

@@ -106,7 +106,7 @@ _UNCHANGED: Final = "import an unchanged export"
 
 
 def parse_line(line: bytes) -> Line:
-    """Return what a line of a file says. Raises InvalidInput if it is no line of an export."""
+    """Return what a line of a file says. Raises InvalidInput if it is not a line of an export."""
     try:
         entry: Line = decode_line(line)
     except _UNREADABLE as error:
@@ -183,7 +183,7 @@ def to_record(line: EventLine, scope: str) -> Record:
 
 
 def _content(raw: msgspec.Raw, name: str) -> bytes | None:
-    # Encoded anew, so that a file that was pretty-printed on the way still holds.
+    # Encoded again, so that a file that was pretty-printed on the way still holds.
     try:
         value = decode(raw)
     except _UNREADABLE as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 NO_END: Final = 2**63 - 1
-"""Up to here a session goes that nobody has cut."""
+"""The end of a session that was not cut."""
 
 PAGE: Final = 1_000
 
@@ -39,7 +39,7 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Lineage:
-    """All that a session has behind it, read as one timeline; parents are looked up as reached."""
+    """The whole past of a session as one timeline; parents are looked up as they are reached."""
 
     def __init__(self, store: EventStore, scope: Scope, session_id: str) -> None:
         self.store = store
@@ -78,12 +78,12 @@ class Lineage:
             session_id, cut.seq if cut else 0, until_seq, parent=cut.parent if cut else None
         )
         if cut or below:
-            # A session of our own that has no parent may yet be made, as a fork, by somebody else.
+            # A session of our own that has no parent may still become a fork, by another process.
             self._segments = (*known[:number], segment)
         return segment
 
     def own_after_seq(self) -> int:
-        """Return the seq behind which the session's own events begin."""
+        """Return the seq after which the session's own events begin."""
         return next(self.segments()).after_seq
 
     def head_seq(self) -> int:
@@ -99,7 +99,7 @@ class Lineage:
         return next((segment for segment in self.segments() if segment.holds(seq)), None)
 
     def headers_after(self, seq: int, limit: int) -> list[Header]:
-        """Return headers in order, behind ``seq``; only an empty page is the end."""
+        """Return headers in order, after ``seq``; only an empty page is the end."""
         return self._after(self.store.session_headers, seq, limit)
 
     def events_after(self, seq: int, limit: int) -> list[Event]:

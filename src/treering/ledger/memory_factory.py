@@ -50,7 +50,7 @@ class Recorder:
         return read_settings(self._store, scope, session_id)
 
     def attribution(self, scope: Scope, session_id: str) -> Attribution:
-        """Return whose is what a session tells without naming a user."""
+        """Return whose a session's statements are that name no user."""
         return read_attribution(self._store, scope, session_id)
 
     def met(self, scope: Scope, channel: str, handle: str) -> str | None:
@@ -58,7 +58,7 @@ class Recorder:
         return opened_for(self._store, scope, main_id(channel, handle))
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return session and time of the events with these ids, as far as there are such."""
+        """Return session and time of the events with these ids, those that exist."""
         known = self._store.find_ids(scope, event_ids)
         return {one: (place.session_id, place.ts_ms) for one, place in known.items()}
 
@@ -68,7 +68,7 @@ class Recorder:
         return {one for one, event in found.items() if event is None or event.redacted}
 
     def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
-        """Return the salts of the events with these ids, as far as they are not erased."""
+        """Return the salts of the events with these ids that are not erased."""
         found: dict[str, bytes] = {}
         for event_id, place in self._store.find_ids(scope, event_ids).items():
             at = self._store.records(scope, place.session_id, after_seq=place.seq - 1, limit=1)
@@ -81,11 +81,11 @@ class Recorder:
         return self.engine.drafter.guard().mask_text(text)
 
     def sessions(self, scope: Scope) -> list[tuple[str, int]]:
-        """Return the sessions that somebody talked in, and their last seq; the latest is last."""
+        """Return the sessions with a conversation, and their last seq; the latest is last."""
         return [(head.session_id, head.head_seq) for head in heads(self._store, scope)][::-1]
 
     def conversation(self, scope: Scope, session_id: str, *, after_seq: int) -> Conversation:
-        """Return what was said in a session behind ``after_seq``. Raises NotFound."""
+        """Return what was said in a session after ``after_seq``. Raises NotFound."""
         settings = self.settings(scope, session_id)
         if settings is None:
             raise NotFound(
@@ -108,7 +108,7 @@ class Recorder:
             self._store.set_cursor(scope, follower, str(seq))
 
     def usage(self, scope: Scope, *, since_ms: int, after: TimelinePoint | None) -> list[Header]:
-        """Return a page of what was reported as used since a time, behind ``after``, in order."""
+        """Return a page of what was reported as used since a time, after ``after``, in order."""
         query = Query(
             scope=scope,
             kinds=("usage.reported",),
@@ -119,7 +119,7 @@ class Recorder:
         return self._store.headers(query)
 
     def _follower(self, scope: Scope, session_id: str) -> str | None:
-        # By its genesis: a session whose name was forgotten, and is used anew, is another one.
+        # By its genesis: a session whose name was forgotten, and is used again, is another one.
         for record in self._store.session_records(scope, session_id):
             return _READ + memory_state.hashed(record.genesis.hex())
         return None
@@ -203,7 +203,7 @@ class MemoryFactory:
         came back all the same, afterwards.
         """
         settled = self._settled(scope)
-        events = self._tellings(scope, [row.settled for row in settled.values()])
+        events = self._statements(scope, [row.settled for row in settled.values()])
         self._reassert(
             scope,
             [
@@ -224,7 +224,7 @@ class MemoryFactory:
                 for row in settled.values()
                 if row.id in facts and facts[row.id].state in {"current", "archived"}
             ]
-        self._reassert(scope, returned, self._tellings(scope, [row.position for row in returned]))
+        self._reassert(scope, returned, self._statements(scope, [row.position for row in returned]))
 
     def _settled(self, scope: Scope) -> dict[str, FactRow]:
         held = self.scope_memories.of(scope)
@@ -236,7 +236,7 @@ class MemoryFactory:
                 if row.state in {"superseded", "forgotten"}
             }
 
-    def _tellings(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
+    def _statements(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
         held = self.scope_memories.of(scope)
         with held.lock:
             return held.fold.events_at(positions)

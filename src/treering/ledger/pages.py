@@ -1,4 +1,4 @@
-"""Stretches of a session: all of it, its first events or its last, a page at a time."""
+"""Reading a session a page at a time: all of it, its first events or its last."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def read_pages(
     last: int | None,
     keep: Callable[[Header], bool] | None = None,
 ) -> Iterator[Item]:
-    """Return what is asked for, read behind or before a seq. Raises InvalidInput for both.
+    """Return all events, the ``first`` or the ``last``. Raises InvalidInput for both.
 
-    ``keep`` says which events are wanted: only so many pages are read as it takes to find them.
+    ``keep`` says which events are wanted: no more pages are read than it takes to find them.
     """
     if first is not None and last is not None:
         raise InvalidInput("ask for the first or the last events, not both", hint="drop one")

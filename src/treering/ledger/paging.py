@@ -1,4 +1,4 @@
-"""Pages: what a query finds, as much as fits, and the cursor to go on with."""
+"""Pages: the items of a query that fit, and the cursor to continue with."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def parse_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
 def read_page(
     store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
 ) -> Page[Item]:
-    """Return one page of ``query``, behind the cursor ``after``."""
+    """Return one page of ``query``, after the cursor ``after``."""
     place = None if after is None else read_cursor(query, after)
-    # One more than asked for tells whether there is more.
+    # One more than asked for says whether there is more.
     found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
     items = found[-query.limit :] if query.backwards else found[: query.limit]
     edge = _edge(query, items)
     if edge is None:
         return Page(items=items, has_more=False, next_cursor=None)
-    has_more = len(found) > query.limit or _goes_on(store, query, edge)
+    has_more = len(found) > query.limit or _has_more(store, query, edge)
     cursor = make_cursor(query, edge) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
@@ -84,7 +84,7 @@ def read_page(
 def read_session_page(
     store: EventStore, query: Query, after: str | None, read: Callable[..., list[Item]]
 ) -> Page[Item]:
-    """Return one page of the session of ``query``, its own events by seq, behind ``after``."""
+    """Return one page of the session of ``query``, its own events by seq, after ``after``."""
     scope, session_id = query.scope, query.session_id or ""
     seq = 0 if after is None else read_seq_cursor(scope, session_id, after)
     items = read(scope, session_id, after_seq=seq, limit=query.limit)
@@ -102,6 +102,6 @@ def _edge(query: Query, items: Sequence[Header]) -> TimelinePoint | None:
     return TimelinePoint(last.ts_ms, last.position)
 
 
-def _goes_on(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
+def _has_more(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
     """Whether a short page was cut because its payloads are large."""
     return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))

@@ -102,7 +102,7 @@ def sweep(
         if verdict.deed in {"prune", "finish"}:
             pruned.append(name)
             if not dry_run:
-                # Whoever goes on in it meanwhile keeps what is new.
+                # What others add to it meanwhile is kept.
                 expired += expire_session(
                     store, drafter, scope, name, until_seq=head.head_seq, spare=REMAINS
                 )
@@ -181,7 +181,7 @@ def _verdict(
 def _verdict_of_idle(
     store: EventStore, scope: Scope, session_id: str, *, include_imported: bool
 ) -> PruneDecision:
-    """Return whether an idle session is closed: not while somebody has yet to read a message."""
+    """Return whether an idle session is closed: not while a message is unread."""
     if _has_unread(store, scope, session_id):
         return PruneDecision("keep", "unread")
     if not include_imported and _has_kind(store, scope, session_id, IMPORTED):
@@ -217,7 +217,7 @@ def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
 
 
 def _put_away(session: Session, verdict: PruneDecision, seq: int) -> PruneDecision:
-    """Close a session, told in an episode; only if it is still at ``seq``."""
+    """Close a session, with an episode; only if it is still at ``seq``."""
     try:
         session.close(IDLE if verdict.deed == "close" else PRUNED, expected_seq=seq)
     except KeyMissing:

@@ -15,7 +15,7 @@ from treering.context.pairing import pair
 from treering.errors import Conflict, InvalidInput, NotFound, RunActive, TreeringError
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT, Contexts
-from treering.ledger.episodes import ASKS_MAX, episode, told, told_and_closed
+from treering.ledger.episodes import ASKS_MAX, append_episode, close_with_episode, episode
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.guarded_append import (
     append_at_head,
@@ -126,7 +126,7 @@ class Session:
 
     @property
     def turn_wait_s(self) -> float:
-        """Return how long a second turn waits for the first when nobody says otherwise."""
+        """Return how long a second turn waits for the first by default."""
         return TURN_WAIT_S[self.settings.mode]
 
     def permits(self, tool: str) -> bool:
@@ -176,8 +176,8 @@ class Session:
     ) -> Run:
         """Begin a turn: a context manager that records one run, ended well or not.
 
-        A session has one at a time. Another waits for ``wait_seconds`` and is refused then; the
-        session's mode says how long if nobody else does: a main session refuses at once.
+        A session has one at a time. Another waits for ``wait_seconds`` and is refused then; by
+        default the session's mode says how long: a main session refuses at once.
         ``prompt`` is what gates are shown of the user's words.
         """
         started = RunStarted(entry_point=entry_point, model=model)
@@ -323,7 +323,7 @@ class Session:
         return self.record(f"boundary.{reason}", summary, payload=payload)
 
     def checkpoint(self, title: str, content: str | None = None) -> Header:
-        """Set a checkpoint: from here on a model can go on without what went before."""
+        """Set a checkpoint: from here on a model can continue without what went before."""
         return self.boundary("checkpoint", title, content)
 
     def rename(self, title: str) -> Header:
@@ -334,7 +334,7 @@ class Session:
     def close(
         self, reason: str | SessionClosed = "closed", *, expected_seq: int | None = None
     ) -> Header:
-        """Record that the session is closed, and before it an episode of what was not told yet.
+        """Record that the session is closed, and before that an episode of what no episode covers.
 
         Both are recorded, or neither. Whatever is recorded later opens it again. Raises RunActive
         if a turn is under way, and Conflict if ``expected_seq`` is given and the session is
@@ -347,7 +347,7 @@ class Session:
         closing = self.new_event(
             "session.closed", f"session closed: {part.reason}", refs=part.as_refs()
         )
-        header, stands = told_and_closed(
+        header, is_kept = close_with_episode(
             self._lineage,
             lambda: self._episode(self._engine.summariser),
             closing,
@@ -356,7 +356,7 @@ class Session:
             redact=self._redact,
             check=lambda: self._check_quiet("close"),
         )
-        if not stands:
+        if not is_kept:
             self.write_episode()
         return header
 
@@ -402,11 +402,11 @@ class Session:
         was_pruned = self.outline().state == "pruned"
         self._engine.fork(event, parent=segment.session_id, seq=seq)
         # A sweep looks for forks when it has closed a session, and we for such a close: one of us
-        # sees the other, whoever was first.
+        # sees the other, whichever was first.
         if not was_pruned and self.outline().state == "pruned":
             raise NotFound(
                 f"session {self.session_id} was pruned meanwhile: its past is gone",
-                hint="go on from another session",
+                hint="continue from another session",
             )
         return child
 
@@ -434,7 +434,7 @@ class Session:
         first: int | None = None,
         last: int | None = None,
     ) -> Iterator[Header]:
-        """Return what is safe to show, in order: all of it, the first or the last so many.
+        """Return headers in order: all, the first or the last.
 
         ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn.
         """
@@ -458,8 +458,8 @@ class Session:
 
         It holds what was said in turns that ended well and were not undone, however long ago, with
         calls and results paired. Goals, memories, usage and other marks are left out, and nothing
-        is shortened: see ``context``. ``last`` gives the end of it: so many questions and answers,
-        a call and its result counting as one.
+        is shortened: see ``context``. ``last`` gives that many messages from the end; a call and
+        its result count as one.
         """
         wanted = None if last is None else max(check_count(last, "last"), 1)
         while True:
@@ -473,7 +473,7 @@ class Session:
         return render(shown, dialect="openai-chat").messages if kept else []
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
-        """Return its turns in order, failed and undone ones marked: all, or the last so many."""
+        """Return its turns in order, failed and undone ones marked: all, or the last few."""
         return self._views.turns(last=None if last is None else check_count(last, "last"))
 
     def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
@@ -533,7 +533,7 @@ class Session:
         It writes nothing; ``turn.context()`` is the one for a real call. ``turn`` is a run whose
         own events are shown, too. ``tools`` go with the request, in the dialect's shape from
         whichever they are declared in. ``contributors`` add to this call alone. ``model`` is the
-        one that is asked: its own reports tell what tokens cost; else those of the model that
+        one that is asked: its own reports say what tokens cost; else those of the model that
         reported last. ``count`` counts tokens in place of the built-in estimate. Every repair and
         cut is in the ``report``.
         """
@@ -579,11 +579,11 @@ class Session:
         keep: int = KEEP_MESSAGES,
         summariser: Summariser | None = None,
     ) -> Header | None:
-        """Have older messages told in a summary from now on; None if there is too little.
+        """Replace older messages with a summary from now on; None if there is too little.
 
         The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
         of it. ``summariser`` writes the summary, or the one that the ledger was opened with; the
-        built-in one needs no model. A summary stands behind the one before it. What is undone or
+        built-in one needs no model. A summary follows the one before it. What is undone or
         erased while it writes is in no summary: then there is none, either.
         """
         read, begun = read_position(self._lineage), time.monotonic()
@@ -620,11 +620,11 @@ class Session:
     ) -> Header | None:
         """Record what the session was about since the last episode; None if nothing was said.
 
-        ``summariser`` writes the summary; the built-in one needs no model, and tells it if the
+        ``summariser`` writes the summary; the built-in one needs no model, and writes it if the
         summariser fails. What is undone or erased while it is written is in no episode: then it is
         written again. Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
         """
-        return told(
+        return append_episode(
             self._lineage,
             lambda look: self._episode(
                 (summariser or self._engine.summariser) if look < ASKS_MAX else None
@@ -649,7 +649,7 @@ class Session:
         return self._store.open_runs(self.scope, self.session_id)
 
     def _owned_runs(self) -> list[OpenRun]:
-        """Return the runs that somebody carries out: one of an imported log may never end."""
+        """Return the runs that have an owner: one of an imported log may never end."""
         return [run for run in self._open_runs() if run.owner is not None]
 
     def _check_quiet(self, verb: str) -> None:
@@ -687,7 +687,7 @@ class Session:
     ) -> list[Header]:
         """Record a compaction as part of the run that is under way here, or as a run of its own.
 
-        What it tells stays apart from the run, since it holds also if the run fails.
+        The summary is not part of the run, since it stays valid if the run fails.
         """
         run_state = self._engine.run_state_in(self.scope, self.session_id)
         if run_state is not None:
@@ -733,7 +733,7 @@ class Session:
 
 
 def _filter(kinds: Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
-    """Return what tells the events that are wanted; None if all are."""
+    """Return a filter for the events that are wanted; None if all are."""
     named = frozenset(parse_kinds(kinds))
     turn = None if turn_id is None else check_name(turn_id, "turn_id")
     if not named and turn is None:

@@ -36,14 +36,14 @@ class Undoing(msgspec.Struct, frozen=True, kw_only=True):
 def turn_end(lineage: Lineage, event: Header, *, under_way: Collection[str] = ()) -> int:
     """Return the last seq of the turn that ``event`` is part of, up to the next user input.
 
-    A run is never cut in two: the turn ends with the one that the event stands in at the earliest,
-    and before the one that takes the next input. What undoes a turn is no part of it. Raises
-    InvalidInput if the event's run has not ended; one it merely stands in has to be ``under_way``.
+    A run is never cut in two: the turn ends no earlier than the run around the event, and before
+    the run that takes the next input. The undoing of a turn is not part of it. Raises InvalidInput
+    if the event's run has not ended; a run that is merely around it has to be ``under_way``.
     """
     run_id = event.run_id or _run_around(lineage, event.seq)
     last = _end_behind(lineage, event.seq, None if event.kind in RUN_ENDS else run_id)
     if last is None and event.run_id is None and run_id not in under_way:
-        # Nobody will end the run that it stands in.
+        # Nobody will end the run around it.
         last = _end_behind(lineage, event.seq, None)
     if last is None:
         raise InvalidInput(
@@ -126,7 +126,7 @@ def _begins_turn(lineage: Lineage, event: Header, before: Header | None) -> bool
 
 
 def _with_next(events: Iterable[Event]) -> Iterator[tuple[Event, Event | None]]:
-    """Return each event with the one behind it, if there is one."""
+    """Return each event with the one after it, if there is one."""
     one: Event | None = None
     for following in events:
         if one is not None:

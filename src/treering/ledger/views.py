@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
 
 SNAPSHOT_EVENTS: Final = 1_000
-"""A snapshot is kept when so many events were folded for want of one."""
+"""A snapshot is kept when this many events were folded without one."""
 REPLAY_EVENTS: Final = 20_000
-"""In a long replay, one is kept every so many events: an undo may need an older one."""
+"""In a long replay, one is kept every this many events: an undo may need an older one."""
 FIRST_PAGE: Final = 64
 
 
 class Views:
-    """What can be told of a session and the pasts it shares, as of when it is asked for."""
+    """Views of a session and the pasts it shares, as of when they are asked for."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Views:
         self._replay_events = replay_events
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
-        """Return all turns in order, or the last so many: those cost no more than they are long."""
+        """Return all turns in order, or the last: those cost no more than they are long."""
         if last is not None and last < 0:
             raise InvalidInput("the number of turns must be >= 0", hint="ask for 1 or more")
         return self._turns(last)
@@ -64,7 +64,7 @@ class Views:
         later = count - number
         if later < number:
             turn = next(self.turns(last=later + 1), None) if later >= 0 else None
-            # A turn that somebody began meanwhile has moved the end.
+            # A turn that began meanwhile has moved the end.
             if self.counts().turns == count:
                 return turn
         return next(islice(self.turns(), number - 1, None), None) if number > 0 else None
@@ -83,7 +83,7 @@ class Views:
         return self._values(SCHEDULES, fold.schedules, run_id)
 
     def memories(self, *, run_id: str | None = None) -> list[MemoryRecord]:
-        """Return what was done to each memory, as far as it counts, as ``goals`` does."""
+        """Return what was done to each memory and counts, as ``goals`` does."""
         fold = self._folded()
         return self._values(MEMORIES, fold.memories, run_id)
 
@@ -121,7 +121,7 @@ class Views:
     def wrong_snapshot(self, kept: Mapping[int, bytes]) -> int | None:
         """Return the seq of one of the snapshots ``kept`` that is not what the events give.
 
-        Those that nobody goes on from do not count: damaged ones, or of before an erasure.
+        Those that are never used do not count: damaged ones, or of before an erasure.
         """
         head, later_changes = self._lineage.head_seq(), LaterChanges()
         self._look_back(head + 1, 0, later_changes)
@@ -142,7 +142,7 @@ class Views:
         return min(wanted, default=None)  # There is no such event yet.
 
     def _start(self, head: int, later_changes: LaterChanges) -> Fold:
-        """Return the latest state that still holds, after looking back as far as it."""
+        """Return the latest state that still holds, after looking back to it."""
         seen, until = head + 1, head
         while until > 0:
             found = self._lineage.snapshot(until)
@@ -177,7 +177,7 @@ class Views:
             return False
         self._lineage.keep_snapshot(snapshot.seq, encode_snapshot(snapshot))
         if self._lineage.erased_since(ancestors):
-            # It may have been folded before the erasure and kept behind it: nobody reads this one.
+            # It may have been folded before the erasure and kept after it: this one is not read.
             self._lineage.keep_snapshot(snapshot.seq, b"")
         return True
 
@@ -202,7 +202,7 @@ class Views:
     def _first_of(
         self, last: int | None, head: int, later_changes: LaterChanges, ends: LaterEnds
     ) -> int:
-        """Return where the last turns begin, after looking back as far as that."""
+        """Return where the last turns begin, after looking back to there."""
         first, left = head + 1, last
         asking: str | None = None
         for header in self._backwards(head + 1) if last != 0 else ():

@@ -42,7 +42,7 @@ may be an instruction or a thought."""
 OPENING_KINDS: Final = frozenset(
     {"conversation.user", "session.undone", "session.redone", "context.compacted"}
 )
-"""What is looked at for the beginning of a turn: what could be it, hide it or tell it."""
+"""Kinds that can begin a turn, hide it or summarise it."""
 CHARACTERS_PER_TOKEN: Final = 8
 """So many characters are read for each token of a budget: more than it can take."""
 SPARE_CHARACTERS: Final = 4_096
@@ -66,7 +66,7 @@ def read_window(
     model: str | None = None,
     media_tokens: Callable[[Media], int] = lambda _: 0,
 ) -> Window:
-    """Return what counts before ``before_seq``: enough for ``tokens``, or about so many ``events``.
+    """Return what counts before ``before_seq``: enough for ``tokens``, or about ``events`` many.
 
     It goes back to the last compaction at most, unless the ``whole`` past is asked for. ``run_id``
     is the run that asks. Nothing up to ``after_seq`` is read. The ratio is that of ``model``, else
@@ -92,7 +92,7 @@ def read_window(
         limit = min(limit * 2, PAGE_LAST) if len(page) == limit else limit
     cut = reading.enough and before > reading.floor + 1
     if cut:
-        # A session may begin with what is no message, and a page may end with its first.
+        # A session may begin with events that are not messages, and a page may end with its first.
         cut = bool(
             lineage.committed_before(
                 before, kinds=MESSAGE_KINDS, until_seq=until_seq, run_id=run_id, limit=1
@@ -163,7 +163,7 @@ class _WindowScan:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether a compaction tells what went before."""
+        """Whether a compaction summarises what went before."""
         return self._compaction is not None
 
     def take(self, page: list[Event]) -> None:
@@ -209,7 +209,7 @@ class _WindowScan:
         )
 
     def restart(self, event: Event) -> None:
-        """Go no further back than what ``event`` tells in its place, if it is a compaction."""
+        """Go no further back than ``event``, if it is a compaction."""
         through = compacted_through(event)
         if through is not None and self._compaction is None and self._past == "shown":
             self._compaction = event
@@ -217,7 +217,7 @@ class _WindowScan:
 
 
 def compacted_through(event: Event) -> int | None:
-    """Return the seq up to which a compaction tells what happened; None if it cannot be used."""
+    """Return the seq up to which a compaction summarises; None if it cannot be used."""
     payload = event.payload
     if event.kind != "context.compacted" or event.redacted or not isinstance(payload, dict):
         return None
@@ -256,7 +256,7 @@ def _weight(event: Event) -> tuple[int, list[Media]]:
 
 
 def _first_turn(events: list[Event]) -> int:
-    """Return where to begin: with a turn or, if none begins, behind results of unread calls."""
+    """Return where to begin: with a turn or, if none begins, after results of unread calls."""
     results = 0
     for index, event in enumerate(events):
         if event.kind == "conversation.user":
@@ -281,13 +281,13 @@ def _pairs(costs: list[Event], model: str | None) -> list[tuple[int, int]]:
         elif isinstance(part, ContextAssembled) and reported is not None:
             run_id, usage = reported
             reported = None
-            estimated, told = part.estimated_tokens, _input_tokens(usage)
-            if run_id != event.run_id or not estimated or not told:
+            estimated, used = part.estimated_tokens, _input_tokens(usage)
+            if run_id != event.run_id or not estimated or not used:
                 continue
             if model is None and not pairs:
                 model = usage.model
             if model in {usage.model, part.model or usage.model}:
-                pairs.append((estimated, told))
+                pairs.append((estimated, used))
                 if len(pairs) == PAIRS_MAX:
                     break
     return pairs[::-1]
@@ -295,8 +295,8 @@ def _pairs(costs: list[Event], model: str | None) -> list[tuple[int, int]]:
 
 def _input_tokens(part: UsageReported) -> int:
     """Return how many tokens went in; some providers count apart what they had cached."""
-    told = part.input_tokens or 0
+    tokens = part.input_tokens or 0
     if part.total_tokens is not None and part.output_tokens is not None:
-        told = max(told, part.total_tokens - part.output_tokens)
+        tokens = max(tokens, part.total_tokens - part.output_tokens)
     cached = part.cached_tokens or 0
-    return told + cached if cached > told else told
+    return tokens + cached if cached > tokens else tokens

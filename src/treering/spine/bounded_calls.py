@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ASYNC_GRACE_S: Final = 2.0
 """A coroutine is cancelled in time by its own loop; one that blocks that loop gets this more."""
 HUNG_CALLS_MAX: Final = 8
-"""Foreign code in which so many calls hang is given up: none of their threads can be ended."""
+"""Foreign code is given up when this many calls hang in it: their threads cannot be ended."""
 
 
 class Overtime(TimeoutError):
@@ -126,7 +126,7 @@ class Worker(threading.Thread):
         self._calls.put(None)
 
     def run(self) -> None:
-        """Make calls until told to end."""
+        """Make calls until ``end`` is called."""
         while (begun := self._calls.get()) is not None:
             call, function, given = begun
             call.make(function, *given)

@@ -1,4 +1,4 @@
-"""Tool calls: what the author of one holds in hand."""
+"""Tool calls, as their authors hold them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ToolCall:
         if error is None:
             self.give_up("missing_result")
             return
-        # If this cannot be recorded, that is no reason to hide what went wrong here: the end of
+        # If this cannot be recorded, that must not hide what went wrong here: the end of
         # the run closes the call, or meets the same.
         with contextlib.suppress(TreeringError):
             if isinstance(error, TimeoutError):
@@ -71,7 +71,7 @@ class ToolCall:
             elif isinstance(error, Exception):
                 self.fail(error)
             else:
-                # What is no Exception came from outside: Ctrl-C, a task cancelled, a generator
+                # What is not an Exception came from outside: Ctrl-C, a task cancelled, a generator
                 # closed.
                 self.give_up("interrupted")
 
@@ -87,7 +87,7 @@ class ToolCall:
         return self._tools.conclude(self, self._tools.results.failed, describe(error))
 
     def give_up(self, reason: Reason) -> Header:
-        """Record that the tool gives no result: a synthetic one stands in, with the reason.
+        """Record that the tool gives no result: a synthetic one replaces it, with the reason.
 
         A call that has its outcome keeps it.
         """

@@ -1,6 +1,6 @@
-"""Closing a run from outside: because somebody interrupts it, or its process is gone.
+"""Closing a run from outside: it is interrupted, or its process is gone.
 
-What the ledger holds of the run says which tool calls it left open.
+The events of the run say which tool calls it left open.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _RunClosing:
         template = self._template(headers[0])
         part = RunEnded(
             reason=self._reason,
-            # Until its last event: how long nobody looked is not the run's.
+            # Until its last event: the time until it was closed is not the run's.
             duration_ms=max(headers[-1].ts_ms - headers[0].ts_ms, 0),
             tool_calls=sum(header.kind == "tool.call" for header in headers),
         )

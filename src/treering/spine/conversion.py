@@ -70,7 +70,7 @@ _STOPS: Final = (KeyboardInterrupt, SystemExit)
 def to_json(value: Any, at: str = "") -> tuple[Json, list[Mark]]:
     """Return ``value`` as JSON that can be recorded, and marks for what had to be changed.
 
-    What is JSON comes back without a mark, as a copy: another thread may go on changing ``value``.
+    What is JSON comes back without a mark, as a copy: another thread may still change ``value``.
     Iterators are never advanced.
     """
     try:
@@ -88,7 +88,7 @@ def to_json(value: Any, at: str = "") -> tuple[Json, list[Mark]]:
 
 
 def _copied(value: Any, levels: int) -> Any:
-    """Return ``value``; a dict or a list as a copy, and those in it so many levels deep."""
+    """Return ``value``; a dict or a list as a copy, and those in it ``levels`` deep."""
     kind = type(value)
     if kind is not dict and kind is not list:
         return value
@@ -146,8 +146,8 @@ def type_name(value: Any) -> str:
     # Not by way of a metaclass, which may say anything.
     kind = type(value)
     name, module = (type.__getattribute__(kind, field) for field in ("__qualname__", "__module__"))
-    told = name if module == "builtins" or type(module) is not str else f"{module}.{name}"
-    return plain(told[:_TYPE_CHARACTERS_MAX])
+    full = name if module == "builtins" or type(module) is not str else f"{module}.{name}"
+    return plain(full[:_TYPE_CHARACTERS_MAX])
 
 
 def plain(text: str) -> str:

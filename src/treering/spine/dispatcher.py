@@ -14,7 +14,7 @@ from treering.model.codec import canonical
 from treering.model.fields import check_name
 from treering.model.kinds import KINDS, parse_kinds
 from treering.spine.bounded_calls import Worker, in_words
-from treering.spine.durable import DurableOutlet, check_durable
+from treering.spine.durable import DurableQueue, check_durable
 from treering.spine.sink_caller import wants_private
 from treering.spine.sink_events import transient_header
 from treering.spine.sink_queue import SinkQueue, delivery_of
@@ -45,10 +45,10 @@ class Dispatcher:
         self.queues: tuple[SinkQueue, ...] = ()
         """Those of live sinks; durable ones read the ledger themselves."""
         self._durable: tuple[Sink, ...] = ()
-        self._followed: dict[tuple[str, Scope], DurableOutlet] = {}
+        self._followed: dict[tuple[str, Scope], DurableQueue] = {}
         self._closed = threading.Event()
-        self._told: list[Sink] = []
-        """Sinks that were told to close: each once, also if closing is interrupted."""
+        self._closed_sinks: list[Sink] = []
+        """Sinks that were asked to close: each once, also if closing is interrupted."""
         self._renew()
 
     def _renew(self) -> None:
@@ -72,7 +72,7 @@ class Dispatcher:
             header = transient_header(event, len(payload), self._engine.now_ms())
             self.offer(header, payload)
 
-    def tell(self, headers: Iterable[Header]) -> None:
+    def announce(self, headers: Iterable[Header]) -> None:
         """Put events that others recorded into the queues, without payloads."""
         for header in headers if self.queues else ():
             self.offer(header, None)
@@ -134,7 +134,7 @@ class Dispatcher:
         for sink in self._durable:
             with self._lock.guard, self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
-                    self._followed[sink.name, scope] = DurableOutlet(
+                    self._followed[sink.name, scope] = DurableQueue(
                         sink,
                         scope,
                         self._engine,
@@ -165,24 +165,26 @@ class Dispatcher:
         for queue in self._served():
             queue.close(max(deadline - time.monotonic(), 0.1))
         closing = [
-            _SinkClosing(queue.sink, queue.note) for queue in self.queues if self._tells(queue.sink)
+            _SinkClosing(queue.sink, queue.note)
+            for queue in self.queues
+            if self._closes(queue.sink)
         ]
         for sink in self._durable:
-            if self._tells(sink):
+            if self._closes(sink):
                 queues = [one for one in self._followed.values() if one.sink is sink]
                 closing.append(_SinkClosing(sink, *(one.note for one in queues)))
         deadline = time.monotonic() + SINK_CLOSE_S
         for one in closing:
             one.wait(deadline - time.monotonic())
 
-    def _tells(self, sink: Sink) -> bool:
-        """Whether ``sink`` is yet to be told to close; it is told once."""
-        if any(known is sink for known in self._told):
+    def _closes(self, sink: Sink) -> bool:
+        """Return whether ``sink`` was not asked to close before, and note that it is now."""
+        if any(known is sink for known in self._closed_sinks):
             return False
-        self._told.append(sink)
+        self._closed_sinks.append(sink)
         return True
 
-    def _served(self) -> list[SinkQueue | DurableOutlet]:
+    def _served(self) -> list[SinkQueue | DurableQueue]:
         return [*self.queues, *list(self._followed.values())]
 
     def _watch_over(self) -> None:
@@ -234,7 +236,7 @@ def check_sink(sink: Sink) -> None:
 
 
 def _check_kinds(sink: Sink) -> None:
-    """Raise InvalidKind if the kinds that ``sink`` names are none that it could ever hear of."""
+    """Raise InvalidKind if ``sink`` names only kinds that it could never get."""
     chosen = parse_kinds(cast("Collection[str]", sink.accepts))
     if delivery_of(sink).durable and not any(KINDS[kind].durable for kind in chosen.kinds):
         raise InvalidKind(

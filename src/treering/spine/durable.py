@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from treering.spine.ports import Sink, SinkStatus
 
 SAVE_EVENTS: Final = 100
-"""The cursor is kept after so many events, and whenever there is nothing to do."""
+"""The cursor is saved after this many events, and whenever there is nothing to do."""
 IDLE_S: Final = 5.0
-"""How long news is waited for before the ledger is looked at anew."""
+"""How long to wait for new events before looking at the ledger again."""
 HELD_PAUSE_S: Final = 0.5
 """How often to see whether the process that serves the sink now is still there."""
 
@@ -45,7 +45,7 @@ def check_durable(sink: Sink) -> None:
         )
 
 
-class DurableOutlet:
+class DurableQueue:
     """Serves one durable sink in one scope."""
 
     def __init__(
@@ -68,13 +68,13 @@ class DurableOutlet:
         self._counts = SinkCounts()
         self._stop = threading.Event()
         self._nudge = threading.Event()
-        """Set for whoever wants it to look at once."""
+        """Set to make it look at once."""
         self._changed = threading.Condition()
         self._rounds = self._finished = self._wanted = 0
         """How often the ledger was looked through, from the cursor to where nothing comes."""
         self._cursor: str | None = None
         self._unsaved = 0
-        """How many events are behind the cursor that the ledger has."""
+        """How many events were handed over after the saved cursor."""
         self._faults = 0
         self._stopped = False
         name = f"treering-follow-{sink.name}"
@@ -130,16 +130,16 @@ class DurableOutlet:
                 except ReadOnly as error:
                     self._halt(in_words(error))
                 except TreeringError as error:
-                    # The database is away, for instance; the cursor says where to go on.
+                    # The database is away, for instance; the cursor says where to continue.
                     if not self._stop.is_set():
                         self._note(in_words(error))
                         self._stop.wait(RETRY_PAUSE_S_MAX)
-        except Exception as error:  # noqa: BLE001  (what fails here is our own, and must be told)
+        except Exception as error:  # noqa: BLE001  (what fails here is our own, and must be reported)
             self._halt(in_words(error))
             _log.exception("sink %s: following %s has failed", self.sink.name, self.scope)
         finally:
             self._calls.close()
-            self._let_go(name)
+            self._release(name)
 
     def _serve(self) -> None:
         """Hand over what there is, and wait a while for more."""
@@ -197,7 +197,7 @@ class DurableOutlet:
         while (error := self._give(carried)) is not None:
             if self._stop.is_set():
                 return False
-            # It may be long before it goes on, and a crash would bring back what it has taken.
+            # It may take long to continue, and a crash would bring back what it has taken.
             self._save()
             self._counts.retried += 1
             if self._stop.wait(pause_s):
@@ -237,7 +237,7 @@ class DurableOutlet:
         self._unsaved = 0
 
     def _halt(self, error: str) -> None:
-        """Serve the sink no more; it goes on with this event when the ledger is opened again."""
+        """Serve the sink no more; it continues with this event when the ledger is opened again."""
         self._counts.last_error = error
         with self._changed:
             self._stopped = True
@@ -251,7 +251,7 @@ class DurableOutlet:
         if is_notable(self._faults, 1):
             _log.warning("sink %s: %s (%d times)", self.sink.name, error, self._faults)
 
-    def _let_go(self, name: str) -> None:
+    def _release(self, name: str) -> None:
         try:
             self._engine.store.leases.release(name)
         except TreeringError as error:

@@ -20,7 +20,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """How a sink is served."""
 
     on_error: OnError = "skip"
-    """skip: go on with the next event; retry: try again, then go on; fail: stop serving it."""
+    """skip: take the next event; retry: try again, then take the next; fail: stop serving it."""
     timeout_s: float = 30.0
     """How long it may take over one event."""
     queue_events_max: int = 10_000
@@ -43,7 +43,7 @@ class SafeSink(Protocol):
 
     @property
     def accepts(self) -> Callable[[SafeEvent], bool] | Collection[str]:
-        """Return what it wants to hear of: a function of an event, or names of kinds.
+        """Return which events it wants: a function of an event, or names of kinds.
 
         Names may be those of envelopes, and ``lifecycle.*`` names several.
         """
@@ -65,7 +65,7 @@ class PrivateSink(Protocol):
 
     @property
     def accepts(self) -> Callable[[PrivateEvent], bool] | Collection[str]:
-        """Return what it wants to hear of: a function of an event, or names of kinds.
+        """Return which events it wants: a function of an event, or names of kinds.
 
         Names may be those of envelopes, and ``lifecycle.*`` names several.
         """
@@ -163,7 +163,7 @@ class SafePast(Protocol):
     """
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
-        """Return what a run was begun with, as far as that is known."""
+        """Return what a run was begun with, if that is known."""
 
     def channel(self, scope: str, session_id: str) -> str | None:
         """Return the channel that a session was opened on."""
@@ -172,7 +172,7 @@ class SafePast(Protocol):
         """Return when a session was opened."""
 
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
-        """Return how often somebody said something or a tool gave a result, up to a seq."""
+        """Return the number of messages and tool results up to a seq."""
 
 
 class PrivatePast(SafePast, Protocol):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from treering.spine.ports import Preparation
 
 LOOK_S: Final = 1.0
-"""How often a run that only carries deltas looks whether somebody has closed it."""
+"""How often a run that only carries deltas checks whether it was closed elsewhere."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]
 Note = Callable[["Sequence[Header]"], None]
 """Takes note of what was recorded."""
@@ -80,10 +80,10 @@ class RunState:
         self._started = started
         self._prompt = prompt
         self._wait_s = wait_s
-        self._untold = False
-        """Whether it was closed from outside, and its author has not heard of it."""
+        self._is_unreported = False
+        """Whether it was closed from outside, and its author does not know yet."""
         self.is_doubtful = False
-        """Whether something may have been recorded that nobody was told of."""
+        """Whether something may have been recorded without its author learning of it."""
         self._terminal: Header | None = None
         self._run_seq = 0
         self._last_seq = 0
@@ -94,10 +94,10 @@ class RunState:
         self._is_ending = False
         """Whether its author has begun to end it."""
         self._ending = Lock()
-        """Held by whoever ends it, if only to show that somebody does."""
+        """Held while it is being ended, to show that it is."""
 
     def belong_to(self, run: object) -> None:
-        """Note what the author has in hand; without it, nobody can end the run."""
+        """Note the author's handle; once that is gone, nobody can end the run."""
         self._run = weakref.ref(run)
 
     @property
@@ -145,7 +145,7 @@ class RunState:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and, as far as this process knows, not ended."""
+        """Whether it has begun and, to the knowledge of this process, not ended."""
         return self.state == "open"
 
     @property
@@ -168,8 +168,8 @@ class RunState:
 
     @property
     def needs_end(self) -> bool:
-        """Whether its author has yet to end it, or to hear that somebody else did."""
-        return self.is_here and (self.is_open or self._untold)
+        """Whether its author has yet to end it, or to learn that it was ended elsewhere."""
+        return self.is_here and (self.is_open or self._is_unreported)
 
     def look(self) -> None:
         """See whether another process has closed it."""
@@ -182,7 +182,7 @@ class RunState:
         return self.engine.store.run_headers(session.scope, session.session_id, self.run_id)
 
     def _is_closed_elsewhere(self) -> bool:
-        """Whether somebody has closed it, in whichever process."""
+        """Whether it is closed in the ledger, by any process."""
         open_runs = self.engine.store.open_runs(self.session.scope, self.session.session_id)
         return all(run.run_id != self.run_id for run in open_runs)
 
@@ -232,7 +232,7 @@ class RunState:
             return header
 
     def interrupt_from_outside(self, reason: str, *, boundary: str | None = None) -> bool:
-        """Abort the run on somebody else's behalf; its author hears of it at the next step.
+        """Abort the run from outside; its author learns of it at the next step.
 
         Return False if it was over.
         """
@@ -251,7 +251,7 @@ class RunState:
         *,
         outside: bool = False,
     ) -> Header | None:
-        """Record how the run ended; None if somebody outside wants that, and it is over."""
+        """Record how the run ended; None if ``outside`` asks for a run that is over."""
         prepared: dict[str, NewEvent] = {}
         why = _CLOSING.get(state) or "interrupted"
         while True:
@@ -262,7 +262,7 @@ class RunState:
             with lock.guard, lock:
                 if outside and not self.is_open:
                     return None
-                if self._terminal is not None and not self._untold:
+                if self._terminal is not None and not self._is_unreported:
                     return self._terminal
                 self._check_open()
                 calls = self.tools.open_calls()
@@ -271,7 +271,7 @@ class RunState:
                     try:
                         return self._finish(state, reason, _cause(error), boundary, results)
                     finally:
-                        self._untold = outside and not self.is_open
+                        self._is_unreported = outside and not self.is_open
 
     def _finish(
         self,
@@ -305,7 +305,7 @@ class RunState:
         return headers[len(results)]
 
     def note_end(self, header: Header) -> None:
-        """Go by the end that the ledger has, if ``header`` is one that its author recorded."""
+        """Note the end that the ledger has, if ``header`` is one that its author recorded."""
         state = RUN_ENDS.get(header.kind)
         if state is not None and state != "interrupted":
             self.state, self._terminal = state, header
@@ -390,7 +390,7 @@ class RunState:
             try:
                 return self.record([event], note)[0]
             except RunClosed:
-                self._untold = True
+                self._is_unreported = True
                 return None
 
     def record_apart(self, event: NewEvent) -> Header:
@@ -416,7 +416,7 @@ class RunState:
     def closed_error(self) -> RunClosed:
         """Return what to raise to the author, when the run takes no more."""
         if self.state == "interrupted":
-            self._untold = False
+            self._is_unreported = False
             return RunInterrupted(
                 f"run {self.run_id} was interrupted", hint="stop here; begin another turn"
             )
@@ -463,7 +463,7 @@ class RunState:
             self.engine.forget(self)
 
     def check_open(self) -> None:
-        """Raise RunClosed if it takes no events from here, as far as this process knows."""
+        """Raise RunClosed if it takes no more events, to the knowledge of this process."""
         lock = self.lock
         with lock.guard, lock:
             self._check_open()
@@ -483,23 +483,23 @@ class RunState:
         self._run_seq = max(self._run_seq, number)
 
     def note_numbers(self, headers: Sequence[Header], before: int) -> None:
-        """Go on behind what was recorded of the run, or behind ``before``. The lock is held."""
+        """Continue after what was recorded of the run, or after ``before``. The lock is held."""
         self._run_seq = max(before, *(header.run_seq or 0 for header in headers), 0)
         self._last_seq = max(self._last_seq, *(header.seq for header in headers), 0)
 
     def _note_cut(self) -> None:
-        """Take note that somebody else has closed the run."""
-        self.state, self._untold = "interrupted", True
+        """Take note that the run was closed elsewhere."""
+        self.state, self._is_unreported = "interrupted", True
         self.engine.forget(self)
         rest = self._recorded_elsewhere()
-        self.engine.dispatcher.tell(rest)
+        self.engine.dispatcher.announce(rest)
         end = next((header for header in rest if header.kind in RUN_ENDS), None)
         if end is not None and end.kind != "run.interrupted":
-            # It was ended by hand, as it would have ended: that is no interruption.
-            self.state, self._untold, self._terminal = RUN_ENDS[end.kind], False, end
+            # It was ended by hand, as it would have ended: that is not an interruption.
+            self.state, self._is_unreported, self._terminal = RUN_ENDS[end.kind], False, end
 
     def _recorded_elsewhere(self) -> list[Header]:
-        """Return what somebody else recorded of the run; nothing, if it cannot be read."""
+        """Return what others recorded of the run; nothing, if it cannot be read."""
         try:
             return [header for header in self.headers() if header.seq > self._last_seq]
         except TreeringError:

@@ -85,7 +85,7 @@ class Run:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and, as far as this process knows, not ended."""
+        """Whether it has begun and, to the knowledge of this process, not ended."""
         return self._run_state.is_open
 
     @property
@@ -138,7 +138,7 @@ class Run:
         if error is None:
             self.end()
         elif self.is_open:
-            # If it was closed meanwhile, that is no reason to hide what went wrong here.
+            # If it was closed meanwhile, that must not hide what went wrong here.
             with contextlib.suppress(RunClosed):
                 if isinstance(error, Exception):
                     self.fail(error)
@@ -348,7 +348,7 @@ class Run:
 
 
 def _listed(media: Any) -> Any:
-    """Return a tuple as the list that is recorded: that is no conversion worth a mark."""
+    """Return a tuple as a list, as it is recorded: that is not a conversion worth a mark."""
     return list(media) if type(media) is tuple else media
 
 
@@ -373,7 +373,7 @@ def _outside(error: BaseException) -> str:
 def _words(kind: str, content: Mapping[str, Any], refs: Mapping[str, Any]) -> str:
     """Return a summary for an event whose author gave none.
 
-    Only kinds that are private, what somebody said, are summed up by their words.
+    Only what was said, which is private, is summed up by its words.
     """
     if kind.startswith("conversation.") and isinstance(content.get("text"), str):
         return shorten(content["text"])

@@ -25,7 +25,7 @@ def wants_private(sink: Sink) -> bool:
 
 
 def acceptance(sink: Sink) -> Callable[[SafeEvent | PrivateEvent], bool]:
-    """Return whether ``sink`` wants to hear of an event, as a function.
+    """Return a function that says whether ``sink`` wants an event.
 
     Raises InvalidKind if it names kinds that no event can have.
     """

@@ -105,13 +105,13 @@ def _own(refs: Any) -> Any:
 
 
 def _without_texts(part: SafePart) -> SafePart:
-    """Return what may be told of a private event: sizes, and words out of a few."""
+    """Return what may be shown of a private event: sizes, and words from a fixed list."""
     kept = {name: getattr(part, name) for name in _fixed_fields(type(part))}
     return type(part)(**kept)
 
 
 @cache
 def _fixed_fields(part: type[SafePart]) -> tuple[str, ...]:
-    """Return the fields of ``part`` that nobody can put a text of their own into."""
+    """Return the fields of ``part`` that cannot hold a free text."""
     fields = msgspec.structs.fields(part)
     return tuple(field.name for field in fields if str not in get_args(field.type))

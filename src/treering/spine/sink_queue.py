@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
-for each costs whoever records them more than the sink does."""
+for each costs the recording thread more than the sink does."""
 REST_S: Final = 5.0
 """How long a worker rests at most before it looks by itself."""
 RETRY_PAUSE_S_MAX: Final = 5.0
@@ -249,7 +249,7 @@ class SinkQueue:
             worker.end()
 
     def _leave(self) -> None:
-        """Leave a worker that hangs behind, and go on with another."""
+        """Leave a hanging worker behind, and continue with another."""
         self._hung += 1
         self._since = self._worker = None
         self._fault(Overtime(self.delivery.timeout_s), final=self._hung >= HUNG_CALLS_MAX)

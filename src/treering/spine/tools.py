@@ -93,7 +93,7 @@ class Tools:
                 results[call.call_id] = self.results.synthetic(self._called(call), reason)
 
     def reconcile(self) -> None:
-        """Go by what the ledger holds, after a recording that nobody saw the end of."""
+        """Adopt what the ledger holds, after a recording whose outcome is unknown."""
         run_state = self._run_state
         if not run_state.is_doubtful:
             return
