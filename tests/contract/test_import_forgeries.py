@@ -210,7 +210,7 @@ def test_a_redacted_event_with_content_is_refused(ledger: Ledger) -> None:
     receipt = restored(ledger, forged({"erasure": "null"}))
 
     assert (receipt.imported, receipt.errors) == (0, 1)
-    assert "content stands" in receipt.errors_sample[0].reason
+    assert "there is content" in receipt.errors_sample[0].reason
 
 
 @pytest.mark.parametrize(

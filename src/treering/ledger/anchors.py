@@ -1,7 +1,7 @@
 """Anchors: the ledger's root, written out, so that a tail that was cut off is noticed.
 
 A line for each session head, then one with the root over them all. Keep the file, or just its
-root, where whoever might cut the ledger cannot reach it.
+root, out of reach of anybody who might truncate the ledger.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def check_anchor(
         try:
             entry = decoder.decode(line)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise _damaged("it has a line that is no anchor's") from error
+            raise _damaged("it has a line that does not belong to an anchor") from error
         if isinstance(entry, _Root):
             root = entry
             break

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Record
 
     Progress: TypeAlias = Callable[[int, int], None]
-    """Told how many events are done, and how many there are to do."""
+    """Called with the number of events done and their total."""
 
 REFUSED_SAMPLE_MAX: Final = 5
 _HINT: Final = "run treering verify on the source"
@@ -37,7 +37,7 @@ def copy(
     scope: Scope | None = None,
     progress: Progress | None = None,
 ) -> CopyReceipt:
-    """Bring what ``target`` lacks of one scope, or of all; a session's fault costs no other."""
+    """Copy to ``target`` what it lacks of one scope, or of all; a fault affects one session."""
     if source is target:
         raise InvalidInput("a ledger cannot be copied into itself", hint="name another target")
     tally = _Tally(progress)
@@ -47,24 +47,24 @@ def copy(
             _check_seal(source, target, Scope(name))
             check_id_marks(target, Scope(name), id_marks(source, Scope(name)))
     for name in list(plans):
-        # Taken out, so that what is done takes no more room.
+        # Removed from the list, so that a plan that is done takes no memory.
         _Passage(source, target, Scope(name), plans.pop(name), tally).carry_out()
         note_id_marks(target, Scope(name), id_marks(source, Scope(name)))
     return tally.receipt()
 
 
 class _Plan(msgspec.Struct):
-    """What of one scope is to be copied."""
+    """The sessions of one scope that have to be copied."""
 
     coming: dict[str, SessionRecord] = {}
-    """Sessions that the source has more of, as it has them."""
+    """Sessions with more events in the source, as they are there."""
     behind: dict[str, int] = {}
-    """Up to which seq sessions are not wanted: the target has them, or they were refused."""
+    """The seq up to which each session is skipped: the target has it, or it was refused."""
     refused: set[str] = set()
 
 
 class _Tally:
-    """Counts what is done, and keeps the first reasons why something is not."""
+    """Counts the events copied, and keeps the first reasons for refusals."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -74,26 +74,26 @@ class _Tally:
         self.intact = True
 
     def advance(self, events: int) -> None:
-        """Tell whoever looks on that so many more events are done with."""
+        """Report that more events are done."""
         self._done += events
         if self._progress is not None:
-            # The source may have gone on since it was asked.
+            # The source may have grown since it was counted.
             self._progress(self._done, max(self._done, self.missing))
 
     def refuse(self, scope: str, session_id: str, seq: int, reason: str) -> None:
-        """Count a session that is not taken, and say why."""
+        """Count a session that is not copied, and keep the reason."""
         self._refused += 1
         self.note(scope, session_id, seq, reason)
 
     def note(self, scope: str, session_id: str, seq: int, reason: str) -> None:
-        """Keep a reason, as far as there is room."""
+        """Keep a reason, if there is room for it."""
         if len(self._sample) < REFUSED_SAMPLE_MAX:
             self._sample.append(
                 SessionRefusal(scope=scope, session_id=session_id, seq=seq, reason=reason)
             )
 
     def receipt(self) -> CopyReceipt:
-        """Account for everything."""
+        """Return the receipt."""
         return CopyReceipt(
             scopes=self.scopes,
             sessions=self.sessions,
@@ -109,7 +109,7 @@ class _Tally:
 def _plans(
     source: EventStore, target: EventStore, scope: Scope | None, tally: _Tally
 ) -> dict[str, _Plan]:
-    """Return what is to be copied of each scope, from where its sessions end on both sides."""
+    """Return a plan for each scope, from the ends of its sessions on both sides."""
     plans: dict[str, _Plan] = {}
     starts: dict[bytes, str] = {}
     for session in source.session_records(scope):
@@ -120,7 +120,7 @@ def _plans(
     tally.scopes = len(plans)
     for there in target.session_records(scope):
         plan = plans.get(there.scope, _Plan())
-        # One whose name was forgotten, here or there, is still known by its beginning.
+        # A session whose name was forgotten, here or there, is recognised by its genesis.
         here = plan.coming.get(starts.get(there.genesis, there.session_id))
         if here is None:
             continue
@@ -143,7 +143,7 @@ def _plans(
 def _difference(
     source: EventStore, target: EventStore, here: SessionRecord, there: SessionRecord
 ) -> tuple[int, str] | None:
-    """Say where and how the target's session is another than the source's, if it is."""
+    """Return where and how the target's session differs from the source's; None if it does not."""
     if here.genesis != there.genesis:
         return 0, "the target has another session of this name"
     if here.salt and not there.salt:
@@ -162,7 +162,7 @@ def _difference(
 
 
 def _check_seal(source: EventStore, target: EventStore, scope: Scope) -> None:
-    """Raise InvalidInput rather than put into plain text what is sealed."""
+    """Raise InvalidInput if sealed payloads would be copied as plain text."""
     if source.is_sealed(scope) and not target.is_sealed(scope):
         raise InvalidInput(
             f"scope {scope} is encrypted, and its copy would not be",
@@ -172,7 +172,7 @@ def _check_seal(source: EventStore, target: EventStore, scope: Scope) -> None:
 
 
 class _Passage:
-    """One scope on its way."""
+    """The copy of one scope."""
 
     def __init__(
         self, source: EventStore, target: EventStore, scope: Scope, plan: _Plan, tally: _Tally
@@ -185,12 +185,12 @@ class _Passage:
         self._arrivals = RecordRestorer(target)
         self._introduced: set[str] = set()
         self._proved: set[str] = set()
-        """Sessions with erased events that hold in the source."""
+        """Sessions whose erasures are proved in the source."""
         self._later: dict[str, SessionRecord] = {}
-        """Sessions that have gone on since the plan was made, as they are now."""
+        """Sessions that have grown since the plan was made, as they are now."""
 
     def carry_out(self) -> None:
-        """Copy what is missing, prove it, and account for it."""
+        """Copy the missing events, prove them, and count them."""
         behind, refused = self._plan.behind, self._plan.refused
         for page in self._pages():
             wanted = [r for r in page if r.seq > behind.get(r.session_id, 0)]
@@ -209,16 +209,16 @@ class _Passage:
         self._tally.present += self._arrivals.known
 
     def _pages(self) -> Iterator[list[Record]]:
-        """Give the scope in its order; session by session if it is one, or cannot be read so."""
+        """Yield the records of the scope in order; session by session if that cannot be read."""
         plan = self._plan
         if len(plan.coming) > 1:
             try:
                 yield from self._source.record_pages(self._scope, behind=dict(plan.behind))
             except Corrupt:
-                pass  # Alone, each session can be read but the one that is damaged.
+                pass  # Read alone, every session but the damaged one can be copied.
             else:
                 return
-        # A fork always leaves its parent behind where that has left its own.
+        # By where they were forked, parents come first: a fork begins after its parent does.
         for session in sorted(plan.coming.values(), key=shared_seq):
             if session.session_id not in plan.refused:
                 yield from self._session_pages(session.session_id)
@@ -231,7 +231,7 @@ class _Passage:
             yield from self._up_to_damage(name)
 
     def _up_to_damage(self, name: str) -> Iterator[list[Record]]:
-        """Give a session event by event, up to the one that cannot be read."""
+        """Yield a session event by event, up to the one that cannot be read."""
         while name not in self._plan.refused:
             last = self._last(name)
             try:
@@ -257,14 +257,14 @@ class _Passage:
             self._refuse(name, self._last(name) + 1, str(error))
 
     def _session_of(self, record: Record) -> SessionRecord:
-        """Return the session as the source has it. Raises InvalidInput if it ends otherwise."""
+        """Return the session as it is in the source. Raise InvalidInput if its end was changed."""
         name = record.session_id
         session = self._later.get(name) or self._plan.coming.get(name)
         if session is None or session.head_seq < record.seq:
             session = next(self._source.session_records(self._scope, name), None)
             if session is None or session.head_seq < record.seq:
                 raise InvalidInput(
-                    f"seq {record.seq} stands behind the end of the session", hint=_HINT
+                    f"seq {record.seq} comes after the end of the session", hint=_HINT
                 )
             self._later[name] = session
         if session.head_seq == record.seq and session.head_link != record.link:
@@ -274,8 +274,8 @@ class _Passage:
     def _is_sound(self, record: Record) -> bool:
         """Whether a payload can be unsealed, and an erasure is proved where the record is from.
 
-        What vouches for an erasure comes later than what was erased. If it did not come at all,
-        a blank event would stand in the target, and a copy that was stopped would not tell.
+        The event that vouches for an erasure comes later than the erased one. Without this check, a
+        blank event in the target could be a forgery or the end of an interrupted copy.
         """
         name = record.session_id
         try:
@@ -293,7 +293,7 @@ class _Passage:
         return True
 
     def _check_ends(self) -> None:
-        """Refuse sessions of which the source did not give all that it says it has."""
+        """Refuse sessions with fewer events in the source than its own record says."""
         for name, session in self._plan.coming.items():
             last = self._last(name)
             if last < session.head_seq and name not in self._plan.refused:
@@ -308,12 +308,12 @@ class _Passage:
         policy = self._source.retention(self._scope)
         if not policy or self._target.retention(self._scope):
             return
-        # A scope that is made for its policy would not know the ids of what has expired.
+        # A scope that was created for its policy alone would lack the hashed ids of expired events.
         if next(self._target.session_records(self._scope), None) is not None:
             self._target.set_retention(self._scope, policy)
 
     def _last(self, name: str) -> int:
-        """Return up to which seq the target has a session, or is about to have it."""
+        """Return the seq up to which the target has a session, waiting records included."""
         session = self._plan.coming.get(name)
         return self._plan.behind.get(name, 0 if session is None else shared_seq(session))
 

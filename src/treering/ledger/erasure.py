@@ -56,7 +56,7 @@ NUMBERS_ONLY: Final = frozenset({"session.undone", "session.redone"})
 Replacement = Literal["null", "placeholder"]
 
 Provenance: TypeAlias = "Callable[[Scope, Sequence[str]], Iterable[str]]"
-"""Given ids of events, returns those of events that were learnt from them."""
+"""Given ids of events, returns the ids of the facts that were learned from them."""
 
 
 def redact(
@@ -71,7 +71,7 @@ def redact(
 ) -> RedactReceipt:
     """Erase the content of one event or one session; rows, order and chain stay.
 
-    What was learnt from it goes with it, as ``provenance`` tells.
+    Facts that were learned from it are erased, too; ``provenance`` finds them.
     """
     if (event_id is None) == (session_id is None):
         raise InvalidInput(
@@ -82,16 +82,16 @@ def redact(
     selection = Selection(scope=scope, event_id=event_id, session_id=session_id, spare=NUMBERS_ONLY)
     count, erased, shared = _redact(store, drafter, selection, replacement)
     retellings_redacted = 0
-    # Looked for afterwards: what is retold from now on is retold without it.
+    # Searched for afterwards: summaries written from now on do not contain it.
     for retelling in list(_retold(store, selection)):
-        told = Selection(scope=scope, event_id=retelling)
-        redacted, blobs, _ = _redact(store, drafter, told, replacement)
+        derived = Selection(scope=scope, event_id=retelling)
+        redacted, blobs, _ = _redact(store, drafter, derived, replacement)
         retellings_redacted += redacted
         erased += blobs
     memories_redacted = 0
-    for learnt in [] if provenance is None else provenance(scope, _ids(store, selection)):
-        told = Selection(scope=scope, event_id=learnt)
-        redacted, blobs, _ = _redact(store, drafter, told, replacement)
+    for fact in [] if provenance is None else provenance(scope, _ids(store, selection)):
+        derived = Selection(scope=scope, event_id=fact)
+        redacted, blobs, _ = _redact(store, drafter, derived, replacement)
         memories_redacted += redacted
         erased += blobs
     return RedactReceipt(
@@ -107,7 +107,7 @@ def redact(
 
 
 def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
-    """Return the events that retell what is about to be redacted."""
+    """Return the events that repeat content that is about to be redacted."""
     scope, session_id = selection.scope, selection.session_id
     if session_id is not None:
         yield from derived_texts(store, scope, session_id, first_seq=1, last_seq=NO_END)
@@ -119,7 +119,7 @@ def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
 
 
 def _ids(store: EventStore, selection: Selection) -> list[str]:
-    """Return the ids of the events that were aimed at."""
+    """Return the ids of the selected events."""
     if selection.session_id is None:
         return [selection.event_id or ""]
     found: list[str] = []
@@ -260,7 +260,7 @@ def _is_recent(recorded_ms: int, now_ms: int) -> bool:
 
 
 def _other_scopes(store: EventStore, scope: Scope) -> set[Scope]:
-    """Return the other scopes of the ledger, as far as they may be seen."""
+    """Return the other scopes of the ledger that this user may see."""
     with contextlib.suppress(NotPermitted):
         return {Scope(one.scope) for one in store.session_records()} - {scope}
     return set()
@@ -275,7 +275,7 @@ def expire_session(
     until_seq: int,
     spare: frozenset[str],
 ) -> int:
-    """Remove what a session recorded up to ``until_seq``, all but the kinds ``spare``.
+    """Remove the events of a session up to ``until_seq``, except the kinds ``spare``.
 
     Return how many events that took.
 
@@ -299,7 +299,7 @@ def voucher(
     erasure: Erasure,
     **more: Any,
 ) -> Callable[[SessionErasure], Draft]:
-    """Return what makes the event that vouches for an erasure; ``more`` is what it says beside."""
+    """Return a function that drafts the vouching event of an erasure; ``more`` is added to it."""
 
     def vouch(cover: SessionErasure) -> Draft:
         noun = "event" if cover.count == 1 else "events"

@@ -1,7 +1,6 @@
 """Writing a scope, or one session, as native JSONL, a page at a time.
 
-A fork is written behind what it shares with its parent, and that with its own: the file stands
-alone.
+The events that a fork shares with its parent are written before its own, so the file is complete.
 """
 
 from __future__ import annotations
@@ -72,28 +71,28 @@ def _pages(store: EventStore, scope: Scope, session_id: str | None) -> Iterator[
 
 
 def _ancestors(store: EventStore, scope: Scope, session_id: str) -> list[tuple[str, int]]:
-    """Return what a session was forked from, the oldest first, each up to where it was cut."""
-    found: list[tuple[str, int]] = []
+    """Return the ancestors of a fork, the oldest first, each with the seq where it was forked."""
+    ancestors: list[tuple[str, int]] = []
     name = session_id
     while (cut := store.cut(scope, name)) is not None:
-        if found and cut.seq >= found[-1][1]:
+        if ancestors and cut.seq >= ancestors[-1][1]:
             raise Corrupt(
-                f"session {name} of {scope} was cut behind the fork that was made of it",
+                f"session {name} of {scope} was forked after the point where its own fork begins",
                 hint="run treering verify",
             )
-        found.append((cut.parent, cut.seq))
+        ancestors.append((cut.parent, cut.seq))
         name = cut.parent
-    return found[::-1]
+    return ancestors[::-1]
 
 
 def _stretch(
     store: EventStore, scope: Scope, session_id: str, until: int
 ) -> Iterator[list[Record]]:
-    """Return a session up to ``until``, and on to what vouches for the erasures before it."""
+    """Yield a session up to ``until``, and further to the events that vouch for its erasures."""
     last = until
     for page in store.record_pages(scope, session_id=session_id):
         if any(record.erasure is not None for record in page):
-            # Asked for each page: erasing goes on while we read.
+            # Asked for each page: erasures may continue while we read.
             last = _vouched_until(store, scope, session_id, until)
         wanted = [record for record in page if record.seq <= last]
         if wanted:
@@ -103,10 +102,10 @@ def _stretch(
 
 
 def _vouched_until(store: EventStore, scope: Scope, session_id: str, until: int) -> int:
-    """Return ``until``, or where all is vouched for that was erased up to there."""
+    """Return ``until``, or the later seq by which all erasures up to there are vouched for."""
     for cover in store.covers(scope, session_id):
-        said = cover.payload if isinstance(cover.payload, dict) else {}
-        if any(first <= until for first, _ in covered(said)):
+        payload = cover.payload if isinstance(cover.payload, dict) else {}
+        if any(first <= until for first, _ in covered(payload)):
             until = max(until, cover.seq)
     return until
 

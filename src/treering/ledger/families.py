@@ -34,7 +34,7 @@ def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> 
     until_seq = NO_END
     while (cut := store.cut(scope, root)) is not None:
         if cut.seq >= until_seq:
-            break  # No family is so: verify names what is wrong with it.
+            break  # No family is like this: verify names the fault.
         root, until_seq = cut.parent, cut.seq
     found = _descent(store, Sketch(store, scope, now_ms), scope, root)
     if found is None:

@@ -1,4 +1,4 @@
-"""Following: what is there already, then what comes, in order, from a cursor that survives."""
+"""Following a scope: its events so far, then new ones, from a cursor that can be stored."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Follower(Generic[Item]):
-    """An endless iterator over the events of a scope. Keep ``cursor`` to go on after a restart.
+    """An endless iterator over the events of a scope. Store ``cursor`` to continue after a restart.
 
-    Delivery is at least once: an event whose handling was cut short comes again.
+    Delivery is at least once: an event whose handling was interrupted comes again.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Follower(Generic[Item]):
 
     @property
     def cursor(self) -> str:
-        """Return where to go on, once the last event delivered has been dealt with."""
+        """Return the cursor after the last event that was delivered."""
         return cursor_at(self._scope, self._mark)
 
     def __iter__(self) -> Iterator[Item]:
@@ -70,15 +70,15 @@ class Follower(Generic[Item]):
         self._items.close()  # type: ignore[attr-defined]
 
     def _deliver(self) -> Iterator[Item]:
-        looked = self._mark
+        seen = self._mark
         while not (self._stop is not None and self._stop.is_set()):
-            stretch = self._read(self._scope, looked, limit=PAGE)
-            looked = stretch.last
-            for event, mark in zip(stretch.items, stretch.marks, strict=True):
+            page = self._read(self._scope, seen, limit=PAGE)
+            seen = page.last
+            for event, mark in zip(page.items, page.marks, strict=True):
                 yield from self._one(event, mark)
-            if not stretch.items:
-                self._mark = max(self._mark, looked)
-                if not stretch.more and not self._wait(looked):
+            if not page.items:
+                self._mark = max(self._mark, seen)
+                if not page.more and not self._wait(seen):
                     return
 
     def _one(self, event: Item, mark: Mark) -> Iterator[Item]:
@@ -95,7 +95,7 @@ class Follower(Generic[Item]):
             self._mark = mark
 
     def _wait(self, seen: Mark) -> bool:
-        """Wait for news; return False when it is time to end."""
+        """Wait for new events; return False when it is time to end."""
         start = time.monotonic()
         left = WAIT_S if self._idle_seconds is None else self._idle_seconds
         while not self._store.wait(self._scope, seen, min(WAIT_S, left)):
@@ -110,12 +110,12 @@ class Follower(Generic[Item]):
 
 
 def cursor_at(scope: Scope, mark: Mark) -> str:
-    """Return the cursor that goes on behind ``mark``."""
+    """Return the cursor that continues after ``mark``."""
     return pack((scope, mark))
 
 
 def mark_of(cursor: str, scope: Scope) -> Mark:
-    """Return the mark that a cursor goes on behind. Raises InvalidCursor."""
+    """Return the mark that a cursor continues after. Raise InvalidCursor."""
     name, mark = unpack(cursor, tuple[str, _Number | tuple[_Number, ...]])
     if name != scope:
         raise InvalidCursor("the cursor belongs to another scope", hint="follow that scope")

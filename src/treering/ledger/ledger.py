@@ -121,7 +121,7 @@ class Ledger(ReadableLedger):
         self.close()
 
     def close(self) -> None:
-        """Interrupt the runs that are still under way here, and let go of the database."""
+        """Interrupt the runs that are still open here, and close the database."""
         try:
             self._engine.close()
             self._memory_factory.close()
@@ -131,7 +131,7 @@ class Ledger(ReadableLedger):
     def with_masking(self) -> Ledger:
         """Return the same ledger with secrets masked in payloads, too: for logs that are captured.
 
-        Sinks do not hear of what is recorded by it. Closing it closes this one.
+        Its events are not sent to sinks. Closing it closes this one.
         """
         return Ledger(
             self._store,
@@ -360,7 +360,7 @@ class Ledger(ReadableLedger):
         )
 
     def memory(self, scope: str) -> Memory:
-        """Return the memory of a scope: facts and episodes, learnt, recalled and faded."""
+        """Return the memory of a scope: its facts and episodes."""
         return self._memory_factory.memory(parse_scope(scope))
 
     def spine(
@@ -368,7 +368,7 @@ class Ledger(ReadableLedger):
     ) -> Spine:
         """Return the ledger's spine, on which every turn runs, with ``sinks`` added to it.
 
-        ``synthetic`` says what stands in for results of tools that never came.
+        ``synthetic`` makes the results of tools that never returned one.
         """
         self._engine.add(sinks, synthetic)
         return self._spine
@@ -443,11 +443,11 @@ class Ledger(ReadableLedger):
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> ForgetReceipt:
-        """Erase one person from a scope, physically: what is about them, and what they are called.
+        """Erase one person from a scope, physically: events about them, and their names.
 
         Their own sessions go as a whole, with their names; in others, what is about them, and what
         retells it. Runs of theirs that are under way are interrupted. The chain still holds.
-        ``progress`` is told how many more events are gone. Raises NotFound if nobody is known by
+        ``progress`` is called with the number of events erased since. Raise NotFound if nobody has
         that name.
         """
         name = parse_scope(scope)
@@ -468,7 +468,7 @@ class Ledger(ReadableLedger):
         return erasure.effective_retention(self._store, parse_scope(scope), None)
 
     def own_retention(self, scope: str) -> Retention:
-        """Return what was set for a scope, without the defaults."""
+        """Return the retention set for a scope, without the defaults."""
         return self._store.retention(parse_scope(scope))
 
     def set_retention(self, scope: str, policy: Retention) -> None:

@@ -1,4 +1,4 @@
-"""Sessions at a glance: what each is called, what became of it, when it was last written to."""
+"""Sessions at a glance: title, state, and when each was last written to."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
 def list_sessions(
     store: EventStore, query: SessionQuery, *, after: str | None, now_ms: int
 ) -> Page[SessionOutline]:
-    """Return one page of sessions, behind the cursor ``after``. Raises InvalidInput."""
+    """Return one page of sessions, after the cursor ``after``. Raise InvalidInput."""
     check_limit(query.limit)
     _check_states(query.states)
     before = None if after is None else unpack(after, tuple[int])[0]
@@ -76,7 +76,7 @@ def list_sessions(
     prefix = query.prefix or ""
     found: list[tuple[int, SessionOutline]] = []
     for head in heads(store, query.scope, before=before):
-        # Times and ids before anything else: what they leave out costs no look at its events.
+        # Times and ids first: a session that they leave out costs no read of its events.
         if not _in_time(query, head.updated_ms) or not head.session_id.startswith(prefix):
             continue
         outline = sketch.outline(head)
@@ -113,7 +113,7 @@ def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | N
 
 
 class Sketch:
-    """Outlines sessions of one scope; what they share is looked up once."""
+    """Outlines sessions of one scope; shared lookups are made once."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Sketch:
         last = self._last(name)
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
-        # A log's own times tell more than when it was taken in.
+        # The times in a log say more than the time of its import.
         told_ms = max((one.ts_ms for one in last), default=head.updated_ms)
         return SessionOutline(
             session_id=name,
@@ -158,7 +158,7 @@ class Sketch:
         )
 
     def _settings(self, name: str, first: Sequence[Header]) -> SessionSettings:
-        """Return what a session was opened as, as far as that can be read."""
+        """Return the settings of a session; defaults if they cannot be read."""
         if not first or first[0].kind not in {"session.opened", "session.forked"}:
             gone = first and first[0].seq > 1
             return (
@@ -171,7 +171,7 @@ class Sketch:
         return SessionSettings()
 
     def quiet_ms(self, head: SessionHead) -> int:
-        """Return when somebody last wrote to a session; what the ledger did to it is no writing."""
+        """Return when somebody last wrote to a session; the ledger's own upkeep does not count."""
         return self._quiet_ms(head, self._last(head.session_id))
 
     def _state(
@@ -249,7 +249,7 @@ def _matches(query: SessionQuery, outline: SessionOutline) -> bool:
 
 
 def check_limit(limit: int) -> None:
-    """Raise InvalidInput if no page has so many items."""
+    """Raise InvalidInput if a page cannot have this many items."""
     if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",

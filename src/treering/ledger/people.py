@@ -1,8 +1,8 @@
-"""People: who stands behind a handle on a channel.
+"""People: who a handle on a channel belongs to.
 
-By its link, where there is one; else by the handle's main session, whose opening names the user.
-Somebody who was never met is called by the handle itself, unless somebody on another channel is,
-or has a link there: handles are per channel, and two people are never joined by accident.
+By its link, if there is one; else by the handle's main session, whose opening names the user. A new
+user is called by the handle itself, unless a user on another channel has that name or a link there:
+handles are per channel, and two people are never joined by accident.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def opened_for(store: EventStore, scope: Scope, session_id: str) -> str | None:
 
 
 def talking(headers: Iterable[Header]) -> str | None:
-    """Return whom a session is with, by its events, in order.
+    """Return the user that a session is with, by its events, in order.
 
-    Whom the opening names, else the one person that the others name; None if they are several.
-    Whom the memory was asked about, or has learnt of, is not who is talking.
+    The user that the opening names, else the only one that the other events name; None if several.
+    Events of the memory do not count: they may be about somebody else.
     """
     said = [header for header in headers if header.kind not in MEMORY_KINDS]
     if said and said[0].kind in OPENINGS and said[0].user_id is not None:
@@ -53,22 +53,22 @@ def talking(headers: Iterable[Header]) -> str | None:
 
 
 class People:
-    """Who is who on the channels of a ledger. What nobody is linked in costs two reads."""
+    """Who is who on the channels of a ledger. A scope without links costs two reads."""
 
     def __init__(self, store: EventStore, identities: Callable[[Scope], UserIdentities]) -> None:
         self._store = store
         self._identities = identities
 
     def user_of(self, scope: Scope, channel: str, handle: str) -> str:
-        """Return the user behind a handle; nothing is written."""
-        known = self._known(scope)
-        linked = None if known is None else known.user_of(channel, handle)
+        """Return the user of a handle; nothing is written."""
+        identities = self._identities_of(scope)
+        linked = None if identities is None else identities.user_of(channel, handle)
         if linked is not None:
             return linked
         user = opened_for(self._store, scope, main_id(channel, handle))
         if user is None:
             user = self._unused(scope, channel, handle)
-        return user if known is None else known.merged_into(user)
+        return user if identities is None else identities.merged_into(user)
 
     def settle(self, scope: Scope, channel: str, handle: str, user: str) -> str:
         """Return the user of a main session that was opened just now.
@@ -82,7 +82,7 @@ class People:
         return own
 
     def joined(self, scope: Scope) -> dict[str, list[tuple[str, str]]]:
-        """Return users that stand behind main sessions of several channels without being linked.
+        """Return users with main sessions on several channels that are not linked.
 
         Each with channels and handles. They were called by their handle, so that only handles of
         several channels are looked at.
@@ -91,8 +91,10 @@ class People:
         for name in self._store.sessions_named(scope, prefix=MAIN_PREFIX, suffix=""):
             channel, _, handle = name.removeprefix(MAIN_PREFIX).partition(":")
             channels.setdefault(handle, []).append(channel)
-        known = self._known(scope)
-        linked = {(one.channel, one.handle) for one in known.handles()} if known else set()
+        identities = self._identities_of(scope)
+        linked = (
+            {(one.channel, one.handle) for one in identities.handles()} if identities else set()
+        )
         found = {
             handle: [
                 (one, handle)
@@ -110,26 +112,26 @@ class People:
 
         Each is a channel, a handle, whom it was opened for and whom it is linked to.
         """
-        known = self._known(scope)
-        if known is None:
+        identities = self._identities_of(scope)
+        if identities is None:
             return []
         opened = [
             (one, opened_for(self._store, scope, main_id(one.channel, one.handle)))
-            for one in known.handles()
+            for one in identities.handles()
         ]
         return [
             (one.channel, one.handle, user, one.user)
             for one, user in opened
-            if user is not None and known.merged_into(user) != known.merged_into(one.user)
+            if user is not None and identities.merged_into(user) != identities.merged_into(one.user)
         ]
 
-    def _known(self, scope: Scope) -> UserIdentities | None:
+    def _identities_of(self, scope: Scope) -> UserIdentities | None:
         """Return who is linked and merged in a scope; None if nobody ever was."""
         query = Query(scope=scope, kinds=IDENTITY_KINDS, limit=1)
         return self._identities(scope) if self._store.headers(query) else None
 
     def _unused(self, scope: Scope, channel: str, handle: str) -> str:
-        """Return what somebody is called who was never met: the same, whoever asks."""
+        """Return the name of a new user: the same for every caller."""
         return next(
             one
             for one in _names(channel, handle)
@@ -145,8 +147,10 @@ class People:
         sessions |= {f"{MAIN_PREFIX}{user}", f"{MAIN_PREFIX}{user.rpartition(':')[0]}"}
         if any(opened_for(store, scope, one) == user for one in sessions - {own}):
             return True
-        known = self._known(scope)
-        linked = {(one.channel, one.handle) for one in known.handles(user)} if known else set()
+        identities = self._identities_of(scope)
+        linked = (
+            {(one.channel, one.handle) for one in identities.handles(user)} if identities else set()
+        )
         return bool(linked) and (channel, handle) not in linked
 
 

@@ -1,4 +1,4 @@
-"""The archive: all that a ledger holds, read by time, by tool and by run, and followed."""
+"""Reading a ledger: by time, by session, by tool and by run; searching and following it."""
 
 from __future__ import annotations
 
@@ -125,18 +125,18 @@ class ReadableLedger:
         return read_session_page(self._store, query, after, self._store.session_events)
 
     def event(self, scope: str, event_id: str) -> Event:
-        """Return one event with its payload. Raises NotFound if the scope has none such."""
-        found = self._store.find(parse_scope(scope), check_id(event_id))
-        if found is None:
+        """Return one event with its payload. Raise NotFound if the scope does not have it."""
+        event = self._store.find(parse_scope(scope), check_id(event_id))
+        if event is None:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
-        return found
+        return event
 
     def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
-        """Return where the events with these ids stand, as far as the scope has ever had such.
+        """Return session, seq and time of the events with these ids; unknown ids are left out.
 
-        Ids of redacted and expired events are known, too: they do not come back.
+        Ids of redacted and expired events are found, too: they are never used again.
         """
-        ids = [check_id(one) for one in check_list(event_ids, "event_ids")]
+        ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
         return self._store.find_ids(parse_scope(scope), ids)
 
     def tool_calls(
@@ -160,7 +160,7 @@ class ReadableLedger:
         """Return one record for each tool call of a scope, those of failed runs among them.
 
         ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
-        gives the longest first. ``progress`` is told of events that are caught up with.
+        gives the longest first. ``progress`` is called with the events read.
         """
         query = ToolQuery(
             scope=parse_scope(scope),
@@ -339,7 +339,7 @@ class ReadableLedger:
         )
 
     def end_cursor(self, scope: str) -> str:
-        """Return a cursor behind all events of a scope, to follow only what comes from now on."""
+        """Return a cursor after all events of a scope, to follow only later ones."""
         name = parse_scope(scope)
         return cursor_at(name, self._store.end(name))
 

@@ -1,4 +1,4 @@
-"""What may come in from elsewhere: a copy never holds what no ledger would record."""
+"""Checks on records from elsewhere: a copy never holds an event that no ledger would record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEQ_MAX: Final = 2**63 - 1
 _EXPIRED_ID: Final = re.compile(
     r"#[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 )
-"""What is left of an id: the hash of a name, or a UUID."""
+"""What remains of an id: the hash of a name, or a UUID."""
 _UNCHANGED: Final = "take it from where it is unchanged"
 
 
@@ -36,7 +36,7 @@ def check_session(session: SessionRecord) -> None:
         )
     if session.cut is not None:
         _check_cut(name, session.cut)
-    # Whether an event vouches for a name that is gone is seen when all are here.
+    # Whether an event vouches for a forgotten name is checked once all events are here.
     if (
         not forgotten
         and chain.genesis(session.salt, session.scope, name, session.cut) != session.genesis
@@ -48,11 +48,11 @@ def check_session(session: SessionRecord) -> None:
 
 
 def without_parent(session: SessionRecord, cut: ForkPoint) -> InvalidInput:
-    """Return the error for a fork that comes without what it was forked from."""
+    """Return the error for a fork whose parent is missing."""
     return InvalidInput(
         f"session {session.session_id} was forked from {cut.parent} at seq {cut.seq}, and that is"
-        f" not here: take in {cut.parent} first, or an export of the fork that holds it",
-        hint=f"export the fork, or its whole scope, where {cut.parent} is, and take in that",
+        f" not here: import {cut.parent} first, or an export of the fork that includes it",
+        hint=f"export the fork, or its whole scope, where {cut.parent} is, and import that",
     )
 
 
@@ -74,24 +74,27 @@ def check_record(record: Record) -> None:
     if record.schema_version < 1:
         raise InvalidInput("schema_version must be > 0", hint=_UNCHANGED)
     if len(record.link) != _DIGEST_BYTES:
-        raise InvalidInput("link is no SHA-256", hint=_UNCHANGED)
+        raise InvalidInput("link is not a SHA-256", hint=_UNCHANGED)
     if record.run_id is not None:
         check_name(record.run_id, "run_id")
     if record.erasure != "expired":
         _check_header(record)
-    elif not _EXPIRED_ID.fullmatch(record.event_id) or _told(record):
-        raise InvalidInput("an expired event says more than is left of one", hint=_UNCHANGED)
+    elif not _EXPIRED_ID.fullmatch(record.event_id) or _is_complete(record):
+        raise InvalidInput("an expired event has fields that expiry removes", hint=_UNCHANGED)
     if record.erasure is None:
         _check_content(record)
     elif record.salt or record.summary or record.refs or record.payload or record.payload_bytes:
-        raise InvalidInput("content stands where the event says it was erased", hint=_UNCHANGED)
+        raise InvalidInput(
+            "there is content although the event says it was erased", hint=_UNCHANGED
+        )
 
 
 def _check_kind(name: str) -> None:
-    known = KINDS.get(check_name(name, "kind"))
-    if known is None or not known.durable:
+    kind = KINDS.get(check_name(name, "kind"))
+    if kind is None or not kind.durable:
         raise InvalidKind(
-            f"invalid kind: {name!r} is none that this Treering keeps", hint="update Treering"
+            f"invalid kind: {name!r} is not one that this version of Treering records",
+            hint="update Treering",
         )
 
 
@@ -109,9 +112,9 @@ def _check_header(record: Record) -> None:
     for field, time_ms in (("ts_ms", record.ts_ms), ("recorded_ms", record.recorded_ms)):
         # Earlier versions kept whatever their clock said, before 1970 too.
         if not time_ms or abs(time_ms) > COUNT_MAX:
-            raise InvalidInput(f"{field} {time_ms} is no such time", hint=_UNCHANGED)
+            raise InvalidInput(f"{field} {time_ms} is not a time", hint=_UNCHANGED)
     if len(record.content_digest) != _DIGEST_BYTES:
-        raise InvalidInput("content_digest is no SHA-256", hint=_UNCHANGED)
+        raise InvalidInput("content_digest is not a SHA-256", hint=_UNCHANGED)
 
 
 def _check_content(record: Record) -> None:
@@ -128,8 +131,8 @@ def _check_content(record: Record) -> None:
         raise InvalidInput(f"{place} does not hold what its digest says", hint=_UNCHANGED)
 
 
-def _told(record: Record) -> bool:
-    """Whether a record says who, when or what for, as an expired one does not."""
+def _is_complete(record: Record) -> bool:
+    """Whether a record still has fields that an expired one has lost."""
     absent = (record.origin, record.run_seq, record.turn_id, record.user_id)
     blank = (record.source, record.agent_id, record.ts_ms, record.recorded_ms)
     return any(v is not None for v in absent) or any(blank) or bool(record.content_digest)

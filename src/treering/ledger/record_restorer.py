@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     from treering.model.receipts import Broken
 
     Refuse: TypeAlias = Callable[[str], None]
-    """Told why a record that waited was not stored."""
+    """Called with the reason if a record could not be stored."""
 
 PAGE: Final = 500
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Payloads that wait to be stored together; one alone may be larger."""
+"""Bytes of payloads that are stored together; a single one may be larger."""
 
 
 class RecordRestorer:
-    """Takes records into one store, in order; one session's fault costs no other."""
+    """Stores records in order; a fault in one session does not affect another."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._sessions: dict[tuple[str, str], SessionRecord] = {}
         self._links: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._refused: dict[tuple[str, str], str] = {}
-        """Why the store took no more of a session."""
+        """Why no more events of a session are stored."""
         self._touched: set[tuple[str, str]] = set()
-        """Sessions of which the store has what came in."""
+        """Sessions whose records were stored."""
         self._page: list[tuple[Record, Refuse]] = []
         self._page_bytes = 0
         self.added = 0
         """Events that the store did not have."""
         self.known = 0
-        """Events that came in and were there already."""
+        """Events that were there already."""
 
     @property
     def sessions(self) -> int:
@@ -49,11 +49,11 @@ class RecordRestorer:
         return len(self._sessions)
 
     def introduce(self, session: SessionRecord) -> None:
-        """Let the records of ``session`` come. Raises InvalidInput if it cannot begin like this."""
+        """Announce the records of ``session``. Raise InvalidInput if it cannot begin like this."""
         check_session(session)
         key = (session.scope, session.session_id)
         if key in self._sessions:
-            # What waits belongs to the session as it was introduced before.
+            # The waiting records belong to the session as it was introduced before.
             self.flush()
         if session.cut is not None and not self._has_parent(session.scope, session.cut):
             error = without_parent(session, session.cut)
@@ -64,7 +64,7 @@ class RecordRestorer:
         self._refused.pop(key, None)
 
     def _has_parent(self, scope: str, cut: ForkPoint) -> bool:
-        """Whether the store has what a fork leaves, or did as soon as it had what waits."""
+        """Whether the store has the parent of a fork, once the waiting records are stored."""
         if self._finds(Scope(scope), cut):
             return True
         self.flush()
@@ -76,13 +76,14 @@ class RecordRestorer:
         gone = forgotten_name(cut.genesis)
         if cut.parent == gone:
             return True  # Here it may still have the name that was forgotten there.
-        found = (next(self._store.session_records(scope, n), None) for n in (cut.parent, gone))
-        return any(parent is not None and parent.genesis == cut.genesis for parent in found)
+        names = (cut.parent, gone)
+        parents = (next(self._store.session_records(scope, name), None) for name in names)
+        return any(parent is not None and parent.genesis == cut.genesis for parent in parents)
 
     def take(self, record: Record, refuse: Refuse) -> None:
-        """Take the next record of a session; if it is not stored in the end, ``refuse`` is told.
+        """Take the next record of a session; ``refuse`` is called if it is not stored in the end.
 
-        Raises InvalidInput if no ledger could hold it, or not there.
+        Raise InvalidInput if it is not a valid record, or not at that place.
         """
         key = (record.scope, record.session_id)
         if key in self._refused:
@@ -102,7 +103,7 @@ class RecordRestorer:
             self.flush()
 
     def flush(self) -> None:
-        """Store what waits."""
+        """Store the waiting records."""
         page, self._page, self._page_bytes = self._page, [], 0
         if not page:
             return
@@ -118,16 +119,16 @@ class RecordRestorer:
         self._touched.update((record.scope, record.session_id) for record, _ in page)
 
     def finish(self, *, whole: bool) -> list[Broken]:
-        """Store what waits, and return what does not hold of the sessions that came in.
+        """Store the waiting records, and return the faults of the sessions that were stored.
 
-        ``whole`` says that nothing more is to come: what does not hold then never will.
+        ``whole`` says that no more records follow: a session that is broken then stays so.
         """
         self.flush()
         if not self._touched:
             return []
         self._store.finish_erasure()
-        found = (self._prove(*key, whole=whole) for key in sorted(self._touched))
-        return [broken for broken in found if broken is not None]
+        faults = (self._prove(*key, whole=whole) for key in sorted(self._touched))
+        return [broken for broken in faults if broken is not None]
 
     def _prove(self, scope: str, session_id: str, *, whole: bool) -> Broken | None:
         name, mark = Scope(scope), arriving(self._sessions[scope, session_id].genesis)
@@ -163,7 +164,7 @@ class RecordRestorer:
         except TreeringError as error:
             if not isinstance(error, InvalidInput | Conflict | DuplicateEvent):
                 raise
-            # Nothing can stand behind a record that is not there.
+            # No record can follow one that is missing.
             self._refused[key] = str(error)
             refuse(str(error))
         else:
@@ -173,7 +174,7 @@ class RecordRestorer:
 
 
 def id_marks(store: EventStore, scope: Scope) -> dict[str, str]:
-    """Return by what to know the keys under which ids of a scope are hidden."""
+    """Return the marks of the keys that hide the ids of a scope."""
     marks = ((name, store.cursor(scope, name)) for name in ID_NOTES)
     return {name: mark for name, mark in marks if mark is not None}
 
@@ -189,7 +190,7 @@ def check_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -
 
 
 def note_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -> None:
-    """Have the target know, too, under which keys ids are hidden that came."""
+    """Note in the target which keys hide the ids that were stored."""
     if marks and next(iter(target.session_records(scope)), None) is not None:
         there = id_marks(target, scope)
         for name in ID_NOTES:

@@ -1,4 +1,4 @@
-"""Events in stored form: what storage is handed, and what it gives back for proof and copy."""
+"""Events in stored form, as storage takes them and returns them for proofs and copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ID_NOTES: Final = (MADE_IDS, HIDDEN_IDS)
 
 
 def mark_of_key(id_key: bytes) -> str:
-    """Return what tells one key that hides ids from another, and says nothing of it."""
+    """Return a mark that identifies a key that hides ids, and reveals nothing of it."""
     return hmac.digest(id_key, b"treering.id-key.v1", "sha256").hex()[:32]
 
 
@@ -164,7 +164,7 @@ def check_readable(record: Record) -> None:
 
 
 class EventLocation(msgspec.Struct, frozen=True, gc=False):
-    """Where an event stands, or stood before it was erased."""
+    """Where an event is, or was before it was erased."""
 
     session_id: str
     seq: int
@@ -201,7 +201,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: str
     scope_key: bytes
-    """Keys the scope's hashes, so that a copy knows the ids of what has expired."""
+    """Keys the scope's hashes, so that a copy recognises the ids of expired events."""
     session_id: str
     salt: bytes
     """Empty once its name is forgotten."""
@@ -213,12 +213,12 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shared_seq(session: SessionRecord) -> int:
-    """Return the seq behind which a session's own events begin."""
+    """Return the seq after which a session's own events begin."""
     return 0 if session.cut is None else session.cut.seq
 
 
 def forgotten_name(genesis: bytes) -> str:
-    """Return what a session is called whose name was forgotten; nobody can guess that back."""
+    """Return the name of a session whose own name was forgotten; the old one cannot be guessed."""
     return f"{FORGOTTEN}{genesis[:8].hex()}"
 
 
@@ -291,6 +291,6 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
     """There is more to erase; go another round."""
     projections: dict[str, int] = {}
-    """How many entries were taken out of what is derived from the events, by its name."""
+    """How many rows were removed from each derived table, by its name."""
     named: int = 0
     """Sessions that lost their names."""

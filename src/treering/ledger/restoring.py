@@ -1,4 +1,4 @@
-"""Taking in native JSONL: every line accounted for, the chain checked on arrival."""
+"""Restoring native JSONL: every line is accounted for, the chain is checked on arrival."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 ERRORS_SAMPLE_MAX: Final = 5
 LINE_BYTES_MAX: Final = 2 * SPILL_BYTES_MAX
-"""A longer line is no event of ours."""
+"""A longer line is not an event of a ledger."""
 
 
 def read_export(
     store: EventStore, stream: IO[bytes], progress: Callable[[int], None] | None = None
 ) -> RestoreReceipt:
-    """Take in what ``write_export`` wrote; good lines are kept whatever the others are like."""
-    reading = _ExportImport(store)
+    """Read back what ``write_export`` wrote; damaged lines cost no other."""
+    reading = _ExportReader(store)
     offset = 0
     for number, (line, size) in enumerate(_lines(stream), start=1):
         reading.take(line, number, offset)
@@ -47,7 +47,7 @@ def read_export(
 
 
 def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Return each line and its size; of a line beyond all bounds, only the beginning."""
+    """Yield each line and its size; of a line over the limit, only the beginning."""
     while line := stream.readline(LINE_BYTES_MAX):
         size = len(line)
         while size >= LINE_BYTES_MAX and not line.endswith(b"\n"):
@@ -58,8 +58,8 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield line, size
 
 
-class _ExportImport:
-    """One import: every line is taken or refused by its place, and counted."""
+class _ExportReader:
+    """One restore: every line is stored, or refused with its place, and counted."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -68,10 +68,10 @@ class _ExportImport:
         self._lines = self._other = self._errors = 0
         self._sample: list[LineError] = []
         self._marks: list[tuple[Scope, dict[str, str]]] = []
-        """By what to know the keys of each export's ids."""
+        """The marks of the keys that hide the ids of each export."""
 
     def take(self, line: bytes, number: int, offset: int) -> None:
-        """Take one line, or note why not. Raises InvalidInput if no line can be taken."""
+        """Take one line, or note why not. Raise InvalidInput if no line can be stored."""
         self._lines += 1
         if not line.strip():
             self._other += 1
@@ -85,7 +85,7 @@ class _ExportImport:
             refuse(str(error))
 
     def finish(self) -> RestoreReceipt:
-        """Store what is left, prove it, and account for everything."""
+        """Store the rest, prove it, and return the receipt."""
         unproved = self._arrivals.finish(whole=self._exports.whole)
         for scope, marks in self._marks:
             note_id_marks(self._store, scope, marks)
@@ -131,7 +131,7 @@ class _ExportImport:
 
 
 class _Exports:
-    """The exports in one file, one behind the other: each opens, and ends with its counts."""
+    """The exports in one file, one after the other: each opens, and ends with its counts."""
 
     def __init__(self) -> None:
         self.sessions = 0
@@ -152,7 +152,7 @@ class _Exports:
         """Return the scope of the export that is open. Raises InvalidInput if none is."""
         if self._scope is None:
             raise InvalidInput(
-                "the line stands outside of an export: its opening is missing",
+                "the line is outside of an export: its opening is missing",
                 hint="import a treering export",
             )
         return self._scope

@@ -1,4 +1,4 @@
-"""What a session is opened with, and how a handle agrees with what was recorded."""
+"""The settings of a session: as a handle gives them, and as they were recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def stated(
     spawned_by: str | None = None,
     spawned_call: str | None = None,
 ) -> SessionSettings:
-    """Return what a handle was given as settings. Raise InvalidInput if a value is wrong."""
+    """Return the arguments of a handle as settings. Raise InvalidInput if a value is wrong."""
     if mode is not None and mode not in MODES:
         raise InvalidInput(f"invalid mode: {mode}", hint=f"use {' or '.join(MODES)}")
     if isolation is not None and not isinstance(isolation, Isolation):
@@ -72,12 +72,12 @@ def stated(
 def agree(
     given: SessionSettings, recorded: SessionSettings, *, mode: Mode | None, session_id: str
 ) -> SessionSettings:
-    """Return what was recorded of a session, with what a handle was given over it.
+    """Return the recorded settings of a session, overridden by those of a handle.
 
     ``mode`` is the one that the handle insists on. Raises InvalidInput if it is another.
     """
     if recorded is ERASED_SESSION and mode is not None:
-        return given  # Nobody else knows what it was.
+        return given  # The recorded ones are erased.
     if mode not in {None, recorded.mode}:
         raise InvalidInput(
             f"session {session_id} was opened as {recorded.mode}, not {mode}",
@@ -114,15 +114,15 @@ def opening(session: Session, settings: SessionSettings, *, ts_ms: int | None = 
 
 
 def read_settings(store: EventStore, scope: Scope, session_id: str) -> SessionSettings | None:
-    """Return what a session was opened as; None if it has no past."""
+    """Return the settings that a session was opened with; None if it has no events."""
     first = store.session_events(scope, session_id, after_seq=0, limit=1)
     return _settings(store, first[0]) if first else None
 
 
 def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attribution:
-    """Return whose is what a session tells without naming a user.
+    """Return who owns facts of a session that names no user.
 
-    What a subagent learns is whose the session is that began it.
+    Facts of a subagent belong to the owner of the session that started it.
     """
     seen: set[str] = set()
     while session_id != MEMORY_SESSION and not session_id.startswith(f"{MEMORY_SESSION}:"):
@@ -141,7 +141,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
 
 
 def _settings(store: EventStore, opening: Event) -> SessionSettings:
-    """Return what a session was opened as by its first event, or what is left of that."""
+    """Return the settings in the first event of a session, or their erased form."""
     scope, session_id = Scope(opening.scope), opening.session_id
     cut = store.cut(scope, session_id) if opening.seq > 1 else None
     if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
@@ -154,9 +154,9 @@ def _settings(store: EventStore, opening: Event) -> SessionSettings:
 def settings_after_forgetting(
     store: EventStore, scope: Scope, session_id: str
 ) -> SessionSettings | None:
-    """Return what a session was opened as, if its opening was erased to forget somebody in it.
+    """Return the settings of a session whose opening was erased to forget a participant.
 
-    The event that vouches for that says it, without whoever was forgotten.
+    The event that vouches for the erasure has them, without that participant.
     """
     for event in reversed(store.covers(scope, session_id)):
         payload = event.payload if isinstance(event.payload, dict) else {}

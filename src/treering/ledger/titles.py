@@ -26,7 +26,7 @@ SESSION_PAGE: Final = 2
 
 
 class Titles:
-    """What the sessions of a scope were called last, as far as that can be read."""
+    """The latest titles of the sessions of a scope; unreadable ones are left out."""
 
     def __init__(self, store: EventStore, scope: Scope) -> None:
         self._store = store

@@ -41,14 +41,14 @@ def read_page(
     after: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Page[ToolRecord]:
-    """Return one page of tool records, behind the cursor ``after``.
+    """Return one page of tool records, after the cursor ``after``.
 
-    ``progress`` is told how many more events were looked at, if there is much to catch up with.
+    ``progress`` is called with the events read, if there are many to catch up with.
     """
     check_tool_query(query)
     place = None if after is None else read_tool_cursor(query, after)
     catch_up(store, query, progress)
-    # One more than asked for tells whether there is more.
+    # One more than asked for shows whether there is more.
     found = store.tools.page(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
     has_more = len(found) > query.limit
     items = found[-query.limit :] if query.backwards else found[: query.limit]
@@ -60,7 +60,7 @@ def read_page(
 def lineage_tool_calls(lineage: Lineage, *, last: int | None = None) -> Iterator[ToolRecord]:
     """Return the records of a session's tool calls and of the past it shares, in order.
 
-    All of them, or the last so many.
+    All of them, or the last ones.
     """
     return _calls(lineage) if last is None else iter(_last_calls(lineage, last))
 
@@ -129,7 +129,7 @@ def last_tool_calls(
 def read_statistics(
     store: EventStore, query: ToolQuery, *, progress: Callable[[int], None] | None = None
 ) -> list[ToolStatistics]:
-    """Return what is known of each tool of a scope, the most called first."""
+    """Return the statistics of each tool of a scope, the most called first."""
     check_tool_query(query)
     catch_up(store, query, progress)
     return sorted(store.tools.statistics(query), key=lambda one: (-one.calls, one.tool or ""))
@@ -138,7 +138,7 @@ def read_statistics(
 def catch_up(
     store: EventStore, query: ToolQuery, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Have the tool records know of all that has happened until now."""
+    """Bring the tool records up to date."""
     while (step := store.tools.follow(query.scope)).more:
         if progress is not None:
             progress(step.events)

@@ -1,4 +1,4 @@
-"""Traces: where a scope knows a person, session by session.
+"""Traces of a person in a scope, session by session.
 
 A session is theirs if they opened it, alone: all of it goes when they are forgotten. In any other
 only what is about them does, and its opening, where that names them.
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 LINKS: Final = ("user.linked", "user.unlinked", "user.merged")
-"""Kinds that say what a user is called elsewhere; their payloads name users."""
+"""Kinds that link names of users; their payloads name users."""
 _NAMING: Final = ("user", "merged")
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scope holds of a person."""
+    """Everything about a person in a scope."""
 
     whole: list[str]
     """Sessions that are theirs."""
     parts: list[str]
     """Other sessions with events about them."""
     openings: dict[str, tuple[str, dict[str, Any]]]
-    """Ids of openings of other sessions that name them, and what they say without them."""
+    """Openings of other sessions that name them: ids, and the settings without them."""
     forks: dict[str, int]
-    """Sessions of others that share the past of theirs, and up to which seq."""
+    """Forks of their sessions that belong to others, and the seq up to which they are shared."""
     links: list[str]
-    """Ids of events that say what they are called elsewhere."""
+    """Ids of events that link them to other names."""
 
     @property
     def found(self) -> bool:
@@ -58,13 +58,13 @@ class _Opening(msgspec.Struct, frozen=True):
 
     @property
     def people(self) -> set[str]:
-        """Return whom it names."""
+        """Return the users that it names."""
         named = set(self.settings.participants)
         return named if self.user is None else named | {self.user}
 
 
 def find_traces(store: EventStore, scope: Scope, users: Sequence[str]) -> Traces:
-    """Return where ``users``, who are one person, are known in a scope."""
+    """Return the traces of ``users``, who are one person, in a scope."""
     survey = _Survey(store, scope, frozenset(users))
     whole = survey.whole()
     openings = {
@@ -89,7 +89,7 @@ def find_traces(store: EventStore, scope: Scope, users: Sequence[str]) -> Traces
 
 
 class _Survey:
-    """Looks through the sessions of a scope once."""
+    """Reads the sessions of a scope once."""
 
     def __init__(self, store: EventStore, scope: Scope, users: frozenset[str]) -> None:
         self._is_sealed = store.is_sealed(scope)
@@ -106,7 +106,7 @@ class _Survey:
                 self.cuts[session.session_id] = session.cut
             if session.salt:
                 self._named.add(session.session_id)
-        # What was not finished when somebody was forgotten is finished now.
+        # A forgetting that was interrupted is finished now.
         self._begun = {
             event.session_id
             for event in _events(store, scope, ("ledger.forgotten",))
@@ -114,7 +114,7 @@ class _Survey:
         }
 
     def whole(self) -> set[str]:
-        """Return the sessions that are theirs, and those that came of these and are nobody's."""
+        """Return their sessions, and forks and subagents of these that belong to nobody else."""
         known = self.shares.keys() | self.openings.keys() | self._named
         whole = self._begun | {name for name in known if self._is_theirs(name)}
         coming = True
@@ -135,7 +135,7 @@ class _Survey:
     def without(self, settings: SessionSettings, whole: set[str]) -> dict[str, Any]:
         """Return settings that do not name them; in a sealed scope, only what is safe to say."""
         spawned = settings.spawned_by not in whole and not self._is_sealed
-        told = msgspec.structs.replace(
+        settings = msgspec.structs.replace(
             settings,
             participants=()
             if self._is_sealed
@@ -145,7 +145,7 @@ class _Survey:
             spawned_by=settings.spawned_by if spawned else None,
             spawned_call=settings.spawned_call if spawned else None,
         )
-        fields: dict[str, Any] = decode(encode(told))
+        fields: dict[str, Any] = decode(encode(settings))
         return fields
 
     def _is_theirs(self, name: str) -> bool:
@@ -154,7 +154,7 @@ class _Survey:
         opening, share = self.openings.get(name), self.shares.get(name)
         if opening is not None and opening.user is not None:
             return opening.user in self.users
-        # Another's handle may be the same: it counts where nobody else is named.
+        # Somebody else may have the same handle: it counts only if nobody else is named.
         if name.startswith(MAIN_PREFIX) and name.split(":", 2)[-1] in self.users:
             return name in self._named
         people = set() if opening is None else opening.people
@@ -163,7 +163,7 @@ class _Survey:
         return bool(people) or (share is not None and share.said > 0)
 
     def _is_nobodys(self, name: str) -> bool:
-        """Whether a session is no group's and names nobody else."""
+        """Whether a session is not a group's and names nobody else."""
         opening, share = self.openings.get(name), self.shares.get(name)
         people = set() if opening is None else opening.people
         alone = people <= self.users and (share is None or not share.others)
@@ -175,16 +175,16 @@ class _Survey:
         return mode == "group" or name.startswith(GROUP_PREFIX)
 
     def _origins(self, name: str) -> set[str]:
-        """Return the sessions that a session came of: by a fork, or as a subagent's."""
+        """Return the sessions that a session derives from: its parent, or that of its agent."""
         opening, cut = self.openings.get(name), self.cuts.get(name)
         spawned = None if opening is None else opening.settings.spawned_by
         return {one for one in (spawned, None if cut is None else cut.parent) if one is not None}
 
 
 def _names_in(payload: Any) -> set[str]:
-    """Return the users that a link between names speaks of."""
-    told = payload if isinstance(payload, dict) else {}
-    return {told[field] for field in _NAMING if isinstance(told.get(field), str)}
+    """Return the users that a link between names mentions."""
+    fields = payload if isinstance(payload, dict) else {}
+    return {fields[name] for name in _NAMING if isinstance(fields.get(name), str)}
 
 
 def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator[Event]:

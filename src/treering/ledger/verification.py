@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
-"""How often a session is checked that changes while it is read."""
+"""How often a session is checked again if it changes while it is read."""
 
 
 class _Count(msgspec.Struct):
@@ -59,7 +59,7 @@ def verify_part(
     session_id: str | None,
     progress: Callable[[int], None] | None,
 ) -> Verification:
-    """Prove the ledger, a scope or a session, with all that lies around its events."""
+    """Prove the ledger, a scope or a session, lookups and derived tables included."""
     result = verify(store, store.session_records(scope, session_id), progress=progress)
     broken = find_flaw(store, scope, session_id) if result.intact else None
     if broken is not None:
@@ -75,7 +75,7 @@ def verify_part(
 def find_flaw(
     store: EventStore, scope: Scope | None, session_id: str | None = None
 ) -> Broken | None:
-    """Return what is wrong around the events of the ledger, a scope or a session, if anything."""
+    """Return the first fault outside the events of the ledger, a scope or a session; else None."""
     flaw = store.check_tables(scope, session_id)
     if flaw is None and scope is None:
         flaw = _unmarked(store, {session.scope for session in store.session_records()})
@@ -92,7 +92,7 @@ def find_flaw(
 
 
 def with_coverage(result: Verification, parts: Iterable[Part]) -> Verification:
-    """Return ``result`` as one that covers these ``parts``, too."""
+    """Return ``result`` with these ``parts`` added to its coverage."""
     covers = {*result.checked, *parts}
     return msgspec.structs.replace(
         result,
@@ -107,7 +107,7 @@ def verify(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Verification:
-    """Prove the chains of ``sessions``, and nothing around them."""
+    """Prove the chains of ``sessions`` only."""
     count = _Count()
     checked = broken = 0
     first: Broken | None = None
@@ -133,7 +133,7 @@ def verify(
 
 
 def _unmarked(store: EventStore, scopes: Iterable[str]) -> str | None:
-    """Say which scope was encrypted and no longer says so: its mark was taken away."""
+    """Return the fault if a scope was encrypted and its mark was removed."""
     for name in sorted({*scopes} - {*store.sealed_scopes()}):
         if store.vault.has_sealed(Scope(name)):
             return f"scope {name} was encrypted, but the ledger no longer says so"
@@ -141,7 +141,7 @@ def _unmarked(store: EventStore, scopes: Iterable[str]) -> str | None:
 
 
 def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | None, _Count]:
-    """Check a session; again, if it looks broken and somebody wrote to it in the meantime."""
+    """Check a session; check it again if it looks broken but was written to meanwhile."""
     for _ in range(ATTEMPTS_MAX):
         count = _Count()
         try:
@@ -156,19 +156,19 @@ def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | No
         fault = msgspec.structs.replace(
             fault,
             fault="incomplete",
-            detail="a copy or restore was cut off here: what vouches for erased events is to come",
+            detail="a copy or restore was interrupted here: not all erasures are vouched for yet",
         )
     return fault, count
 
 
 def _is_arriving(store: EventStore, session: SessionRecord, broken: Broken) -> bool:
-    """Whether a copy that was not finished explains what does not hold."""
+    """Whether an unfinished copy explains the fault."""
     unvouched = broken.fault == "erasure" or broken.detail == _NAME_GONE
     return unvouched and bool(store.cursor(Scope(session.scope), arriving(session.genesis)))
 
 
 def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
-    """Return the session as it is now, if it has gone on since ``session`` was read."""
+    """Return the session as it is now, if it has grown since ``session`` was read."""
     now = next(iter(store.session_records(Scope(session.scope), session.session_id)), None)
     return None if now is None or now.head_link == session.head_link else now
 
@@ -225,7 +225,7 @@ def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> 
 
 
 def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, str] | None:
-    """Say what is wrong with a session's genesis, or with its parent where a fork leaves it."""
+    """Return the fault in a session's genesis, or in its parent at the fork; else None."""
     cut = session.cut
     if cut is not None and not cut.genesis:
         return "missing", "the session that it was forked from is gone"
@@ -272,13 +272,13 @@ def _check_head(
 
 
 def _check_content(record: Record, vouched: Erasure | None) -> tuple[Fault, str] | None:
-    """Say what is wrong with a record of which ``vouched`` is known to have been erased."""
+    """Return the fault in a record whose erasure is vouched for as ``vouched``; else None."""
     if record.erasure is None and vouched is None:
         return _check_kept(record)
     if record.erasure is None:
-        return "content", "content stands where an erasure is on record"
+        return "content", "there is content although an erasure is on record"
     if record.summary or record.refs or record.payload or record.salt or record.payload_bytes:
-        return "content", "content stands where the event says it was erased"
+        return "content", "there is content although the event says it was erased"
     if vouched is None:
         return "erasure", "it was blanked, and no event vouches for that"
     if vouched != record.erasure:
@@ -292,7 +292,7 @@ def _check_kept(record: Record) -> tuple[Fault, str] | None:
     if record.unread == "damaged":
         return "content", "the sealed payload was changed, or belongs elsewhere"
     if record.unread is not None:
-        # Nobody can look at it here; its digest is in the chain all the same.
+        # It cannot be opened here; its digest is in the chain all the same.
         return None
     if record.salt is None or record.summary is None:
         return "content", "content is gone, and nothing says why"
@@ -305,7 +305,7 @@ def _check_kept(record: Record) -> tuple[Fault, str] | None:
 
 
 def _told(record: Record) -> bool:
-    """Whether an expired event still says who, when or what for."""
+    """Whether an expired event still has fields that expiry removes."""
     texts = (record.source, record.origin, record.turn_id, record.agent_id, record.user_id)
     numbers = (record.run_seq, record.ts_ms, record.recorded_ms)
     return any(texts) or any(numbers) or bool(record.content_digest)
@@ -328,7 +328,7 @@ def _explain(
 
 
 def link_of(previous: bytes, record: Record, seq: int | None = None) -> bytes:
-    """Return the link that ``record`` would have behind ``previous``."""
+    """Return the link that ``record`` has after ``previous``."""
     header = chain.header_digest(
         record.event_id, record.run_id, record.run_seq, record.turn_id, record.agent_id,
         record.user_id, record.kind, record.source, record.origin, record.ts_ms,
@@ -401,7 +401,7 @@ class _Covers:
 
 
 class _Proof:
-    """One erasure event, and the digest of what it names as far as it was read."""
+    """One erasure event, and the digest over the erased events read so far."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
