@@ -60,11 +60,12 @@ def test_the_way_from_a_run_to_the_store_and_back_is_short(tmp_path: Path) -> No
         begun = Corridor().walk(session.turn().start)
         read = Corridor().walk(lambda: list(session.headers()))
 
-    assert said.deepest <= 16
-    assert said.calls <= 89  # Ten of them while the folder of the file is new.
-    assert begun.calls <= 270
+    # One frame and ten calls of these are for a file whose folder has just changed.
+    assert said.deepest <= 15
+    assert said.calls <= 81
+    assert begun.calls <= 250
     assert read.deepest <= 13
-    assert read.calls <= 260
+    assert read.calls <= 244
 
 
 def test_runs_and_the_memory_load_without_the_ledger() -> None:

@@ -205,6 +205,7 @@ class Engine:
         counted: bool = False,
         fits: bool = False,
         new: list[Header] | None = None,
+        is_ordered: bool = False,
     ) -> list[Header]:
         """Draft and store ``events``, all or none, and hand the new ones to the sinks in order.
 
@@ -212,44 +213,32 @@ class Engine:
         all others theirs. ``fits`` makes fit what cannot be recorded as it is: an agent does not
         fail because of what its recorder cannot hold. The headers of new events go to ``new``.
         """
-        dispatcher = self.dispatcher
-        if not dispatcher.queues:
-            headers, drafts = self._write(events, expected_seq, numbers, counted, fits)
-        else:
+        drafter, dispatcher = self.drafter, self.dispatcher
+        if dispatcher.queues and not is_ordered:
             order = dispatcher.order_of(events)
             with order, order:
                 order.take()
-                headers, drafts = self._write(events, expected_seq, numbers, counted, fits)
-                for header, draft in _recorded_now(headers, drafts):
-                    dispatcher.offer(header, draft.payload)
-        if new is not None:
-            new += [header for header, _ in _recorded_now(headers, drafts)]
-        return headers
-
-    def _write(
-        self,
-        events: Sequence[NewEvent],
-        expected_seq: int | None,
-        numbers: Sequence[int | None] | None,
-        counted: bool,  # noqa: FBT001  (one caller, which names them)
-        fits: bool,  # noqa: FBT001
-    ) -> tuple[list[Header], list[Draft]]:
-        drafter = self.drafter
+                return self.write(
+                    events, expected_seq=expected_seq, numbers=numbers, counted=counted,
+                    fits=fits, new=new, is_ordered=True,
+                )  # fmt: skip
         while True:
             try:
                 drafts = drafter.draft(events, numbers, counted=counted)
-                return self.store.append(drafts, expected_seq=expected_seq), drafts
+                headers = self.store.append(drafts, expected_seq=expected_seq)
+                break
             except SealedMeanwhile as error:  # Again, once for each scope.
                 drafter.note_sealed(error.scope)
-            except SensitiveContent:
-                raise
-            except InvalidInput:
+            except InvalidInput as error:
                 if not fits:
                     raise
-                fitting = [fit(event) for event in events]
-                if fitting == list(events):
-                    raise
-                events, fits = fitting, False
+                events, fits = _fitted(events, error), False
+        if is_ordered:
+            for header, draft in _recorded_now(headers, drafts):
+                dispatcher.offer(header, draft.payload)
+        if new is not None:
+            new += [header for header, _ in _recorded_now(headers, drafts)]
+        return headers
 
     def fork(self, event: NewEvent, *, parent: str, seq: int) -> Header:
         """Record ``event`` as the first of a session that has the past of ``parent`` to ``seq``."""
@@ -481,6 +470,14 @@ class Engine:
             store, scope, read=store.headers_after, of_run=store.run_headers,
             after=after, committed=False, idle_seconds=idle_seconds, stop=stop,
         )  # fmt: skip
+
+
+def _fitted(events: Sequence[NewEvent], error: InvalidInput) -> list[NewEvent]:
+    """Return ``events`` made fit to be recorded. Raises ``error`` if that does not help."""
+    fitting = [fit(event) for event in events]
+    if isinstance(error, SensitiveContent) or fitting == list(events):
+        raise error
+    return fitting
 
 
 def _recorded_now(
