@@ -253,11 +253,11 @@ class KeyFolder:
     def _open(self, scope: str) -> _Opened | None:
         """Return the scope's file, read again if it has changed; None if it is not there."""
         path = self._paths.get(scope) or self._path(scope)
-        known = self._opened.get(scope)
+        opened = self._opened.get(scope)
         try:
             stamp = _stamp(os.stat(path))  # noqa: PTH116  (often: every append asks)
-            if known is not None and stamp == known.stamp:
-                return known
+            if opened is not None and stamp == opened.stamp:
+                return opened
         except FileNotFoundError:
             self._opened.pop(scope, None)
             return None

@@ -58,18 +58,18 @@ def _same_fields(draft: Draft, other: Callable[[str], object]) -> bool:
 
 
 def find_repeats(
-    drafts: Sequence[Draft], known: Callable[[Draft], Header | None]
+    drafts: Sequence[Draft], find: Callable[[Draft], Header | None]
 ) -> list[Header | int | None]:
     """Return, for each draft, the header that its id has, or where it stands in this call.
 
-    ``known`` is asked for the header that is recorded already.
+    ``find`` is asked for the header that is recorded already.
     """
     here: dict[tuple[str, str], int] = {}
     repeats: list[Header | int | None] = []
     for at, draft in enumerate(drafts):
         first = here.setdefault((draft.scope, draft.event_id), at)
         if first == at or repeats[first] is not None:
-            repeats.append(known(draft))
+            repeats.append(find(draft))
         elif same_draft(draft, drafts[first]):
             repeats.append(first)
         else:
@@ -81,12 +81,12 @@ def in_call_order(repeats: list[Header | int | None], added: list[Header]) -> li
     """Return a header for each event of a call: an older one, an earlier one, or a new one."""
     fresh = iter(added)
     headers: list[Header] = []
-    for known in repeats:
-        match known:
+    for repeat in repeats:
+        match repeat:
             case None:
                 headers.append(next(fresh))
             case int():
-                headers.append(headers[known])
+                headers.append(headers[repeat])
             case _:
-                headers.append(known)
+                headers.append(repeat)
     return headers

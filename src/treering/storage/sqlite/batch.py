@@ -116,8 +116,10 @@ class Batch:
         if not all(map(_made_id, drafts)):
             self._unknown = self._look_ahead(drafts)
             repeated = find_repeats(drafts, self._known_header)
-            self.repeats = self.repeats or any(isinstance(known, Header) for known in repeated)
-            fresh = [draft for draft, known in zip(drafts, repeated, strict=True) if known is None]
+            self.repeats = self.repeats or any(isinstance(repeat, Header) for repeat in repeated)
+            fresh = [
+                draft for draft, repeat in zip(drafts, repeated, strict=True) if repeat is None
+            ]
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
         self.torn = True
@@ -189,8 +191,8 @@ class Batch:
             keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
             keys = encoding.either_key(self._hiding(name, keys), keys)
             there = self.find_ids(scope, list(keys)) if scope else ()
-            known = {keys[key] for key in there}
-            unknown.update((name, one) for one in ids if one not in known)
+            recorded = {keys[key] for key in there}
+            unknown.update((name, one) for one in ids if one not in recorded)
         return frozenset(unknown)
 
     def _known_header(self, draft: Draft) -> Header | None:
@@ -368,14 +370,14 @@ class Batch:
 
     def _number(self, draft: Draft, session: int, run: int, seq: int) -> int:
         """Give ``draft`` its number in its run, which is known to the table of runs."""
-        known = self._ids
-        last, at, generation = known.run_seqs.get((session, run), _NEVER)
-        if generation != known.generation:
+        ids = self._ids
+        last, at, generation = ids.run_seqs.get((session, run), _NEVER)
+        if generation != ids.generation:
             for statement in (_LAST_RUN_SEQ, _LAST_TAIL_RUN_SEQ):
                 later = fetch_value(self.connection, statement, (session, run, at))
                 last = max(last, later or 0)
         number = draft.number_after(last)
-        known.run_seqs[session, run] = (number, seq, known.generation)
+        ids.run_seqs[session, run] = (number, seq, ids.generation)
         return number
 
     def _check_wordless(self, draft: Draft) -> None:
@@ -389,16 +391,16 @@ class Batch:
             raise SealedMeanwhile(draft.scope)
 
     def _check_unsealed(self, name: str, scope: int) -> None:
-        known = self._ids
+        ids = self._ids
 
         def has_boxes() -> bool:
-            if name in known.boxless:
+            if name in ids.boxless:
                 return False
             return fetch_value(self.connection, _LAST_BOX, (scope, SALT_BYTES)) is not None
 
         check_unsealed(name, has_key=self._vault.has_sealed(name), has_boxes=has_boxes)
-        known.boxless.add(name)
-        known.unsealed.add(name)
+        ids.boxless.add(name)
+        ids.unsealed.add(name)
 
     def next_position(self) -> int:
         """Return the position of the next event."""
@@ -431,9 +433,9 @@ class Batch:
         name, number, scope_key = scope
         sealed = payload is not None and name in self._ids.sealed and is_sealable(kind)
         key = self._vault.in_use(name) if sealed else None
-        known = self._ids
+        ids = self._ids
         plain = payload is not None and not sealed and is_sealable(kind)
-        if plain and name not in known.unsealed:
+        if plain and name not in ids.unsealed:
             self._check_unsealed(name, number)
         stored = stored_content(key, (name, scope_key), event_key, salt, payload, body)
         if stored.blob_key is None or stored.blob is None:
@@ -443,11 +445,11 @@ class Batch:
 
     def _keep_blob(self, scope: int, key: bytes, body: bytes) -> int:
         """Return the id of the blob with this key, adding it if it is new to the scope."""
-        known: int | None = fetch_value(
+        blob: int | None = fetch_value(
             self.connection, "SELECT id FROM blobs WHERE scope = ? AND key = ?", (scope, key)
         )
-        if known is not None:
-            return known
+        if blob is not None:
+            return blob
         added: int = fetch_value(
             self.connection,
             "INSERT INTO blobs (scope, key, body) VALUES (?, ?, ?) RETURNING id",
@@ -469,7 +471,7 @@ class Batch:
         self._note_run(session, run, before, state_after(kind), seq)
 
     def _note_run(self, session: int, run: int, before: int | None, state: int, seq: int) -> None:
-        known, connection = self._ids, self.connection
+        ids, connection = self._ids, self.connection
         if before is None:
             connection.execute(
                 "INSERT INTO runs (session, run, state, first_seq, last_seq)"
@@ -481,4 +483,4 @@ class Batch:
                 "UPDATE runs SET state = ?, last_seq = ? WHERE session = ? AND run = ?",
                 (state, seq, session, run),
             )
-        known.runs[session, run] = state
+        ids.runs[session, run] = state

@@ -75,7 +75,7 @@ class _Copy:
     """One transaction's worth of copying."""
 
     def __init__(self, writer: Writer, batch: Batch) -> None:
-        self._known = writer.known
+        self._ids = writer.ids
         self._batch = batch
         self._connection = batch.connection
         self._places: dict[tuple[str, str], tuple[tuple[int, bytes], int]] = {}
@@ -92,7 +92,7 @@ class _Copy:
         for record in records:
             by_scope.setdefault(record.scope, []).append(record)
         for name, group in by_scope.items():
-            scope, scope_key = self._known.scope(self._connection, name, create=False)
+            scope, scope_key = self._ids.scope(self._connection, name, create=False)
             if scope:
                 keys = [_id_key(scope_key, record)[0] for record in group]
                 self._taken.update((scope, key) for key in self._batch.find_ids(scope, keys))
@@ -131,9 +131,9 @@ class _Copy:
         )
 
     def _place_session(self, session: SessionRecord) -> tuple[tuple[int, bytes], int]:
-        known, connection = self._known, self._connection
-        scope = known.scope(connection, session.scope, create=True, key=session.scope_key)
-        number = known.session(connection, *scope, session.session_id)
+        ids, connection = self._ids, self._connection
+        scope = ids.scope(connection, session.scope, create=True, key=session.scope_key)
+        number = ids.session(connection, *scope, session.session_id)
         same = by_genesis(connection, scope[0], session.genesis)
         if same and not session.salt:
             # It was copied before its name was forgotten there.
@@ -146,7 +146,7 @@ class _Copy:
             )
         if not number:
             cut = self._check_parent(scope, session)
-            number = known.open_session(
+            number = ids.open_session(
                 connection, scope, session.scope, session.session_id, session.salt, cut,
                 forgotten=None if session.salt else session.genesis,
             )  # fmt: skip
@@ -170,11 +170,11 @@ class _Copy:
         self._batch.flush()
         connection = self._connection
         name = cut.parent
-        if not self._known.session(connection, *scope, name):
+        if not self._ids.session(connection, *scope, name):
             # Its name was forgotten, there or here.
             name = name_by_genesis(connection, scope[0], cut.genesis) or name
         here = msgspec.structs.replace(cut, parent=name)
-        parent = self._known.session(connection, *scope, name)
+        parent = self._ids.session(connection, *scope, name)
         if find_cut(connection, parent, name, cut.seq) != here:
             raise without_parent(session, cut)
         return here
@@ -237,7 +237,7 @@ class _Copy:
         self._keys.add(key)
 
     def _name(self, text: str | None) -> int | None:
-        return self._known.name(self._connection, text) if text else None
+        return self._ids.name(self._connection, text) if text else None
 
     def _erase_vouched(self, session: int, record: Record) -> None:
         """Erase what ``record`` vouches for and still stands here, for it was copied before."""
@@ -263,7 +263,7 @@ class _Copy:
         if record.kind == "ledger.forgotten":
             self.forgotten += 1 if standing else 0
             if claim.whole:
-                self.forgotten += forget_name(self._batch, self._known, session)
+                self.forgotten += forget_name(self._batch, self._ids, session)
 
 
 def _is_hidden(record: Record) -> bool:

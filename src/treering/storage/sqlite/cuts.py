@@ -34,24 +34,24 @@ WHERE e.position = {position_at("?1", "?2")}
 """
 
 
-def open_fork(batch: Batch, known: IdCache, draft: Draft, *, parent: str, seq: int) -> Header:
+def open_fork(batch: Batch, ids: IdCache, draft: Draft, *, parent: str, seq: int) -> Header:
     """Open the session of ``draft`` where ``parent`` is at ``seq``, and place ``draft`` in it."""
     connection = batch.connection
-    scope = known.scope(connection, draft.scope, create=False)
-    cut = find_cut(connection, known.session(connection, *scope, parent), parent, seq)
+    scope = ids.scope(connection, draft.scope, create=False)
+    cut = find_cut(connection, ids.session(connection, *scope, parent), parent, seq)
     if cut is None:
         raise NotFound(
             f"session {parent} of {draft.scope} has no event of its own at seq {seq}",
             hint="fork where the session has one; what it shares belongs to its own parent",
         )
-    there = known.session(connection, *scope, draft.session_id)
+    there = ids.session(connection, *scope, draft.session_id)
     if there:
         raise Conflict(
             f"session {draft.session_id} of {draft.scope} is here already",
             current_seq=batch.head(there)[0],
             hint="give the fork another session id",
         )
-    known.open_session(connection, scope, draft.scope, draft.session_id, cut=cut)
+    ids.open_session(connection, scope, draft.scope, draft.session_id, cut=cut)
     header = batch.place([draft])[0]
     if header not in batch.added:
         # An id whose event was erased says nothing against the draft, but is not free.

@@ -147,7 +147,7 @@ class Eraser:
                 blobs_shared=shared,
                 more=len(found) >= limit,
                 projections={name: before[name] - after[name] for name in before},
-                named=forget_name(batch, self._writer.known, named) if named else 0,
+                named=forget_name(batch, self._writer.ids, named) if named else 0,
             )
 
         self._writer.transact(work, None)
@@ -226,9 +226,9 @@ class Eraser:
         """Return the session whose name is to go, if it still has one; else 0."""
         if not selection.with_name or selection.session_id is None:
             return 0
-        known, connection = self._writer.known, batch.connection
-        place = known.scope(connection, selection.scope, create=False)
-        session = known.session(connection, *place, selection.session_id)
+        ids, connection = self._writer.ids, batch.connection
+        place = ids.scope(connection, selection.scope, create=False)
+        session = ids.session(connection, *place, selection.session_id)
         named = fetch_value(connection, "SELECT name FROM sessions WHERE id = ?", (session,))
         return 0 if named is None else session
 
@@ -236,10 +236,10 @@ class Eraser:
         self, batch: Batch, selection: Selection, erasure: Erasure, limit: int
     ) -> list[_Found]:
         connection = batch.connection
-        known = self._writer.known
-        scope, scope_key = known.scope(connection, selection.scope, create=False)
+        ids = self._writer.ids
+        scope, scope_key = ids.scope(connection, selection.scope, create=False)
         spared = ERASURE_KINDS | selection.spare
-        keep = ", ".join(str(known.name(connection, kind)) for kind in sorted(spared))
+        keep = ", ".join(str(ids.name(connection, kind)) for kind in sorted(spared))
         if not scope:
             return []
         batch.index()
@@ -249,7 +249,7 @@ class Eraser:
             statement = _BY_ID.format(left=left, spared=keep)
             return fetch_all(connection, statement, {"scope": scope, "id": key})
         if selection.session_id is not None:
-            session = known.session(connection, scope, scope_key, selection.session_id)
+            session = ids.session(connection, scope, scope_key, selection.session_id)
             about = "TRUE"
             if selection.users is not None:
                 users = (str(_kind(connection, user)) for user in sorted(selection.users))
@@ -268,7 +268,7 @@ class Eraser:
                     _BEFORE,
                     {
                         "scope": scope,
-                        "kind": known.name(connection, name),
+                        "kind": ids.name(connection, name),
                         "cutoff": cutoff,
                         "imported": imported if name in selection.kept_if_imported else 0,
                         "limit": limit - len(found),

@@ -42,8 +42,8 @@ WHERE e.position > {INDEXED_POSITION}
 def erasure_events(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
     """Return scope, session and payload of what vouches for erasures between two positions."""
     kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
-    known = ", ".join(str(kind) for kind in kinds if kind)
-    return fetch_all(ledger, _VOUCHERS.format(kinds=known), (after, until)) if known else []
+    numbers = ", ".join(str(kind) for kind in kinds if kind)
+    return fetch_all(ledger, _VOUCHERS.format(kinds=numbers), (after, until)) if numbers else []
 
 
 def unseen_erasures(

@@ -102,10 +102,10 @@ def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:
     return ", ".join(str(one) for name in names if (one := name_id(connection, name)))
 
 
-def forget_name(batch: Batch, known: IdCache, session: int) -> int:
+def forget_name(batch: Batch, ids: IdCache, session: int) -> int:
     """Forget what a session is called, if nothing is left in it; return 1 if it was named."""
     connection = batch.connection
-    vouching = ", ".join(str(known.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
+    vouching = ", ".join(str(ids.name(connection, kind)) for kind in sorted(ERASURE_KINDS))
     row = fetch_one(connection, _FORGETTABLE.format(vouching=vouching), (session,))
     if row is None:
         return 0
@@ -114,16 +114,16 @@ def forget_name(batch: Batch, known: IdCache, session: int) -> int:
         "UPDATE sessions SET name = NULL, salt = NULL, key = ? WHERE id = ?",
         (name_key(scope_key, forgotten_name(genesis)), session),
     )
-    note_forgetting(batch, known)
+    note_forgetting(batch, ids)
     return 1
 
 
-def note_forgetting(batch: Batch, known: IdCache) -> None:
+def note_forgetting(batch: Batch, ids: IdCache) -> None:
     """Have every process read names anew before it writes, and bytes driven out."""
     batch.connection.execute(_COUNT)
     note_erased(batch.connection, NAMES)
     batch.dirty = True
-    known.drop_names()
+    ids.drop_names()
 
 
 def forget_names(writer: Writer) -> int:
@@ -146,7 +146,7 @@ def forget_names(writer: Writer) -> int:
             "UPDATE names SET name = NULL, key = ? WHERE id = ?",
             [(os.urandom(KEY_BYTES), number) for number in sorted(unused)],
         )
-        note_forgetting(batch, writer.known)
+        note_forgetting(batch, writer.ids)
 
     writer.transact(work, None)
     return len(unused)

@@ -161,8 +161,8 @@ class IdCache:
 
         One that is created gets ``key``, if that is given.
         """
-        known = self.scopes.get(name)
-        if known is None:
+        place = self.scopes.get(name)
+        if place is None:
             row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
             if row is None and create:
                 row = fetch_one(
@@ -173,22 +173,22 @@ class IdCache:
                 count_scopes(connection)
             if row is None:
                 return 0, b""
-            known = self.scopes[name] = (row[0], row[1])
-        return known
+            place = self.scopes[name] = (row[0], row[1])
+        return place
 
     def session(self, connection: apsw.Connection, scope: int, key: bytes, name: str) -> int:
         """Return the id of a session; 0 if it is not there."""
-        known = self.sessions.get((scope, name))
-        if known is None:
-            known = fetch_value(
+        session = self.sessions.get((scope, name))
+        if session is None:
+            session = fetch_value(
                 connection,
                 "SELECT id FROM sessions WHERE scope = ? AND key = ?",
                 (scope, name_key(key, name)),
             )
-            if known is None:
+            if session is None:
                 return 0
-            self.sessions[scope, name] = known
-        return known
+            self.sessions[scope, name] = session
+        return session
 
     def open_session(
         self,
@@ -260,38 +260,38 @@ class IdCache:
 
     def head(self, connection: apsw.Connection, session: int) -> tuple[int, bytes]:
         """Return the last seq and link of a session."""
-        known = self.heads.get(session)
-        if known is None:
+        head = self.heads.get(session)
+        if head is None:
             found = fetch_one(
                 connection, "SELECT seq, link FROM heads WHERE session = ?", (session,)
             )
-            known = self.heads[session] = (found[0], found[1]) if found else (0, b"")
-        return known
+            head = self.heads[session] = (found[0], found[1]) if found else (0, b"")
+        return head
 
     def name(self, connection: apsw.Connection, text: str) -> int:
         """Return the id of a name, adding it if it is new."""
-        known = self.names.get(text)
-        if known is None:
+        number = self.names.get(text)
+        if number is None:
             if not self._name_key:
                 self._name_key = key_of_names(connection)
             key = name_key(self._name_key, text)
             # Most names that are not remembered are ids of runs and turns, and new.
-            known = fetch_value(connection, _ADD_NAME, (key, text))
-            if known is None:
-                known = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
-            self.names[text] = known
-        return known
+            number = fetch_value(connection, _ADD_NAME, (key, text))
+            if number is None:
+                number = fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,))
+            self.names[text] = number
+        return number
 
     def run_state(self, connection: apsw.Connection, session: int, run: int) -> int | None:
         """Return the state of a run, None if it is new to the session."""
-        known = self.runs.get((session, run))
-        if known is None:
-            known = fetch_value(
+        state = self.runs.get((session, run))
+        if state is None:
+            state = fetch_value(
                 connection, "SELECT state FROM runs WHERE session = ? AND run = ?", (session, run)
             )
-            if known is not None:
-                self.runs[session, run] = known
-        return known
+            if state is not None:
+                self.runs[session, run] = state
+        return state
 
 
 def count_scopes(connection: apsw.Connection) -> None:
@@ -353,8 +353,8 @@ class Texts(dict[int, str]):
             row = fetch_one(connection, "SELECT name, key FROM names WHERE id = ?", (name,))
         if len(self) > REMEMBERED_MAX:
             self.clear()
-        known, key = row or (None, b"")
-        self[name] = forgotten_name(key) if known is None else _text(known)
+        text, key = row or (None, b"")
+        self[name] = forgotten_name(key) if text is None else _text(text)
         return self[name]
 
 

@@ -110,9 +110,9 @@ class LeaseFiles:
                 if not create:
                     return None
             else:
-                if (known := self._open.get((found.st_dev, found.st_ino))) is not None:
-                    known.forget_lost()
-                    return known
+                if (file := self._open.get((found.st_dev, found.st_ino))) is not None:
+                    file.forget_lost()
+                    return file
             flags = os.O_CREAT | os.O_RDWR if create else os.O_RDONLY
             try:
                 descriptor = os.open(path, flags | os.O_CLOEXEC, _MODE)

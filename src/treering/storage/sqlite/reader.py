@@ -418,7 +418,7 @@ class Reader:
         first = LAST
         with self._database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
-            known = {name_key(scope_key, name): seq for name, seq in behind.items()}
+            copied = {name_key(scope_key, name): seq for name, seq in behind.items()}
             sessions = fetch_all(
                 connection,
                 "SELECT s.id, s.key, coalesce(forks.seq, 0) FROM sessions AS s"
@@ -427,7 +427,7 @@ class Reader:
             )
             for session, key, shared in sessions:
                 position = fetch_value(
-                    connection, _POSITION, (session, max(known.get(key, 0), shared) + 1)
+                    connection, _POSITION, (session, max(copied.get(key, 0), shared) + 1)
                 )
                 first = min(first, position or LAST)
         return first - 1

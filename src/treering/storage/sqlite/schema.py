@@ -44,15 +44,15 @@ def stored_version(connection: apsw.Connection, path: str) -> int:
 
 def check_version(version: int, path: str, *, upgradable: bool) -> None:
     """Raise if this program cannot use a ledger of schema ``version``."""
-    known = len(migrations())
-    if version > known:
+    newest = len(migrations())
+    if version > newest:
         raise SchemaTooNew(
-            f"{path} has schema {version}, this program knows up to {known}",
+            f"{path} has schema {version}, this program knows up to {newest}",
             hint="upgrade treering: pip install --upgrade treering",
         )
-    if version < known and not upgradable:
+    if version < newest and not upgradable:
         raise SchemaTooOld(
-            f"{path} has schema {version} and needs an upgrade to {known}",
+            f"{path} has schema {version} and needs an upgrade to {newest}",
             hint="open it once for writing, for instance with treering verify",
         )
 

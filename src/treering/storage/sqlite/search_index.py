@@ -14,7 +14,7 @@ from treering.model.events import Event
 from treering.model.followers import FollowStep
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates
-from treering.storage.encoding import GONE
+from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
 from treering.storage.sqlite.erasure_events import unseen_erasures
@@ -48,6 +48,11 @@ CROSS JOIN events AS e ON e.position = one.value
 LEFT JOIN runs AS r ON r.session = e.session AND r.run = e.run
 WHERE e.scope = :scope AND e.flags & {GONE} = 0
   AND e.ts_ms >= :since AND e.ts_ms < :before
+"""
+_UNINDEXED: Final = f"""
+SELECT count(*)
+FROM events
+WHERE position > ? AND scope = ? AND flags < {EXPIRED}
 """
 _FAILED: Final = frozenset(
     number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
@@ -259,7 +264,7 @@ class SearchIndex:
         with self._database.reading() as ledger:
             count = fetch_value(
                 ledger,
-                "SELECT count(*) FROM events WHERE position > ? AND scope = ? AND flags < 64",
+                _UNINDEXED,
                 (after, number),
             )
         return int(count)

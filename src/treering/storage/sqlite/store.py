@@ -145,7 +145,7 @@ class SqliteStore(MemoryKeeper):
         headers: list[Header] = []
 
         def work(batch: Batch, _: None) -> None:
-            headers.append(open_fork(batch, self._writer.known, draft, parent=parent, seq=seq))
+            headers.append(open_fork(batch, self._writer.ids, draft, parent=parent, seq=seq))
 
         self._writer.transact(work, None)
         self._notifier.notify()
@@ -157,9 +157,9 @@ class SqliteStore(MemoryKeeper):
             return
 
         def work(batch: Batch, _: None) -> None:
-            known, connection = self._writer.known, batch.connection
-            place = known.scope(connection, scope, create=False)
-            session = known.session(connection, *place, session_id)
+            ids, connection = self._writer.ids, batch.connection
+            place = ids.scope(connection, scope, create=False)
+            session = ids.session(connection, *place, session_id)
             if session:
                 snapshots.keep(connection, session, seq, body)
                 batch.dirty = True
@@ -233,7 +233,7 @@ class SqliteStore(MemoryKeeper):
         """Keep ``policy`` for the scope."""
 
         def work(batch: Batch, _: None) -> None:
-            number = self._writer.known.scope(batch.connection, scope, create=True)[0]
+            number = self._writer.ids.scope(batch.connection, scope, create=True)[0]
             batch.connection.execute("DELETE FROM retention WHERE scope = ?", (number,))
             batch.connection.executemany(
                 "INSERT INTO retention (scope, kind, days) VALUES (?, ?, ?)",
@@ -267,7 +267,7 @@ class SqliteStore(MemoryKeeper):
         """Keep durably how far each of several followers has come, in one commit."""
 
         def work(batch: Batch, _: None) -> None:
-            number = self._writer.known.scope(batch.connection, scope, create=True)[0]
+            number = self._writer.ids.scope(batch.connection, scope, create=True)[0]
             batch.connection.executemany(
                 "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, ?)"
                 " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
@@ -301,8 +301,8 @@ class SqliteStore(MemoryKeeper):
                 "INSERT INTO ledger (name, value) VALUES (?, 1) ON CONFLICT (name) DO NOTHING",
                 (SEALED_MARK + scope,),
             )
-            self._writer.known.sealed = sealed_scopes(batch.connection)
-            self._writer.known.unsealed.discard(scope)
+            self._writer.ids.sealed = sealed_scopes(batch.connection)
+            self._writer.ids.unsealed.discard(scope)
             batch.dirty = True
 
         self._writer.transact(work, None)
@@ -341,7 +341,7 @@ class SqliteStore(MemoryKeeper):
 
         self._writer.transact(work, None)
         # Not before the commit, after which all that is remembered is taken to hold.
-        self._writer.known.forget()
+        self._writer.ids.forget()
         self.words.remove()
         self.remove_memory()
         while self.tools.follow(None).more:

@@ -33,9 +33,9 @@ Arguments = TypeVar("Arguments")
 class Writer:
     """Carries out writes on the one writing connection."""
 
-    def __init__(self, database: Database, known: IdCache, vault: Vault) -> None:
+    def __init__(self, database: Database, ids: IdCache, vault: Vault) -> None:
         self.database = database
-        self.known = known
+        self.ids = ids
         self._vault = vault
         self._cursor: apsw.Cursor | None = None
         self._cursor_epoch = -1
@@ -107,13 +107,13 @@ class Writer:
             # IMMEDIATE takes the write lock before we look at the last seq, so two writers can
             # never number their events from the same starting point.
             cursor.execute("BEGIN IMMEDIATE")
-            self.known.refresh(connection)
+            self.ids.refresh(connection)
         except BaseException as error:
             if connection is not None:
                 self._undo(connection, error)
             database.write_lock.leave()
             raise
-        return Batch(self.known, self._vault, connection, cursor)
+        return Batch(self.ids, self._vault, connection, cursor)
 
     def _commit(self, batch: Batch) -> None:
         batch.flush()
@@ -133,11 +133,11 @@ class Writer:
             ids = [header.event_id for header in batch.added]
             raise translate_commit(error, self.database.path, ids) from error
         self._assured = self.database.epoch
-        self.known.settle(connection)
+        self.ids.settle(connection)
         self.database.confirm(batch.added)
 
     def _undo(self, connection: apsw.Connection, error: BaseException | None) -> None:
-        self.known.forget()
+        self.ids.forget()
         cause = None if error is None else error.__cause__
         if isinstance(error, apsw.IOError) or isinstance(cause, apsw.IOError):
             self.database.reopen()
