@@ -396,14 +396,14 @@ def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
 ) -> None:
     source, target = treering.open(tmp_path / "source.db"), treering.open(tmp_path / "target.db")
     source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
-    blobs = source._store._blobs  # type: ignore[attr-defined]
+    blobs = source._store._reader.blobs  # type: ignore[attr-defined]
 
     class Erasing(dict[int, bytes | None]):
         def __missing__(self, blob: int) -> bytes | None:
             source.redact(HERE, event_id="big")
             return blobs[blob]  # type: ignore[no-any-return]
 
-    source._store._blobs = Erasing()  # type: ignore[attr-defined]
+    source._store._reader.blobs = Erasing()  # type: ignore[attr-defined]
 
     stream = io.BytesIO()
     source.admin.export(HERE, stream, payloads="included")

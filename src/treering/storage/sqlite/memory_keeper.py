@@ -21,13 +21,12 @@ from treering.storage.sqlite.tool_calls import name_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.ledger.ports import Vault
     from treering.memory.records import Document, IndexEntry, IndexName, Row, SavedFold
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
-    from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.reader import Reader
 
 DOCUMENTS_MAX: Final = 50_000
 """Documents of one page."""
@@ -40,14 +39,16 @@ SELECT
 _UNTIDY: Final = "SELECT value FROM facts WHERE name = 'untidy'"
 
 
-class MemoryKeeper(MemoryReader):
+class MemoryKeeper:
     """Keeps rows and documents in a file of their own, and up with the events."""
 
-    def __init__(self, database: Database, vault: Vault) -> None:
-        super().__init__(database, vault)
-        self._memory = MemoryFile(database)
+    def __init__(self, reader: Reader) -> None:
+        self._database = reader.database
+        self._last_position = reader.last_position
+        self._memory = MemoryFile(reader.database)
         self._neighbours = Neighbours(self._memory)
-        database.companions.append(self._memory)
+        self.reader = MemoryReader(reader)
+        reader.database.companions.append(self._memory)
 
     def memory_rows(self, scope: Scope) -> SavedFold:
         """Return what was folded and kept."""
@@ -86,7 +87,9 @@ class MemoryKeeper(MemoryReader):
         def work(connection: apsw.Connection) -> FollowStep:
             self._apply_erasures(connection)
             place = (scope, number, shelf)
-            return memory_shelves.follow(self._memory, connection, self, place, read, embedder)
+            return memory_shelves.follow(
+                self._memory, connection, self.reader, place, read, embedder
+            )
 
         return self._memory.write(work)
 
@@ -114,7 +117,7 @@ class MemoryKeeper(MemoryReader):
         if self._memory.exists:
             file = self._memory
             after = file.read(lambda c: memory_shelves.followed(file, c, number, shelf)) or 0
-        return self.shelf_lag(scope, shelf, after)
+        return self.reader.shelf_lag(scope, shelf, after)
 
     def drop_documents(self, scope: Scope | None = None) -> int:
         """Take all documents out, to be entered anew; return how many there were."""
@@ -139,7 +142,7 @@ class MemoryKeeper(MemoryReader):
         number = self._scope_number(scope)
         return self._neighbours.nearest(number, shelf, vector, embedder=embedder, limit=limit)
 
-    def memory_counts(self, scope: Scope) -> dict[str, int]:
+    def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
         number, found = self._scope_number(scope), None
         if self._memory.exists:
@@ -147,17 +150,17 @@ class MemoryKeeper(MemoryReader):
         rows, documents = found or (0, 0)
         return {"memory_rows": rows, "documents": documents}
 
-    def remove_memory(self) -> None:
+    def remove(self) -> None:
         """Throw away all that was derived."""
         if self._memory.exists:
             self._memory.remove()
         self._sweep(None)
 
-    def close_memory(self) -> None:
+    def close(self) -> None:
         """Let go of the file."""
         self._memory.close()
 
-    def finish_memory(self) -> tuple[Physical, int | None]:
+    def finish(self) -> tuple[Physical, int | None]:
         """Drive what was erased out of the file; say whether it is done, and up to which position.
 
         None if there is no file, and nothing to be done.
@@ -212,7 +215,7 @@ class MemoryKeeper(MemoryReader):
             return False
         file = self._memory
         last = file.read(lambda c: memory_shelves.followed(file, c, scope, shelf))
-        return last == self.last_position() != 0
+        return last == self._last_position() != 0
 
     def term_key(self, scope: Scope) -> bytes:
         """Return the key that the words of a scope are hashed under; empty if it is not there."""

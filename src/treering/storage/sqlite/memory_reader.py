@@ -11,7 +11,6 @@ from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
 from treering.storage.runs import state_after
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.rows import EVENT, PAYLOAD_BYTES, POSITION, WITH_CONTENT
-from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.sql import fetch_all, fetch_value, key_of_names
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
+    from treering.storage.sqlite.reader import Reader
     from treering.storage.sqlite.sql import Row
 
 LOOKED_AT_MAX: Final = 20_000
@@ -65,8 +65,12 @@ WHERE e.scope = ? AND e.flags & {GONE} = 0
 """
 
 
-class MemoryReader(SessionReader):
-    """Answers what the memory asks of the events."""
+class MemoryReader:
+    """Answers reads of events for the memory."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._database = reader.database
+        self._to_events = reader.to_events
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events that what is remembered is folded from, and what vouches for erasures."""

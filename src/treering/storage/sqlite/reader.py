@@ -151,28 +151,28 @@ class Reader:
     """Answers reads from the pool of reading connections."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
-        self._database = database
+        self.database = database
         self._vault = vault
-        self._opener = Opener(vault)
+        self.opener = Opener(vault)
         self._name_key = b""
         """What the hashes of names are made under: it never changes."""
-        self._names = Texts(database)
-        self._sessions = SessionTexts(database)
-        self._blobs = Blobs(database, self._opener)
+        self.names = Texts(database)
+        self.sessions = SessionTexts(database)
+        self.blobs = Blobs(database, self.opener)
 
     # By time, over a scope or a session.
 
     def headers(self, query: Query) -> list[Header]:
         """Return up to ``query.limit`` headers in the query's direction."""
-        return self._to_headers(self._by_time(query, HEADER, ""))
+        return self.to_headers(self._by_time(query, HEADER, ""))
 
     def events(self, query: Query) -> list[Event]:
         """Return the same as ``headers``, with payloads; fewer if they are large."""
-        return self._to_events(self._by_time(query, EVENT, WITH_CONTENT))
+        return self.to_events(self._by_time(query, EVENT, WITH_CONTENT))
 
     def _by_time(self, query: Query, columns: str, joins: str) -> list[Row]:
         # One snapshot: between two, events may move from the tail into the orders of time.
-        with self._database.reading() as connection, connection:
+        with self.database.reading() as connection, connection:
             scope, scope_key = find_scope(connection, query.scope)
             kinds = _kinds(connection, query.kinds)
             if not scope or (query.kinds and not kinds):
@@ -199,35 +199,35 @@ class Reader:
     ) -> list[Header]:
         """Return headers of a session in order, behind ``after_seq``."""
         found = self._by_seq(scope, session_id, SESSION_HEADERS, after_seq, LAST, limit)
-        return self._to_headers(found)
+        return self.to_headers(found)
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
         """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
         found = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
-        return self._to_events(bounded(found, PAYLOAD_BYTES))
+        return self.to_events(bounded(found, PAYLOAD_BYTES))
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Header]:
         """Return the last headers of a session, before ``before_seq``, in order."""
         found = self._by_seq(scope, session_id, LAST_HEADERS, 0, before_seq or LAST, limit)
-        return self._to_headers(found[::-1])
+        return self.to_headers(found[::-1])
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Event]:
         """Return the last events before ``before_seq``, in order; fewer if they are large."""
         found = self._by_seq(scope, session_id, LAST_EVENTS, 0, before_seq or LAST, limit)
-        return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+        return self.to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             found = fetch_all(connection, AT_SEQS, (session, encode(sorted(set(seqs)))))
-        return self._to_events(found)
+        return self.to_events(found)
 
     def committed_events(
         self,
@@ -241,7 +241,7 @@ class Reader:
         limit: int,
     ) -> list[Event]:
         """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             numbers = _kinds(connection, tuple(sorted(kinds)))
             found = session_rows(
                 connection,
@@ -253,23 +253,23 @@ class Reader:
                 until=until_seq,
                 run=None if run_id is None else _name(connection, run_id),
             )
-        return self._to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+        return self.to_events(bounded(found, PAYLOAD_BYTES)[::-1])
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
         found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
-        with corrupt_on_error(self._database.path):
+        with corrupt_on_error(self.database.path):
             # They are in order, unless somebody changed seqs and not the index: verify says which.
             found.sort(key=itemgetter(SEQ))
         return self._to_records(bounded(found, PAYLOAD_BYTES))
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
             found = session_rows(connection, COVERS.of_kinds(kinds), session, 0, LAST, LAST)
-        return self._to_events(found)
+        return self.to_events(found)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
@@ -281,19 +281,19 @@ class Reader:
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
-        with self._database.reading_at_hand() as connection:
+        with self.database.reading_at_hand() as connection:
             if scope is not None and session_id is not None:
                 session = find_session(connection, *find_scope(connection, scope), session_id)
                 found = runs.open_in_session(connection, session)
             else:
                 found = runs.all_open(connection, scope, session_id)
-        with corrupt_on_error(self._database.path):
+        with corrupt_on_error(self.database.path):
             return [open_run(*row) for row in found]
 
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             run = _name(connection, run_id)
             if not run:
                 return  # Nobody has ever named it: what is appended to a new run asks first.
@@ -303,7 +303,7 @@ class Reader:
                 "SELECT first_seq, coalesce(last_seq, ?) FROM runs WHERE session = ? AND run = ?",
                 (LAST, session, run),
             )
-        with corrupt_on_error(self._database.path):
+        with corrupt_on_error(self.database.path):
             first, last = msgspec.convert(stretch or (1, 0), tuple[int, int])
         after = first - 1
         while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
@@ -320,7 +320,7 @@ class Reader:
         limit: int,
     ) -> list[Row]:
         # The first event, or the last one, is mostly looked at by whoever is about to write.
-        database = self._database
+        database = self.database
         reading = database.reading_at_hand() if limit == 1 else database.reading()
         with reading as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
@@ -330,15 +330,15 @@ class Reader:
 
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             key = encoding.id_key(scope_key, event_id)[0]
             found = fetch_all(connection, _FIND, (number, key))
-        return next(iter(self._to_events(found)), None)
+        return next(iter(self.to_events(found)), None)
 
     def rekeyed_ms(self) -> int | None:
         """Return when the ledger was rid of ids that words can be guessed from; None if never."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             found: int | None = fetch_value(
                 connection, "SELECT value FROM ledger WHERE name = 'rekeyed_ms'"
             )
@@ -346,7 +346,7 @@ class Reader:
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids stand, as far as there are such, erased or not."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
             if hides_ids(connection) and encoding.are_guessable(keys):
@@ -359,12 +359,12 @@ class Reader:
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope behind ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
-        return FollowedEvents(self._to_headers(found), [row[:1] for row in found], (last,), more)
+        return FollowedEvents(self.to_headers(found), [row[:1] for row in found], (last,), more)
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope behind ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
-        return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
+        return FollowedEvents(self.to_events(found), [row[:1] for row in found], (last,), more)
 
     def end(self, scope: Scope) -> Mark:  # noqa: ARG002  (all scopes have one order)
         """Return the mark of the last event of the scope that can be followed by now."""
@@ -416,7 +416,7 @@ class Reader:
         if not behind:
             return 0
         first = LAST
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             copied = {name_key(scope_key, name): seq for name, seq in behind.items()}
             sessions = fetch_all(
@@ -434,14 +434,14 @@ class Reader:
 
     def last_position(self) -> int:
         """Return the position of the newest event, 0 if there is none."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             return fetch_value(connection, "SELECT max(position) FROM events") or 0
 
     def _by_position(
         self, scope: Scope, position: int, limit: int, statement: str
     ) -> tuple[list[Row], int, bool]:
         """Return rows of a stretch, where it ends, and whether there is more behind it."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             number = find_scope(connection, scope)[0]
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
@@ -464,52 +464,54 @@ class Reader:
         Nothing else can be read of a session that was forgotten, perhaps by another process.
         """
         kinds = {row[rows.KIND] for row in found}
-        vouching = {kind for kind in kinds if self._names[kind] in ERASURE_KINDS}
+        vouching = {kind for kind in kinds if self.names[kind] in ERASURE_KINDS}
         if vouching:
             for row in found:
                 if row[rows.KIND] in vouching:
-                    self._sessions.pop(row[rows.SESSION], None)
+                    self.sessions.pop(row[rows.SESSION], None)
 
-    def _to_headers(self, found: list[Row]) -> list[Header]:
-        with corrupt_on_error(self._database.path):
+    def to_headers(self, found: list[Row]) -> list[Header]:
+        """Return the headers of rows."""
+        with corrupt_on_error(self.database.path):
             self._look_again(found)
-            return rows.headers(found, self._names, self._sessions)
+            return rows.headers(found, self.names, self.sessions)
 
-    def _to_events(self, found: list[Row]) -> list[Event]:
-        with corrupt_on_error(self._database.path):
+    def to_events(self, found: list[Row]) -> list[Event]:
+        """Return the events of rows, their payloads unsealed."""
+        with corrupt_on_error(self.database.path):
             self._look_again(found)
             try:
-                return rows.events(found, self._names, self._sessions, self._blobs, _NONE)
+                return rows.events(found, self.names, self.sessions, self.blobs, _NONE)
             except rows.Sealed:
                 sealed = rows.sealed(found)
             opened = self._open(sealed)
-            return rows.events(found, self._names, self._sessions, self._blobs, opened)
+            return rows.events(found, self.names, self.sessions, self.blobs, opened)
 
     def _open(self, found: list[Row]) -> dict[int, bytes | None]:
         """Return the sealed payloads of ``found`` by position."""
-        with self._database.reading() as connection:
+        with self.database.reading() as connection:
             boxes: dict[int, bytes | None] = dict(
                 fetch_all(connection, _BOXES, (encode([row[rows.POSITION] for row in found]),))
             )
         opened: dict[int, bytes | None] = {}
         for row in found:
-            box, scope = boxes.get(row[rows.POSITION]), self._sessions[row[rows.SESSION]][0]
+            box, scope = boxes.get(row[rows.POSITION]), self.sessions[row[rows.SESSION]][0]
             # One that is gone was erased between the two reads.
             opened[row[rows.POSITION]] = (
                 encode(REDACTED)
                 if box is None
-                else self._opener.payload(scope, row[rows.EVENT_ID], box)
+                else self.opener.payload(scope, row[rows.EVENT_ID], box)
             )
         return opened
 
     def _to_records(self, found: list[Row]) -> list[Record]:
-        with corrupt_on_error(self._database.path):
+        with corrupt_on_error(self.database.path):
             self._look_again(found)
             if any(row[rows.FLAGS] >= encoding.EXPIRED for row in found):
                 # Names of what is gone may have been forgotten since they were read.
-                self._sessions.clear()
-                self._names.clear()
-            return rows.records(found, self._names, self._sessions, self._blobs, self._opener)
+                self.sessions.clear()
+                self.names.clear()
+            return rows.records(found, self.names, self.sessions, self.blobs, self.opener)
 
 
 def _position(mark: Mark) -> int:

@@ -24,12 +24,11 @@ from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
     from treering.model.search_queries import SearchQuery
-    from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.reader import Reader
 
 STEP_EVENTS: Final = 500
@@ -62,21 +61,14 @@ _FAILED: Final = frozenset(
 class SearchIndex:
     """Keeps the index up with the events, and finds in it."""
 
-    def __init__(
-        self,
-        database: Database,
-        reader: Reader,
-        names: Mapping[int, str],
-        sessions: Mapping[int, tuple[str, str]],
-        is_sealed: Callable[[Scope], bool],
-    ) -> None:
-        self._database = database
+    def __init__(self, reader: Reader, is_sealed: Callable[[Scope], bool]) -> None:
+        self._database = reader.database
         self._reader = reader
-        self._names = names
-        self._sessions = sessions
+        self._names = reader.names
+        self._sessions = reader.sessions
         self._is_sealed = is_sealed
-        self._file = SearchFile(database)
-        database.companions.append(self._file)
+        self._file = SearchFile(reader.database)
+        reader.database.companions.append(self._file)
 
     def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""

@@ -10,7 +10,7 @@ from treering.storage.encoding import cut_of, name_key, session_record
 from treering.storage.sqlite import snapshots
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
-from treering.storage.sqlite.reader import LAST, Reader, find_scope, find_session
+from treering.storage.sqlite.reader import LAST, find_scope, find_session
 from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import ForkPoint, SessionRecord
     from treering.model.scopes import Scope
+    from treering.storage.sqlite.reader import Reader
 
 SESSIONS_PAGE: Final = 1_000
 
@@ -72,8 +73,12 @@ ORDER BY id
 """
 
 
-class SessionReader(Reader):
-    """Answers reads of events, and of the sessions they are in."""
+class SessionReader:
+    """Answers reads of sessions."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._database = reader.database
+        self._names = reader.sessions
 
     def session_records(
         self, scope: Scope | None = None, session_id: str | None = None
@@ -160,7 +165,7 @@ class SessionReader(Reader):
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             found = forks_of(connection, session)
-        return [self._sessions[fork][1] for fork in found]
+        return [self._names[fork][1] for fork in found]
 
     def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope whose names begin and end like this."""

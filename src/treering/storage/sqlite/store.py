@@ -27,29 +27,23 @@ from treering.storage.sqlite.id_cache import SEALED_MARK, IdCache, sealed_scopes
 from treering.storage.sqlite.integrity import first_problem
 from treering.storage.sqlite.leases import Leases
 from treering.storage.sqlite.memory_keeper import MemoryKeeper
-from treering.storage.sqlite.reader import find_note
+from treering.storage.sqlite.reader import Reader, find_note
 from treering.storage.sqlite.search_index import SearchIndex
+from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.sql import fetch_all, fetch_value
 from treering.storage.sqlite.tool_records import ToolRecords
 from treering.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
         Draft,
-        Erased,
-        Erasure,
-        Record,
-        Selection,
-        SessionErasure,
-        SessionRecord,
         Share,
     )
     from treering.model.events import Header
     from treering.model.followers import Mark
-    from treering.model.receipts import Physical
     from treering.model.retention import Retention
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
@@ -84,22 +78,53 @@ GROUP BY 1
 """
 
 
-class SqliteStore(MemoryKeeper):
-    """Keeps events in one SQLite file."""
+class SqliteStore:
+    """Keeps events in one SQLite file. Each part answers for what it owns."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
-        super().__init__(database, vault)
         self.vault = vault
+        self._database = database
+        self._notifier = Notifier()
         self._writer = Writer(database, IdCache(database), vault)
         self._commits = GroupCommit(self._writer.carry_out)
-        self.words = SearchIndex(database, self, self._names, self._sessions, self.is_sealed)
-        self._eraser = Eraser(self._writer, (self.words.finish, self.finish_memory))
-        self._copier = Copier(self._writer)
-        self.tools = ToolRecords(self._writer, self._to_headers)
-        self._notifier = Notifier()
+        self._reader = Reader(database, vault)
+        self._memory = MemoryKeeper(self._reader)
+        self.words = SearchIndex(self._reader, self.is_sealed)
+        self.tools = ToolRecords(self._writer, self._reader.to_headers)
         self.leases = Leases(database)
+        self._eraser = Eraser(self._writer, (self.words.finish, self._memory.finish))
+        self._answer_by_parts()
         if not database.read_only:
             self._eraser.finish()
+
+    def _answer_by_parts(self) -> None:
+        """Have each part answer what the port asks of it."""
+        reader, sessions = self._reader, SessionReader(self._reader)
+        self.headers, self.events = reader.headers, reader.events
+        self.session_headers, self.session_events = reader.session_headers, reader.session_events
+        self.last_headers, self.last_events = reader.last_headers, reader.last_events
+        self.events_at, self.committed_events = reader.events_at, reader.committed_events
+        self.run_headers, self.run_events = reader.run_headers, reader.run_events
+        self.headers_after, self.events_after = reader.headers_after, reader.events_after
+        self.end, self.open_runs = reader.end, reader.open_runs
+        self.find, self.find_ids, self.rekeyed_ms = reader.find, reader.find_ids, reader.rekeyed_ms
+        self.records, self.record_pages = reader.records, reader.record_pages
+        self.covers = reader.covers
+        self.session_records, self.session_heads = sessions.session_records, sessions.session_heads
+        self.sessions_named, self.link_at = sessions.sessions_named, sessions.link_at
+        self.cut, self.forks, self.snapshot = sessions.cut, sessions.forks, sessions.snapshot
+        memory = self._memory
+        self.remembered_after = memory.reader.remembered_after
+        self.events_at_positions = memory.reader.events_at_positions
+        self.memory_rows, self.keep_memory_rows = memory.memory_rows, memory.keep_memory_rows
+        self.documents, self.follow_documents = memory.documents, memory.follow_documents
+        self.documents_lag, self.drop_documents = memory.documents_lag, memory.drop_documents
+        self.index_state, self.nearest = memory.index_state, memory.nearest
+        self.term_key = memory.term_key
+        eraser = self._eraser
+        self.erase, self.count_expirable = eraser.erase, eraser.count_expirable
+        self.finish_erasure, self.erasure_state = eraser.finish, eraser.state
+        self.restore = Copier(self._writer).restore
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
         """Return scope, id and kind of what was redacted before the ledger was rekeyed."""
@@ -173,28 +198,13 @@ class SqliteStore(MemoryKeeper):
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002
         """Return True once something may be found behind ``seen``, False after the timeout."""
         position, waited = sum(seen[:1]), 0.0
-        while self.last_position() <= position:
+        while self._reader.last_position() <= position:
             if waited >= timeout_s:
                 return False
             step = min(POLL_S, timeout_s - waited)
             self._notifier.wait(step)
             waited += step
         return True
-
-    def erase(
-        self,
-        selection: Selection,
-        *,
-        erasure: Erasure,
-        limit: int,
-        vouch: Callable[[SessionErasure], Draft],
-    ) -> Erased:
-        """Blank up to ``limit`` selected events and record what ``vouch`` says, atomically."""
-        return self._eraser.erase(selection, erasure=erasure, limit=limit, vouch=vouch)
-
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
-        """Return how many events would expire by kind, and how many open sessions are left."""
-        return self._eraser.count_expirable(selection)
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
@@ -207,15 +217,7 @@ class SqliteStore(MemoryKeeper):
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
         """Return how many entries each projection beside the events has of a scope."""
-        return {"search": self.words.count(scope)} | self.memory_counts(scope)
-
-    def finish_erasure(self) -> Physical:
-        """Drive erased bytes out of every file; say whether that is done."""
-        return self._eraser.finish()
-
-    def erasure_state(self) -> Physical:
-        """Say whether bytes of what was erased are still in some file; change nothing."""
-        return self._eraser.state()
+        return {"search": self.words.count(scope)} | self._memory.counts(scope)
 
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
@@ -283,15 +285,9 @@ class SqliteStore(MemoryKeeper):
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
             try:
-                return first_problem(connection, self._opener, scope, session_id)
+                return first_problem(connection, self._reader.opener, scope, session_id)
             finally:
                 connection.execute("RELEASE looking")
-
-    def restore(
-        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
-    ) -> int:
-        """Take in ``records`` verbatim and in order, all or none; return how many were new."""
-        return self._copier.restore(sessions, records)
 
     def seal_scope(self, scope: Scope) -> None:
         """Note, for every writer, that payloads of the scope are sealed from now on."""
@@ -343,7 +339,7 @@ class SqliteStore(MemoryKeeper):
         # Not before the commit, after which all that is remembered is taken to hold.
         self._writer.ids.forget()
         self.words.remove()
-        self.remove_memory()
+        self._memory.remove()
         while self.tools.follow(None).more:
             pass
         with self._database.reading() as connection:
@@ -355,6 +351,6 @@ class SqliteStore(MemoryKeeper):
     def close(self) -> None:
         """Let go of the database."""
         self.words.close()
-        self.close_memory()
+        self._memory.close()
         self._database.close()
         self.leases.close()
