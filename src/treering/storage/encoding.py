@@ -43,7 +43,7 @@ PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
-    """Return the 16 bytes that stand for an id, and whether its text must be kept beside them."""
+    """Return the 16 bytes an id is stored as, and whether its text must be kept as well."""
     if len(event_id) == 36:
         try:
             parsed = UUID(event_id)
@@ -57,34 +57,34 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
 @lru_cache(maxsize=NAMES_MAX)
 def name_key(key: bytes, name: str) -> bytes:
     """Return a keyed hash of ``name``, so that no index holds the name itself."""
-    # Remembered: whoever adds a name has mostly just looked for it, once or twice.
+    # Cached: a name that is added has mostly just been looked for, once or twice.
     return hmac.digest(key, name.encode(), "sha256")[:16]
 
 
 def is_guessable(event_id: bytes, flags: int) -> bool:
-    """Whether somebody who tries guesses could find an id: one that was not made by dice."""
+    """Whether an id can be found by guessing: one that is not random."""
     return bool(flags & NAMED) or event_id[6] >> 4 not in _BY_DICE
 
 
 def are_guessable(ids: Mapping[bytes, str]) -> bool:
-    """Whether one of ``ids``, by the bytes that stand for them, was not made by dice."""
+    """Whether one of ``ids``, by the bytes they are stored as, is not random."""
     return any(str(UUID(bytes=key)) != one or is_guessable(key, 0) for key, one in ids.items())
 
 
 def hidden_key(id_key: bytes, event_key: bytes) -> bytes:
-    """Return the 16 bytes that stand for the id of what is gone, so that nobody can guess it."""
+    """Return the 16 bytes that the id of an expired event is stored as: no guess finds it."""
     return hmac.digest(id_key, event_key, "sha256")[:16]
 
 
 def either_key(id_key: bytes, keys: dict[bytes, Value]) -> dict[bytes, Value]:
-    """Return ``keys`` with those beside that ids have when what they stood for is gone."""
+    """Return ``keys`` and those that the same ids have once their events expire."""
     if not id_key:
         return keys
     return {**{hidden_key(id_key, key): value for key, value in keys.items()}, **keys}
 
 
 def stub(payload: bytes) -> bytes:
-    """Return what stands in the place of a spilled payload for plain SQL readers."""
+    """Return the stub of a spilled payload, for plain SQL readers."""
     preview = payload[: PREVIEW_CHARACTERS * 4].decode(errors="ignore")[:PREVIEW_CHARACTERS]
     digest = sha256(payload).hexdigest()
     return encode({"spilled": {"bytes": len(payload), "preview": preview, "sha256": digest}})
@@ -104,7 +104,7 @@ def erasure_flags(erasure: Erasure | None) -> int:
 
 
 def decompress(body: bytes) -> bytes:
-    """Return the payload that a blob holds. Raises ValueError if it is damaged."""
+    """Return the payload that a blob holds. Raise ValueError if it is damaged."""
     import zstandard  # noqa: PLC0415  (only large payloads pay for it)
 
     try:
@@ -116,7 +116,7 @@ def decompress(body: bytes) -> bytes:
 
 
 def name_of(event_id: bytes, name: str | None) -> str:
-    """Return an id that is no UUID as its author wrote it; a hash, once that is gone."""
+    """Return an id that is not a UUID as its author wrote it; a hash, once that is erased."""
     return name if name is not None else f"#{event_id.hex()}"
 
 
@@ -132,15 +132,15 @@ def payload_of(
 
 
 def unspilled(stored: bytes | None, payload: bytes | None) -> bytes | None:
-    """Return a spilled payload. Raises TypeError if what stands for it does not fit."""
+    """Return a spilled payload. Raise TypeError if its stub does not fit."""
     if payload is not None and stored != stub(payload):
-        raise TypeError("what stands for a blob is not what it holds")
+        raise TypeError("the stub of a blob does not match the blob")
     return payload
 
 
 def erasure_of(flags: int) -> Erasure | None:
     """Return how content was erased, as ``flags`` have it."""
-    # As reads have it: whatever is not below EXPIRED is shown to nobody.
+    # As reads do: an event at or above EXPIRED is never shown.
     if flags >= EXPIRED:
         return "expired"
     if flags & PLACEHOLDER:
@@ -171,7 +171,7 @@ def session_record(
     head_link: bytes | None,
     *cut: Any,
 ) -> SessionRecord:
-    """Return a session's place in the chain. Raises ValidationError if a column makes no sense.
+    """Return a session's place in the chain. Raise ValidationError if a column makes no sense.
 
     ``cut`` are the columns that ``cut_of`` takes.
     """
@@ -198,7 +198,7 @@ def cut_of(
 ) -> ForkPoint | None:
     """Return where a session was forked, None if it was not: it then has no ``seq``.
 
-    Raises ValidationError if a column makes no sense. A parent that is gone has no genesis.
+    Raise ValidationError if a column makes no sense. A parent that is gone has no genesis.
     """
     if seq is None:
         return None

@@ -1,7 +1,7 @@
-"""Forks: whoever holds on to something lets go of it before, and goes on after.
+"""Forks: resources are released before a fork and taken again after it.
 
 SQLite's own bookkeeping of locks would be inherited by the child and be wrong there, so every
-connection is closed before the fork and reopened by whoever needs one.
+connection is closed before the fork and reopened at its next use.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Forkable(Protocol):
     """Something that must not be in use while the process forks."""
 
     def before_fork(self) -> None:
-        """Wait for what is under way, let go, and keep every other thread out."""
+        """Wait for reads and writes to end, release the files, and keep every other thread out."""
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
@@ -30,7 +30,7 @@ _registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _waiting: list[Forkable] = []
 """Those who wait for a fork to be over."""
 _lock = Lock()
-"""Held while a fork is under way, and while the set of those to be told changes."""
+"""Held during a fork, and while the set of registered resources changes."""
 
 
 def register(one: Forkable) -> None:

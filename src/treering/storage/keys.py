@@ -90,7 +90,7 @@ class KeyFolder:
         """Scopes, and notes of theirs that speak of the key that is here."""
 
     def id_key(self) -> bytes:
-        """Return the key that hides ids; it is made when it is first needed. Raises StorageError.
+        """Return the key that hides ids; it is made when it is first needed. Raise StorageError.
 
         All ledgers of a folder share it, so that a copy knows the ids of what was erased.
         """
@@ -100,7 +100,7 @@ class KeyFolder:
         """Return the key that hides ids; nothing if none was needed yet.
 
         ``noted`` reads the mark of the key that was used in the scope, by each of ``names``: see
-        ID_NOTES. Raises KeyMissing if that is not the key that is here.
+        ID_NOTES. Raise KeyMissing if that is not the key that is here.
         """
         key = self._find_id_key()
         for name in names:
@@ -148,7 +148,7 @@ class KeyFolder:
 
     def seals(self, scope: str) -> bool:
         """Whether the scope has a key in use, or one that is about to be."""
-        # Every append asks, and mostly there is no file: this is quicker than to catch an error.
+        # Every append asks, and mostly there is no file: this is quicker than catching an error.
         if not os.access(self._paths.get(scope) or self._path(scope), os.F_OK):
             return False
         opened = self._open(scope)
@@ -162,7 +162,7 @@ class KeyFolder:
         return any(one.generation != opened.ring.pending for one in opened.ring.generations)
 
     def in_use(self, scope: str) -> AesKey:
-        """Return the key that new payloads are sealed under. Raises KeyMissing."""
+        """Return the key that new payloads are sealed under. Raise KeyMissing."""
         opened = self._open(scope)
         if opened is None:
             raise self._missing(scope)
@@ -173,7 +173,7 @@ class KeyFolder:
         return key
 
     def find(self, scope: str, generation: int) -> AesKey | None:
-        """Return a key, or None if it was destroyed. Raises KeyMissing if it is not here."""
+        """Return a key, or None if it was destroyed. Raise KeyMissing if it is not here."""
         opened = self._open(scope)
         if opened is None:
             raise self._missing(scope)
@@ -183,7 +183,7 @@ class KeyFolder:
         return key
 
     def records(self, scope: str) -> list[KeyRecord]:
-        """Return what is known of each generation, without the keys."""
+        """Return a record of each generation, without the keys."""
         opened = self._open(scope)
         return [] if opened is None else _records(opened.ring)
 
@@ -214,7 +214,7 @@ class KeyFolder:
         self._change(scope, change)
 
     def rotate(self, scope: str, *, at_ms: int) -> int:
-        """Make the next generation and use it from now on. Raises KeyMissing if none is in use."""
+        """Make the next generation and use it from now on. Raise KeyMissing if none is in use."""
         cipher()
 
         def change(ring: _Ring) -> _Ring:
@@ -294,7 +294,7 @@ class KeyFolder:
             _make_folder(path.parent)
             with _alone(path.parent):
                 draft = path.with_suffix(".draft")
-                # What was left by somebody who was stopped may hold keys.
+                # A file left by a stopped process may hold keys.
                 _wipe(draft)
                 found = self._read(str(path), scope)
                 fresh = _Ring(format=FORMAT, ledger=self._ledger_id(), scope=scope)
@@ -331,7 +331,7 @@ def _out_of_use(scope: str) -> KeyMissing:
 
 
 def _read_id_key(path: Path) -> bytes:
-    """Return the key that hides ids; nothing if there is none. Raises Corrupt."""
+    """Return the key that hides ids; nothing if there is none. Raise Corrupt."""
     try:
         text = path.read_bytes().strip()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Who carries on: the names under which processes hold their runs, and whether one still lives.
+"""Owners of runs: the names under which processes hold their runs, and whether one still lives.
 
-A name says where it is held, on which machine, and by which process. A process is told from a
-later one with the same number by when it was started.
+A name says where it is held, on which machine, and by which process. Its start time tells a process
+from a later one with the same number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a run."""
 
     place: str
-    """The ledger, as far as it can be told from others."""
+    """What distinguishes the ledger from others."""
     machine: str
     process: int
     started: int
@@ -46,7 +46,7 @@ class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return whom ``text`` names, or None if it names nobody."""
+        """Return the owner that ``text`` names, or None if it is not an owner."""
         found = _NAME.fullmatch(text)
         if found is None:
             return None
@@ -134,7 +134,7 @@ def _exists(process: int, started: int) -> bool:
 
 def _started(process: int) -> int | None:
     """Return when a process was started, in ticks of the machine's clock, if that can be learnt."""
-    # The name before the bracket may hold anything; the start is the 20th value behind it.
+    # The name before the bracket may hold anything; the start is the 20th value after it.
     values = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
     return int(values[19]) if len(values) > 19 else None
 
@@ -149,7 +149,7 @@ def _read(path: str) -> str:
 
 def _target(path: str) -> str:
     try:
-        return os.readlink(path)  # noqa: PTH115  (its target is no path)
+        return os.readlink(path)  # noqa: PTH115  (its target is not a path)
     except OSError as error:
         check_from_system(error)
         return ""

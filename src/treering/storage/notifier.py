@@ -20,7 +20,7 @@ class Notifier:
                 bell.ring()
 
     def wait(self, timeout_s: float) -> None:
-        """Return when somebody spreads news, or after the timeout."""
+        """Return at the next notification, or after the timeout."""
         if self._pid != os.getpid():
             self._start()
         bell = Bell()

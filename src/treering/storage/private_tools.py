@@ -25,7 +25,7 @@ LAYOUT: Final = "sqlite/migrations/0003_tool_calls.sql"
 
 
 class PrivateTable:
-    """Tool calls of one ledger, as far as they have been looked at."""
+    """Tool calls of the events of one ledger that were read so far."""
 
     def __init__(self) -> None:
         self._renew()

@@ -60,7 +60,7 @@ def _same_fields(draft: Draft, other: Callable[[str], object]) -> bool:
 def find_repeats(
     drafts: Sequence[Draft], find: Callable[[Draft], Header | None]
 ) -> list[Header | int | None]:
-    """Return, for each draft, the header that its id has, or where it stands in this call.
+    """Return, for each draft, the header that its id has, or its place in this call.
 
     ``find`` is asked for the header that is recorded already.
     """

@@ -30,7 +30,7 @@ def state_after(kind: str) -> int:
 def open_run(
     scope: str, session_id: str, run_id: str, first_seq: int, start: str | None, seen_ms: int
 ) -> OpenRun:
-    """Return an open run; ``start`` is the id of its start, if that is no UUID."""
+    """Return an open run; ``start`` is the id of its start, if that is not a UUID."""
     owner = owner_in(start)
     return OpenRun(
         scope=Scope(scope),

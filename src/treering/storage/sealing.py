@@ -5,8 +5,8 @@
 The cipher is AES-256-GCM. What is sealed is bound to its place: the scope and the event's key, or
 the blob's, are authenticated with it, so that it cannot be opened anywhere else.
 
-Of a sealed event one box holds the salt and the payload, or the stub of its blob, and stands
-where the salt stands otherwise. The salt is part of it because the digest of the content stays
+Of a sealed event one box holds the salt and the payload, or the stub of its blob. It is stored
+in the column of the salt. The salt is part of it because the digest of the content stays
 legible: with the salt beside it, a short payload could be guessed back.
 """
 
@@ -60,7 +60,7 @@ class AesKey:
         return self._opening + nonce + sealed
 
     def unseal(self, sealed: bytes, bound_to: bytes) -> bytes:
-        """Return what was sealed. Raises Corrupt if it was changed, or stands elsewhere."""
+        """Return what was sealed. Raise Corrupt if it was changed, or belongs elsewhere."""
         try:
             plain: bytes = self._cipher.decrypt(sealed[_NONCE], sealed[_NONCE.stop :], bound_to)
         except self._unopened as error:
@@ -76,7 +76,7 @@ class AesKey:
 
 
 def cipher() -> Any:
-    """Return the cipher's class. Raises Unsupported if it is not installed."""
+    """Return the cipher's class. Raise Unsupported if it is not installed."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415  (optional)
             AESGCM,
@@ -104,7 +104,7 @@ def is_sealable(kind: str) -> bool:
 
 
 def check_unsealed(scope: str, *, has_key: bool, has_boxes: Callable[[], bool]) -> None:
-    """Raise Corrupt if a scope that bears no mark was encrypted: somebody took the mark away.
+    """Raise Corrupt if a scope without a mark was encrypted: the mark was removed.
 
     ``has_key`` says whether a key of the scope was in use before the mark was looked for,
     ``has_boxes`` whether sealed content was recorded in the scope lately.
@@ -118,7 +118,7 @@ def check_unsealed(scope: str, *, has_key: bool, has_boxes: Callable[[], bool]) 
 
 
 def is_box(salt: bytes | None) -> bool:
-    """Whether sealed content stands where a salt stands otherwise."""
+    """Whether the column of the salt holds sealed content."""
     return salt is not None and len(salt) > SALT_BYTES
 
 
@@ -186,13 +186,13 @@ class Opener:
     def content(self, scope: str, event_key: bytes, box: bytes) -> tuple[bytes, bytes] | None:
         """Return salt and content of an event, or None if the key was destroyed.
 
-        Raises KeyMissing if the key is not here, Corrupt if the box was changed.
+        Raise KeyMissing if the key is not here, Corrupt if the box was changed.
         """
         plain = self._open(scope, event_key, box)
         return None if plain is None else (plain[:SALT_BYTES], plain[SALT_BYTES:])
 
     def payload(self, scope: str, event_key: bytes, box: bytes) -> bytes:
-        """Return the payload that a reader gets; what nobody can open reads as redacted."""
+        """Return the payload that a reader gets; one that cannot be opened reads as redacted."""
         opened = self.content(scope, event_key, box)
         return _GONE if opened is None else opened[1]
 
@@ -239,7 +239,7 @@ class Opener:
     ) -> tuple[bytes | None, bytes | None, Unread | None]:
         """Return salt and payload as they were recorded, or why they cannot be read.
 
-        ``stored`` stands in the place of the payload; ``blob`` reads what it was spilled to.
+        ``stored`` is in the column of the payload; ``blob`` reads the blob it was spilled to.
         """
         try:
             if salt is not None and is_box(salt):
@@ -259,7 +259,7 @@ class Opener:
     def _open(self, scope: str, place: bytes, sealed: bytes) -> bytes | None:
         if len(sealed) < _SEALED_BYTES_MIN or sealed[0] != _MARK:
             raise Corrupt(
-                "what stands in the place of a sealed payload is none",
+                "the column of a sealed payload holds something else",
                 hint="keep a copy, then run treering verify and restore from an export",
             )
         key = self._vault.find(scope, generation_of(sealed))

@@ -47,14 +47,14 @@ def marks_asked(narrowing: Narrowing) -> list[str]:
 
 
 def file_words(path: str) -> list[str]:
-    """Return a path as its words; whatever stands before the first of them may be left out."""
+    """Return a path as its words; a query may leave out the first ones."""
     return [found.word for found in words_in(path)]
 
 
 def time_marks(since_ms: int | None, before_ms: int | None) -> list[str]:
     """Return marks of which all events within these times have one, and few others have.
 
-    Years as far as whole ones fit, then months, then days.
+    Whole years first, then months, then days.
     """
     if since_ms is None and before_ms is None:
         return []

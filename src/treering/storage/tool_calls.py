@@ -53,7 +53,7 @@ Group = tuple[int, int]
 
 
 def number(key: bytes, text: str) -> int:
-    """Return the number that stands for ``text``; it is never 0."""
+    """Return the number that ``text`` is stored as; it is never 0."""
     return int.from_bytes(name_key(key, text)[:8], "big", signed=True) or 1
 
 
@@ -78,7 +78,7 @@ def take_in(
 ) -> Changes:
     """Return what ``facts`` change in ``groups``, which hold the latest records of each.
 
-    ``seen`` says up to which seq each group has been told: what comes again changes nothing.
+    ``seen`` is the last seq of each group: events up to it change nothing.
     """
     changes = Changes()
     for session, fact in facts:

@@ -131,7 +131,7 @@ def conditions(
 
 
 class Measured(NamedTuple):
-    """What is known of one tool, in numbers."""
+    """The statistics of one tool, in numbers."""
 
     tool: int
     counts: tuple[int, int, int, int]
@@ -147,7 +147,7 @@ class Measured(NamedTuple):
 
 
 def statistics_of(measured: Measured, tool: str | None) -> ToolStatistics:
-    """Return what is known of the tool of that name."""
+    """Return the statistics of the tool of that name."""
     open_calls, ok, failed, synthetic = measured.counts
     p50, p90, p99 = measured.percentiles
     return ToolStatistics(

@@ -54,8 +54,8 @@ WHERE session = ? AND call = ? ORDER BY position DESC LIMIT {SAME_ID_MAX}
 
 def take(table: apsw.Connection, scope: int, facts: list[Placed]) -> None:
     """Enter ``facts`` of a scope, in their order."""
-    groups, told = _load(table, groups_of(facts))
-    write(table, scope, take_in(facts, groups, told))
+    groups, seen = _load(table, groups_of(facts))
+    write(table, scope, take_in(facts, groups, seen))
 
 
 def write(table: apsw.Connection, scope: int, changes: Changes) -> None:
@@ -67,7 +67,7 @@ def write(table: apsw.Connection, scope: int, changes: Changes) -> None:
 
 
 def all_rows(table: apsw.Connection, scope: int) -> Iterator[Row]:
-    """Return what is known of all calls of a scope, then the results that came too late."""
+    """Return the records of all calls of a scope, then the results that came too late."""
     yield from table.execute(_OF_SCOPE, (scope,))
     yield from table.execute(_EXTRAS_OF_SCOPE, (scope,))
 
@@ -106,7 +106,7 @@ def statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
 
 
 def statistics(table: apsw.Connection, found: ResolvedToolQuery) -> list[Measured]:
-    """Return what is known of each tool, the most called first."""
+    """Return statistics of each tool, the most called first."""
     by_tool: dict[int, dict[int, Row]] = {}
     for tool, status, *rest in _fetch(table, *counts_statement(found)):
         by_tool.setdefault(tool, {})[status] = tuple(rest)
@@ -129,7 +129,7 @@ def counts_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
 
 
 def rank_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
-    """Return the SQL that finds the duration which so many others are above."""
+    """Return the SQL that finds the duration at a rank."""
     where, values = conditions(_narrowed(found), ":{}".format)
     arms = (
         f"SELECT t.duration_ms FROM tool_calls AS t INDEXED BY {_measuring(found)}"
@@ -183,14 +183,14 @@ def _load(
     table: apsw.Connection, groups: set[Group]
 ) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
     latest: dict[Group, list[CallState]] = {}
-    told: dict[Group, int] = {}
+    seen: dict[Group, int] = {}
     for group in groups:
         found = [call_of(row) for row in _fetch(table, _LATEST, group)][::-1]
         if not found:
             continue
         latest[group] = found
-        told[group] = max(last_seq(found), _fetch(table, _EXTRA, group)[0][0] or 0)
-    return latest, told
+        seen[group] = max(last_seq(found), _fetch(table, _EXTRA, group)[0][0] or 0)
+    return latest, seen
 
 
 def _fetch(table: apsw.Connection, statement: str, values: Any) -> list[Row]:

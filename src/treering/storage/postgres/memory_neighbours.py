@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from treering.memory.vectors import SCALE_BYTES
-from treering.storage.memory_shelves import BUILD_S, HNSW_DOCUMENTS
+from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
 from treering.storage.postgres import memory_shelves
 from treering.storage.postgres.faults import is_passing
 from treering.storage.postgres.tool_rows import fetch, planned

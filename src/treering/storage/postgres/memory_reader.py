@@ -8,7 +8,7 @@ from treering.errors import InvalidCursor
 from treering.model.followers import FollowedEvents
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
-from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
+from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
 from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.tool_rows import fetch

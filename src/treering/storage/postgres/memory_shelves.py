@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
 from treering.model.followers import FollowStep
-from treering.storage.memory_shelves import STEP_EVENTS, entries
+from treering.storage.memory_documents import STEP_EVENTS, entries
 from treering.storage.postgres import memory_rows
 from treering.storage.postgres.memory_reader import (
     BEHIND,

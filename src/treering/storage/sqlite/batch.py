@@ -97,7 +97,7 @@ class Batch:
         self.added: list[Header] = []
         """What this transaction adds, in order."""
         self.repeats = False
-        """Whether somebody will be told of an event that was recorded before."""
+        """Whether a caller gets the header of an event that was recorded before."""
         self._events: list[Row] = []
         self._contents: list[Row] = []
         self._heads: dict[int, tuple[int, bytes]] = {}
@@ -128,7 +128,7 @@ class Batch:
         return in_call_order(repeated, added) if repeated else added
 
     def head(self, session: int) -> tuple[int, bytes]:
-        """Return where a session stands, with what this transaction has added."""
+        """Return the last seq and link of a session, with what this transaction has added."""
         return self._heads.get(session) or self._ids.head(self.connection, session)
 
     def flush(self) -> None:
@@ -154,7 +154,7 @@ class Batch:
             self.index()
 
     def _insert(self, one: str, several: str, found: list[Row]) -> None:
-        """Insert rows, ``rows.AT_ONCE`` in one statement as long as there are so many."""
+        """Insert rows, ``rows.AT_ONCE`` in one statement, and the rest one by one."""
         cursor, start = self.cursor, 0
         while len(found) - start >= rows.AT_ONCE:
             members = found[start : start + rows.AT_ONCE]
@@ -235,7 +235,7 @@ class Batch:
     def _hiding(self, scope: str, ids: dict[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
 
-        Raises KeyMissing if the scope was used with another key than the one that is here.
+        Raise KeyMissing if the scope was used with another key than the one that is here.
         """
         if not self._ids.hides or not encoding.are_guessable(ids):
             return b""
@@ -243,9 +243,9 @@ class Batch:
         return self._vault.find_id_key(scope, noted, HIDDEN_IDS)
 
     def hidden_key(self, scope: str, event_key: bytes) -> bytes:
-        """Return the key of an id when what it stands for is gone.
+        """Return the key that the id of an event gets when the event expires.
 
-        Raises KeyMissing if the scope was used with another key than the one that is here.
+        Raise KeyMissing if the scope was used with another key than the one that is here.
         """
         key = self._hiding_keys.get(scope)
         if key is None:
@@ -257,7 +257,7 @@ class Batch:
         return encoding.hidden_key(key, event_key)
 
     def note_hidden(self) -> None:
-        """Have whoever looks for an id look for a hidden one, too."""
+        """Have every look for an id look for a hidden one, too."""
         if not self._ids.hides:
             self.connection.execute("INSERT INTO ledger (name, value) VALUES ('hidden_ids', 1)")
             self._ids.hides = True

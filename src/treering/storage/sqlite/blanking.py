@@ -1,4 +1,4 @@
-"""Erasure that leaves no bytes behind: content is set to NULL in place, and rows never move.
+"""Erasure that leaves no bytes: content is set to NULL in place, and rows never move.
 
 Under ``secure_delete`` SQLite writes zeros over what was there; a row that moved would leave a
 copy of itself. Entries of an index do move, whenever a page is split. So an index is built again
@@ -24,7 +24,7 @@ UPDATE events
 SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?
 WHERE position = ?
 """
-# The run stays, so that what is known of runs can be made anew from the events.
+# The run stays, so that the states of runs can be derived again from the events.
 _EXPIRE: Final = f"""
 UPDATE events
 SET summary = NULL, refs = NULL, payload_bytes = 0, flags = (flags & ~{encoding.SPILLED}) | ?,
@@ -79,7 +79,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
 
 
 def hide_ids(batch: Batch, positions: list[int]) -> None:
-    """Have nobody confirm by guessing the ids of events that are gone."""
+    """Replace the ids of expired events, so that nobody can confirm a guess."""
     connection = batch.connection
     hidden = 0
     for position in positions:

@@ -1,8 +1,8 @@
 """Group commit: callers that append at the same time share one commit.
 
-Every caller puts its job into the queue. Whoever gets the lock leads: it commits all that waits,
-its own job among them. The others sleep until their job is done, or it is their turn to lead. A
-leader that is interrupted leaves nobody waiting: the lock tells the others what became of it.
+Every caller puts its job into the queue. The one that gets the lock leads: it commits every job in
+the queue, its own among them. The others sleep until their job is done, or it is their turn to
+lead. A leader that is interrupted leaves no caller waiting: the lock reports what became of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Job:
         self.is_carried_out = False
         """Whether it has its headers or its error."""
         self.is_done = False
-        """Whether nobody is at work on it any more."""
+        """Whether it is finished, or given up."""
         self.bell: Bell | None = None
         """Rung to wake its caller, if that is asleep."""
 
@@ -58,7 +58,7 @@ class GroupCommit:
     def run(self, job: Job) -> None:
         """Carry out ``job``, alone or with others; raise its error if it has one.
 
-        Raises Busy from a signal handler that interrupted an append of the same thread.
+        Raise Busy from a signal handler that interrupted an append of the same thread.
         """
         if self._pid != os.getpid():
             self._start()
@@ -128,7 +128,7 @@ class GroupCommit:
             except ValueError:
                 pass
             if job.is_done:
-                group.pop()  # Its caller was told that it failed.
+                group.pop()  # Its caller has given up.
         self._company = len(group)
         if group:
             self._carry_out(group)
@@ -136,7 +136,7 @@ class GroupCommit:
             job.is_carried_out = True
 
     def _disband(self) -> None:
-        """Tell all callers that it is over; a leader that was interrupted has not told them how."""
+        """Wake all callers; a leader that was interrupted has not set their outcome."""
         for job in self._group:
             if not job.is_carried_out and job.error is None:
                 job.error = _stopped(job)
@@ -153,7 +153,7 @@ class GroupCommit:
             time.sleep(0)
 
     def _sleep(self, job: Job) -> bool:
-        """Sleep until somebody wakes the caller of ``job``; return False if nobody did."""
+        """Sleep until the caller of ``job`` is woken; return False after the timeout."""
         if job.bell is None:
             job.bell = Bell()
             return True  # It may have been done a moment ago, when there was nothing to ring.

@@ -1,6 +1,6 @@
-"""A file beside the ledger: derived from it, and made anew whenever it is unsound.
+"""A file beside the ledger: derived from it, and derived again whenever it is unsound.
 
-Whoever writes to it takes its turn first, then reads the events, so that nobody enters what was
+A writer takes its turn first, then reads the events, so that nobody enters what was
 erased meanwhile.
 """
 
@@ -52,7 +52,7 @@ class CompanionFile:
     """One connection to the file, used by one thread at a time."""
 
     def __init__(self, database: Database, *, suffix: str, layout: int, tables: str) -> None:
-        """Have the file at the ledger's path and ``suffix``; one of another layout is made anew."""
+        """Have the file at the ledger's path and ``suffix``; one of another layout is replaced."""
         self._database = database
         self._layout = layout
         self._tables = tables
@@ -62,7 +62,7 @@ class CompanionFile:
         self._connection: apsw.Connection | None = None
         self._guard = FileGuard(self.path, patience_s=PATIENCE_S)
         self._outdated = False
-        """Whether the connection is to be opened anew before it is used again."""
+        """Whether the connection must be opened again before it is used."""
         self._copy: PrivateCopy | None = None
         self._private = False
         """Whether the file is in memory alone because nothing may be written."""
@@ -86,7 +86,7 @@ class CompanionFile:
             return not self._private
 
     def read(self, work: Callable[[apsw.Connection], Result]) -> Result | None:
-        """Do ``work`` on one state of the file; None if it was unsound and is now made anew."""
+        """Do ``work`` on one state of the file; None if it was unsound; it is empty now."""
         with self.lock.guard, self.lock:
             try:
                 return self._read(work)
@@ -111,7 +111,7 @@ class CompanionFile:
                 raise translate(error, self.path) from error
 
     def fold(self, patience_ms: int) -> bool:
-        """Fold the log into the file and cut it; return False if somebody still reads it."""
+        """Fold the log into the file and cut it; return False if a reader still needs it."""
         with (
             contextlib.suppress(Busy),
             self.lock.guard,
@@ -129,7 +129,7 @@ class CompanionFile:
         return False
 
     def write_anew(self, patience_s: float) -> None:
-        """Write every page anew, so that none has anything left of what was deleted."""
+        """Write every page again, so that none holds deleted bytes."""
         with self.lock.guard, self.lock, self._turn(patience_s):
             self._open().execute("VACUUM")
 
@@ -147,7 +147,7 @@ class CompanionFile:
             raise Unsound
 
     def reopen_later(self) -> None:
-        """Open the file anew when it is next used; one in memory cannot be."""
+        """Open the file again at its next use; one in memory cannot be."""
         self._outdated = not (self._in_memory or self._private)
 
     def remove(self) -> None:
@@ -159,7 +159,7 @@ class CompanionFile:
                     Path(self.path + suffix).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self.lock.guard, self.lock:
             self._close()
             self._write_lock.close()
@@ -205,7 +205,7 @@ class CompanionFile:
             self._write_lock.leave()
 
     def _tidy(self) -> None:
-        """Undo what an interrupted call has left. Called whenever somebody lets go of ``lock``."""
+        """Undo what an interrupted call has left. Called whenever ``lock`` is released."""
         connection = self._connection
         if connection is not None and connection.in_transaction:
             try:
@@ -267,7 +267,7 @@ class CompanionFile:
 
     def _settle(self, connection: apsw.Connection) -> None:
         connection.set_busy_timeout(int(PATIENCE_S * 1_000))
-        # Pages that are let go are written over with zeros.
+        # Freed pages are overwritten with zeros.
         connection.pragma("secure_delete", True)
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -CACHE_KIB)
@@ -327,11 +327,11 @@ class CompanionFile:
         self._guard.release([] if connection is None else [connection])
         self._outdated = False
 
-    # Forks. The ledger's own database tells us, before it lets go of its own.
+    # Forks. The ledger's database calls these, before it releases its own file.
 
     def before_fork(self) -> None:
-        """Wait for what is under way, let go of the file, and keep every other thread out."""
-        self.lock.take(frame=sys._getframe(2))  # noqa: SLF001  (whoever tells all of the fork)
+        """Wait for reads and writes to end, close the file, and keep every other thread out."""
+        self.lock.take(frame=sys._getframe(2))  # noqa: SLF001  (the function that prepares the fork)
         if not self._in_memory and not self._private:
             self._close()
             self._write_lock.close()

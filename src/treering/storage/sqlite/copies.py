@@ -1,4 +1,4 @@
-"""Sessions taken in verbatim: the same order, digests and links as where they came from."""
+"""Sessions copied verbatim: the same order, digests and links as in their source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Copier:
     def restore(
         self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
     ) -> int:
-        """Take in ``records`` in their order, all or none; return how many were new."""
+        """Record ``records`` verbatim and in order, all or none; return how many were new."""
         added = forgotten = 0
 
         def work(batch: Batch, _: None) -> None:
@@ -84,7 +84,7 @@ class _Copy:
         """Ids that events here have already."""
         self._arriving: set[tuple[int, bytes]] = set()
         self.forgotten = 0
-        """Events that say that somebody was forgotten who was known here."""
+        """Events that record the forgetting of a user who has events here."""
 
     def look_ahead(self, records: Sequence[Record]) -> None:
         """Look by few statements which ids of ``records`` are given already."""
@@ -123,7 +123,7 @@ class _Copy:
         return 1
 
     def note_arriving(self) -> None:
-        """Note, with the erased events themselves, that what vouches for them is to come."""
+        """Note, with the erased events, that the events that vouch for them arrive later."""
         self._connection.executemany(
             "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, 'copying')"
             " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
@@ -162,7 +162,7 @@ class _Copy:
     def _check_parent(self, scope: tuple[int, bytes], session: SessionRecord) -> ForkPoint | None:
         """Return where a fork leaves what it was forked from, as that is called here.
 
-        Raises InvalidInput unless that is here.
+        Raise InvalidInput unless that is here.
         """
         cut = session.cut
         if cut is None:
@@ -240,7 +240,7 @@ class _Copy:
         return self._ids.name(self._connection, text) if text else None
 
     def _erase_vouched(self, session: int, record: Record) -> None:
-        """Erase what ``record`` vouches for and still stands here, for it was copied before."""
+        """Erase events that ``record`` vouches for and that were copied here before."""
         claim = claim_of(record)
         if claim is None:
             return
@@ -272,7 +272,7 @@ def _is_hidden(record: Record) -> bool:
 
 
 def _id_key(scope_key: bytes, record: Record) -> tuple[bytes, bool]:
-    """Return the bytes that stand for the id of a record, and whether they are a hash."""
+    """Return the bytes an id is stored as, and whether they are a hash."""
     if _is_hidden(record):
         return bytes.fromhex(record.event_id[1:]), True
     return encoding.id_key(scope_key, record.event_id)

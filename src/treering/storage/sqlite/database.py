@@ -82,7 +82,7 @@ class Database:
         """Whether a sync has failed, so that the log may not be what it seems."""
         self._pid = os.getpid()
         self.companions: list[forks.Forkable] = []
-        """Files beside this one: told of a fork first, for whoever uses them reads from here."""
+        """Files beside this one. They prepare for a fork first: their users read from here."""
         self.epoch = 0
         """Counts reopenings: what was remembered of an earlier connection no longer holds."""
         lock_path = None if path == MEMORY or self.read_only else Path(path + ".lock")
@@ -120,8 +120,8 @@ class Database:
     def present_writer(self) -> apsw.Connection:
         """Return the writing connection to the files at the path.
 
-        The caller holds ``lock``, has passed the turnstile and asked for the ``writer`` before.
-        Raises LedgerMoved if the file is not there any more.
+        The caller holds ``lock``, has the write lock and asked for the ``writer`` before.
+        Raise LedgerMoved if the file is not there any more.
         """
         guard = self._guard
         if not (guard.is_lasting or self.in_memory):
@@ -155,10 +155,10 @@ class Database:
         return _ReadLease(self)
 
     def reading_at_hand(self) -> AbstractContextManager[apsw.Connection]:
-        """Lend the writing connection for a look, such as whoever is about to write takes.
+        """Lend the writing connection for a short read, such as a writer does before it writes.
 
-        It still has the pages that it wrote; all others read them anew after each commit. While
-        somebody writes, another one is lent.
+        It still has the pages that it wrote; all others read them again after each commit. During
+        a write, another one is lent.
         """
         return _ReadLease(self, by_writer=not self.read_only)
 
@@ -172,7 +172,7 @@ class Database:
         connection.set_busy_timeout(int(self._patience_s * 1_000))
 
     def hurry(self, patience_s: float) -> None:
-        """Wait for other writers no longer than told, until the caller lets go of ``lock``."""
+        """Wait for other writers at most ``patience_s``, until the caller releases ``lock``."""
         self._set_patience(min(self._patience_s, patience_s))
 
     def _set_patience(self, patience_s: float) -> None:
@@ -181,9 +181,9 @@ class Database:
             self._writer.set_busy_timeout(int(patience_s * 1_000))
 
     def _tidy(self) -> None:
-        """Undo what an interrupted call has left: a transaction, a place in the turnstile.
+        """Undo what an interrupted call has left: a transaction, a place in the queue of writers.
 
-        Called whenever somebody lets go of ``lock``.
+        Called whenever ``lock`` is released.
         """
         writer = self._writer
         if writer is not None and writer.in_transaction:
@@ -201,7 +201,7 @@ class Database:
             self._lend_again()
 
     def reopen(self) -> None:
-        """Let go of the writing connection after the disk failed under it."""
+        """Close the writing connection after the disk failed."""
         if self.in_memory:
             return
         writer, self._writer, self._suspect = self._writer, None, True
@@ -221,7 +221,7 @@ class Database:
     def _fold_elsewhere(self) -> None:
         """Fold the log into our own file, wherever it is, and cut it.
 
-        SQLite would apply a log that is left behind to any other file at the path.
+        SQLite would apply a log that stays there to any other file at the path.
         """
         if self._writer is not None and not self._writer.in_transaction:
             with contextlib.suppress(apsw.Error):
@@ -234,7 +234,7 @@ class Database:
         try:
             if not self._await_readers():
                 raise Busy(
-                    f"the log of {self.path} was replaced, and reads of the old one go on",
+                    f"the log of {self.path} was replaced, and reads of the old one continue",
                     hint="let them end, then try again",
                 )
             lasting = self._guard.is_lasting and self._writer is not None
@@ -247,9 +247,9 @@ class Database:
             self._lend_again()
 
     def write_anew(self) -> None:
-        """Write every page anew, so that none has anything left of what was there before.
+        """Write every page again, so that none holds bytes of what was there before.
 
-        It is left undone if somebody else uses the file, or there is no room.
+        It is skipped if another program uses the file, or there is no room.
         """
         with self.lock:
             connection = self.writer()
@@ -280,12 +280,12 @@ class Database:
             create_private(self.path)
         with self.lock.guard, self.lock:
             try:
-                # Looked at before the turnstile, which would leave its lock beside a foreign file.
+                # Before the write lock, which would leave its file beside a foreign one.
                 connection = self.writer()
                 version = schema.stored_version(connection, self.path)
                 schema.check_version(version, self.path, upgradable=True)
                 if schema.is_current(version) and connection.pragma("journal_mode") == "wal":
-                    return  # Nothing to write, so nobody to wait for.
+                    return  # Nothing to write, so no lock to wait for.
                 self.write_lock.enter()
                 try:
                     if not self.in_memory:
@@ -343,7 +343,7 @@ class Database:
         connection.pragma("secure_delete", True)
         connection.pragma("temp_store", "memory")
         connection.pragma("synchronous", self._durability)
-        # Without these a Mac's disk may keep what it was told to sync in its own memory.
+        # Without these a Mac's disk may keep in its own memory what it should sync.
         connection.pragma("fullfsync", True)
         connection.pragma("checkpoint_fullfsync", True)
         connection.pragma("trusted_schema", False)
@@ -365,7 +365,7 @@ class Database:
         """Fold the log into the file after a sync has failed.
 
         The kernel takes what it could not write for written. A later sync would not save it, nor
-        anything that is written behind it in the log; so it is written once more, elsewhere.
+        anything that is written after it in the log; so it is written once more, elsewhere.
         """
         try:
             connection.set_busy_timeout(RESCUE_PATIENCE_MS)
@@ -377,10 +377,10 @@ class Database:
         self._suspect = False
 
     # Lending. What is lent is noted before it is taken, and given back before that is struck out:
-    # whoever stops lending and then finds nothing lent has all connections in the queue.
+    # a thread that stops lending and then finds nothing lent has all connections in the queue.
 
     def borrow(self, reading: _ReadLease, frame: FrameType) -> apsw.Connection:
-        """Return a connection to read from, for ``frame``. Whoever drops it gives it back."""
+        """Return a connection to read from, for ``frame``. A dropped one is given back."""
         if self._pid != os.getpid():
             self._abandon()
         if not self.in_memory and (moved := self._guard.moved()) is not None:
@@ -479,7 +479,7 @@ class Database:
         self._returned.notify()
 
     def _let_go(self) -> None:
-        """Close what nobody has borrowed. The caller holds ``lock``."""
+        """Close every connection that is not lent. The caller holds ``lock``."""
         connections = [] if self._writer is None else [self._writer]
         with contextlib.suppress(Empty):
             while True:
@@ -494,7 +494,7 @@ class Database:
     # Forks.
 
     def before_fork(self) -> None:
-        """Wait for what is under way, let go of the file, and keep every other thread out."""
+        """Wait for reads and writes to end, close the file, and keep every other thread out."""
         for companion in self.companions:
             companion.before_fork()
         self.lock.take(frame=sys._getframe(1))  # noqa: SLF001
@@ -506,14 +506,14 @@ class Database:
         self.write_lock.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Continue."""
         self._lend_again()
         self.lock.drop()
         for companion in self.companions:
             companion.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        """Go on as the only thread there is."""
+        """Continue as the only thread."""
         self._pid = os.getpid()
         self._leave_lent()
         self._start()
@@ -540,14 +540,14 @@ class Database:
     def _start(self) -> None:
         """Make what a fork must not share."""
         self.lock = Lock(self._tidy)
-        """Held by whoever uses the writing connection."""
+        """Held while the writing connection is used."""
         self._guard = FileGuard(self.path, patience_s=self._patience_s)
         self._idle: SimpleQueue[apsw.Connection] = SimpleQueue()
         self._lent: weakref.WeakSet[_ReadLease] = weakref.WeakSet()
-        """Reads that are under way: one that an interrupted caller drops is no longer."""
+        """Reads that have not ended; one that an interrupted caller drops leaves the set."""
         self._returned = Notifier()
         self._lending = True
-        """False while somebody with ``lock`` waits for what is lent to come back."""
+        """False while the holder of ``lock`` waits for lent connections to come back."""
         self.epoch += 1
 
 
@@ -579,7 +579,7 @@ class _ReadLease:
             raise translate(error, path) from error
         if isinstance(error, UnicodeDecodeError):
             raise Corrupt(
-                f"{path} is damaged: a text in it is no text ({error.reason})",
+                f"{path} is damaged: a text in it is not valid text ({error.reason})",
                 hint="keep a copy, then run treering verify and restore from an export",
             ) from error
         if isinstance(error, UNREADABLE):

@@ -1,4 +1,4 @@
-"""Choosing what to erase, vouching for it, and driving its bytes out of the log and the indexes.
+"""Choosing events to erase, vouching for them, and removing their bytes from log and indexes.
 
 Indexes that held hashes of it are built again. Afterwards the write-ahead log is folded into the
 file and cut to nothing.
@@ -180,7 +180,7 @@ class Eraser:
     def finish(self) -> Physical:
         """Fold the write-ahead log into the file and cut it, unless an older reader needs it.
 
-        The files beside it come first: whoever uses them reads from the ledger.
+        The files beside it come first: their users read from the ledger.
         """
         database = self._writer.database
         with database.reading() as connection:
@@ -214,7 +214,7 @@ class Eraser:
             ):
                 return "pending"
             if through is not None and erasure_events(connection, through, LAST):
-                return "pending"  # Whoever erased that is about to see to it.
+                return "pending"  # The process that erased that finishes it.
             # Its sync makes the cut durable, so that no power cut brings the log back.
             connection.execute("UPDATE ledger SET value = 0 WHERE name = 'erasure_pending'")
             return "done"
@@ -223,7 +223,7 @@ class Eraser:
             database.write_lock.leave()
 
     def _named(self, batch: Batch, selection: Selection) -> int:
-        """Return the session whose name is to go, if it still has one; else 0."""
+        """Return the session whose name must be forgotten, if it still has one; else 0."""
         if not selection.with_name or selection.session_id is None:
             return 0
         ids, connection = self._writer.ids, batch.connection
@@ -304,7 +304,7 @@ class Eraser:
 def _build_indexes(connection: apsw.Connection) -> None:
     """Build indexes again whose pages may hold keys of erased events between their entries.
 
-    Raise ConstraintError if somebody doubled a row behind the ledger's back.
+    Raise ConstraintError if another program doubled a row.
     """
     with connection:
         pending = fetch_value(connection, _PENDING)

@@ -1,4 +1,4 @@
-"""What vouches for erasures, and what they have blanked: files beside the ledger go by it."""
+"""Events that vouch for erasures, and those they blanked. Files beside the ledger follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WHERE e.position > {INDEXED_POSITION}
 
 
 def erasure_events(ledger: apsw.Connection, after: int, until: int) -> list[Any]:
-    """Return scope, session and payload of what vouches for erasures between two positions."""
+    """Return scope, session and payload of events that vouch for erasures, in a stretch."""
     kinds = [name_id(ledger, kind) for kind in sorted(ERASURE_KINDS)]
     numbers = ", ".join(str(kind) for kind in kinds if kind)
     return fetch_all(ledger, _VOUCHERS.format(kinds=numbers), (after, until)) if numbers else []
@@ -49,11 +49,11 @@ def erasure_events(ledger: apsw.Connection, after: int, until: int) -> list[Any]
 def unseen_erasures(
     companion: apsw.Connection, database: Database
 ) -> tuple[int, dict[int, dict[int, int]]]:
-    """Return the newest position, and what was erased since a companion was last told.
+    """Return the newest position, and the events erased since a companion last asked.
 
-    It is noted as told: call inside the transaction that takes it out. The kinds of what was erased
-    come by scope and position. Raises Unsound if the ledger is shorter than it was, or if nothing
-    says how long it was.
+    Call inside the transaction that removes them: it moves the companion's mark. The kinds of
+    erased events come by scope and position. Raise Unsound if the ledger is shorter than it was, or
+    if there is no record of how long it was.
     """
     after = fetch_value(companion, "SELECT value FROM facts WHERE name = 'erased_through'")
     gone: dict[int, dict[int, int]] = {}
@@ -71,7 +71,7 @@ def unseen_erasures(
 
 
 def _ranges(payload: bytes | None) -> list[tuple[int, int]]:
-    """Return the seqs that a voucher names; all of its session, if that is not told here."""
+    """Return the seqs that a voucher names; all of its session, if it names none."""
     try:
         return msgspec.json.decode(payload or b"", type=_ErasedRanges).ranges
     except msgspec.MsgspecError:

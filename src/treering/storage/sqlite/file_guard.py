@@ -31,9 +31,9 @@ except ImportError:  # Windows neither drops locks nor deletes files that are op
     fcntl = None  # type: ignore[assignment]
 
 # The bytes that SQLite locks: see os.h and os_unix.c. Every connection to a log holds the first
-# ones for reading; whoever has them for writing is alone, and deletes the log at the end.
+# ones for reading; a process that has them for writing is alone, and deletes the log at the end.
 _SHARED: Final = (0x4000_0002, 510)
-# Whoever finds this byte of the shared memory unlocked empties it.
+# A process that finds this byte of the shared memory unlocked empties it.
 _IN_USE: Final = (128, 1)
 _MODE_AT: Final = 18
 _WITH_LOG: Final = b"\x02\x02"
@@ -90,7 +90,7 @@ class FileGuard:
             return self._file.is_locked
 
     def _is_settled(self, file: _HeldFile) -> bool:
-        # Whoever switches a file over to a log, or takes back a switch that was cut off, needs it
+        # To switch a file over to a log, or to undo a switch that was cut off, a process needs it
         # unlocked.
         return file.has_log() and not os.path.exists(self._beside + "-journal")  # noqa: PTH110
 
@@ -113,10 +113,10 @@ class FileGuard:
 
     def moved(self) -> Moved | None:
         """Say what is no longer at its path, if anything."""
-        places = self._places  # Readers ask without a lock, and others may let go meanwhile.
+        places = self._places  # Readers ask without a lock, and others may release meanwhile.
         if places is None:
             return None
-        # Whoever adds, removes or renames a file changes its folder: one look instead of three.
+        # Adding, removing or renaming a file changes its folder: one look instead of three.
         folder = None
         if self._folder is not None:
             try:
@@ -163,7 +163,7 @@ class FileGuard:
                 file.lock(self._patience_s)
 
     def release(self, connections: Iterable[apsw.Connection]) -> None:
-        """Close the last connections, and let go of the files."""
+        """Close the last connections, and release the files."""
         # SQLite deletes the log by its name, whosever it is by now.
         spare_log = self._has_foreign_log()
         with self._lock.guard, self._lock:
@@ -207,7 +207,7 @@ class _HeldFile:
         )
 
     def lock(self, patience_s: float) -> None:
-        """Lock the stretch, or lock it again. Raises Busy if somebody has it to himself."""
+        """Lock the stretch, or lock it again. Raise Busy if another program has it alone."""
         if not IS_SUPPORTED:
             self.is_locked = True
             return
@@ -227,7 +227,7 @@ class _HeldFile:
                 return
 
     def unlock(self) -> None:
-        """Let others have the stretch; a lock of the process is left to SQLite, who shares it."""
+        """Unlock the stretch; a lock of the process is left to SQLite, which shares it."""
         self.is_locked = False
         if self.is_lasting:
             lock_bytes(self.descriptors[0], fcntl.LOCK_UN, *self._stretch)
@@ -254,7 +254,7 @@ def _open(path: str, stretch: tuple[int, int], user: FileGuard) -> _HeldFile:
 
 
 def _let_go(user: FileGuard) -> list[_HeldFile]:
-    """Let go of what ``user`` has, also of what it could not note; return the files."""
+    """Release all files of ``user``, also those that it could not note; return them."""
     with _lock.guard, _lock:
         _close_inherited()
         held = [file for file in _files.values() if user in file.users]
@@ -266,7 +266,7 @@ def _let_go(user: FileGuard) -> list[_HeldFile]:
 
 
 def _close(files: Iterable[_HeldFile]) -> None:
-    """Close those of ``files`` that nobody has begun to use again."""
+    """Close those of ``files`` that are not in use again."""
     with _lock.guard, _lock:
         for file in files:
             if not file.users and _files.get(file.place) is file:
@@ -277,7 +277,7 @@ def _close(files: Iterable[_HeldFile]) -> None:
 
 
 def _close_inherited() -> None:
-    """Close what a parent process holds; its locks stay, for the parent has the files open."""
+    """Close the descriptors of a parent process; its locks stay, as it has the files open."""
     global _owner  # noqa: PLW0603  (one table for the process)
     if _owner != os.getpid():
         _owner = os.getpid()

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PAGE_ROWS: Final = 500
 ROW_ID: Final = "rowid"
-"""What a row's number is told as."""
+"""The field that holds a row's number."""
 _MAGIC: Final = b"SQLite format 3\0"
 _MODE_AT: Final = 18
 _WITH_LOG: Final = b"\x02\x02"
-"""What stands there in a file that is written through a log."""
+"""The bytes there in a file that is written through a log."""
 PATIENCE_MS: Final = 5_000
 
 
@@ -41,7 +41,7 @@ class _Source(msgspec.Struct, frozen=True):
 
     connection: apsw.Connection
     watched: bool
-    """Whether nothing but a look tells that somebody writes to it."""
+    """Whether only its bytes show that another program writes to it."""
 
 
 def read_rows(
@@ -49,8 +49,8 @@ def read_rows(
 ) -> Iterator[dict[str, Any]]:
     """Give the rows of ``table`` in the order of their numbers, each with its number as ``rowid``.
 
-    If ``order`` names a column, they come in its order first. Raises NotFound if the file or the
-    table is not there, InvalidInput if it is no such database, or a ledger, and Busy if another
+    If ``order`` names a column, they come in its order first. Raise NotFound if the file or the
+    table does not exist, InvalidInput if it is not a database or is a ledger, and Busy if another
     program writes to it meanwhile.
     """
     with _opened(path) as source:
@@ -64,7 +64,7 @@ def read_rows(
 
 
 def table_names(path: Path) -> list[str]:
-    """Return the tables of a file. Raises InvalidInput if it is no database, or a ledger."""
+    """Return the tables of a file. Raise InvalidInput if it is not a database, or is a ledger."""
     with _opened(path) as source:
         return _tables(source.connection)
 
@@ -93,7 +93,7 @@ def _source(path: Path, stack: contextlib.ExitStack) -> _Source:
     connection = _connect(path, "&mode=ro&immutable=1", stack)
     if connection.read("main", 0, _MODE_AT, len(_WITH_LOG))[1] == _WITH_LOG:
         return _Source(connection, watched=True)
-    # Written without a log: locks keep writers out while a page is read, and leave nothing behind.
+    # Written without a log: locks keep writers out while a page is read, and leave no file there.
     return _Source(_connect(path, "&mode=ro", stack), watched=False)
 
 
@@ -177,7 +177,7 @@ def _page(
         return _select(connection, named, rest, given)
     except UnicodeDecodeError:
         pass
-    # Texts may hold any bytes. What is none is then told with marks where it is not.
+    # Texts may hold any bytes. Those that are not valid are replaced by marks.
     as_bytes = ", ".join(
         f"CASE typeof({one}) WHEN 'text' THEN CAST({one} AS BLOB) ELSE {one} END"
         for one in map(_quoted, columns)

@@ -1,8 +1,8 @@
 """Names that are forgotten: of sessions, of users, and of whatever else was theirs alone.
 
 A name is set to NULL in place, as content is, and its key is replaced: that of a session by the
-key of what it is called from then on, any other by dice. So a name that is used again begins
-anew, and finds nothing of what was.
+key of its new name, any other by random bytes. So a name that is used again starts afresh, and
+finds nothing of its past.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WHERE e.flags < {EXPIRED}
 GROUP BY e.session
 HAVING sum(e.user IN ({{users}})) > 0
 """
-# What is gone keeps the names of runs, where nobody was forgotten.
+# Expired events keep the names of runs, in sessions without a forgotten user.
 _USED: Final = f"""
 SELECT kind FROM events WHERE position > :after
 UNION SELECT source FROM events WHERE position > :after
@@ -119,7 +119,7 @@ def forget_name(batch: Batch, ids: IdCache, session: int) -> int:
 
 
 def note_forgetting(batch: Batch, ids: IdCache) -> None:
-    """Have every process read names anew before it writes, and bytes driven out."""
+    """Have every process read names again before it writes, and bytes removed."""
     batch.connection.execute(_COUNT)
     note_erased(batch.connection, NAMES)
     batch.dirty = True
@@ -129,7 +129,7 @@ def note_forgetting(batch: Batch, ids: IdCache) -> None:
 def forget_names(writer: Writer) -> int:
     """Forget all names that nothing refers to any more; return how many.
 
-    They are looked for beforehand, so that nobody has to wait while all events are read.
+    They are found beforehand, so that no writer waits while all events are read.
     """
     with writer.database.reading() as connection, connection:
         newest: int = fetch_value(connection, "SELECT max(position) FROM events") or 0

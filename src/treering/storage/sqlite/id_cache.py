@@ -1,6 +1,6 @@
 """What this process remembers of the file between calls.
 
-Names, scopes and sessions are only ever added, until somebody is forgotten: that is counted in the
+Names, scopes and sessions are only added, until a user is forgotten: that is counted in the
 file, and then all is read again. Heads, runs and which scopes are sealed change when another
 process writes; they are dropped, or read again, whenever the file has moved under us.
 """
@@ -80,7 +80,7 @@ class IdCache:
         self.counted = -1
         """The last session that is counted."""
         self.digests: dict[int, bytes] = {}
-        """The digests of the sets of sessions, by scope, as far as ``counted``."""
+        """The digests of the sets of sessions up to ``counted``, by scope."""
         self.hides = False
         """Whether ids of what is gone are hashed under a key that lies elsewhere."""
         self.position = -1
@@ -137,7 +137,7 @@ class IdCache:
         """Note that what is remembered holds as of the commit that was just made.
 
         apsw counts our own commits too, so the number read now is the one that the next
-        transaction finds if nobody else has written in between.
+        transaction finds unless another connection has written in between.
         """
         self._version = connection.data_version()
 
@@ -346,7 +346,7 @@ class Texts(dict[int, str]):
         self._database = database
 
     def __missing__(self, name: int) -> str:
-        """Read the name from the file; 0 stands for what an expired event no longer says."""
+        """Read the name from the file; 0 is the name that an expired event has lost."""
         if name == 0:
             return ""
         with self._database.reading() as connection:
@@ -402,5 +402,5 @@ class Blobs(dict[int, bytes | None]):
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} stands where a name should")
+        raise TypeError(f"a {type(value).__name__} is in the place of a name")
     return value

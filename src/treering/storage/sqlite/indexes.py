@@ -83,7 +83,7 @@ def indexed_position(connection: apsw.Connection) -> int:
 
 def enter(connection: apsw.Connection, newest: int) -> None:
     """Enter the tail, up to ``newest``, the last event. Call inside a write transaction."""
-    # An event that was doubled behind the ledger's back must not stop all that write: verify
+    # An event that another program doubled must not stop all writers: verify
     # reports it.
     connection.execute(_ENTER_SEQS)
     connection.execute(_ENTER_IDS)

@@ -125,7 +125,7 @@ WHERE follower = '{HIDDEN_IDS}'
   AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = 'hidden_ids')
 """
 _STRAYS: Final = (
-    ("marks stand behind the last event or session", _AHEAD),
+    ("marks are after the last event or session", _AHEAD),
     ("scopes hide ids of expired events, and nothing says so", _UNHIDDEN),
     (
         "events are missing: their positions are empty",
@@ -454,7 +454,7 @@ def _changed_schema(connection: apsw.Connection) -> str | None:
         pristine.execute(statements)
     made = set(_schema(pristine))
     pristine.close()
-    # The view is for people with other tools: whoever drops it loses nothing else.
+    # The view is for people with other tools: dropping it loses nothing else.
     changed = sorted(row[0] for row in found ^ made if row[0] != VIEW or row in found)
     return str(changed[0]) if changed else None
 

@@ -1,7 +1,7 @@
 """Files of leases: bytes of a file beside the database, locked as long as their holder lives.
 
-The kernel lets go of a process's locks when the process ends, however it ends. Most kernels also
-let go of all of them when the process closes any descriptor of the file, and see no conflict within
+The kernel releases a process's locks when the process ends, however it ends. Most kernels also
+release all of them when the process closes any descriptor of the file, and see no conflict within
 a process. So there is one table of open files for the whole process.
 """
 
@@ -33,7 +33,7 @@ ATTEMPTS_MAX: Final = 50
 """How often a file is opened that is replaced meanwhile, and a byte tried that is looked at."""
 PAUSE_S: Final = 0.01
 _MODE: Final = 0o600
-# Linux has locks that belong to the opened file: whoever else opens and closes it, a backup say,
+# Linux has locks that belong to the opened file: another that opens and closes it, a backup say,
 # does not drop them. A child shares them, so it closes the file at once.
 _OF_FILE: Final = getattr(fcntl, "F_OFD_SETLK", None)
 _FLOCK: Final = "hhqqi0q"
@@ -73,12 +73,12 @@ class LeaseFile:
         return False
 
     def unlock(self, name: str) -> None:
-        """Let go of the byte of ``name``. With the file closed, nothing is locked in it."""
+        """Release the byte of ``name``. With the file closed, nothing is locked in it."""
         if self.descriptors:
             _set(self.descriptors[0], fcntl.LOCK_UN, name)
 
     def forget_lost(self) -> None:
-        """Let go of what stores held that were not closed and are no more."""
+        """Release the bytes of stores that were dropped without being closed."""
         for name, holder in list(self.holders.items()):
             if holder() is None:
                 self.unlock(name)
@@ -132,7 +132,7 @@ class LeaseFiles:
         )
 
     def _tidy(self) -> None:
-        """Let go of what nobody can use any more, and close the files of which nothing is held."""
+        """Release bytes without a user, and close the files of which nothing is held."""
         for key, file in list(self._open.items()):
             file.forget_lost()
             if not file.holders:
@@ -189,7 +189,7 @@ def lock_bytes(descriptor: int, sort: int, start: int, length: int) -> bool:
         try:
             fcntl.fcntl(descriptor, _OF_FILE, asked)
         except OSError as error:
-            # The disk, or what stands in for the kernel, may know the older sort only.
+            # The disk, or an emulated kernel, may know the older kind only.
             if error.errno != errno.EINVAL:
                 raise
         else:
@@ -200,7 +200,7 @@ def lock_bytes(descriptor: int, sort: int, start: int, length: int) -> bool:
 
 
 def _place(name: str) -> int:
-    """Return the byte that stands for ``name``, far behind the end of any file."""
+    """Return the byte for ``name``, far after the end of any file."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") >> 2
 
 

@@ -52,7 +52,7 @@ class Leases:
             return self._owner
 
     def is_gone(self, owner: str, seen_ms: int) -> bool:
-        """Whether the process behind ``owner`` is certainly not carrying on."""
+        """Whether the process of ``owner`` is certainly gone."""
         named = LeaseOwner.parse(owner)
         if named is None:
             return False
@@ -82,13 +82,13 @@ class Leases:
             return self._take(self._settle(), _HOLD + name)
 
     def release(self, name: str) -> None:
-        """Let go of ``name`` if it is held."""
+        """Release ``name`` if it is held."""
         with FILES.lock.guard, FILES.lock:
             if self._process == os.getpid():
                 self._release(_HOLD + name)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         with FILES.lock.guard, FILES.lock:
             self._closed = True
             if self._process != os.getpid():
@@ -157,7 +157,7 @@ class Leases:
         return True
 
     def _release(self, name: str) -> None:
-        # Also what is not noted as held: whoever took it may have been interrupted.
+        # Also what is not noted as held: a thread that took it may have been interrupted.
         if self._file is not None and self._may_hold(self._file, name):
             self._file.unlock(name)
             self._file.holders.pop(name, None)

@@ -1,4 +1,4 @@
-"""What is derived from events for the memory, beside a ledger in a file."""
+"""Rows and documents that the memory derives from events, in a file beside the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import apsw
 from treering.errors import StorageError
 from treering.memory.records import REMEMBERED_KINDS, IndexState
 from treering.model.followers import FollowStep
-from treering.storage.sqlite import memory_rows, memory_shelves
+from treering.storage.sqlite import memory_documents, memory_rows
 from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.memory_file import MemoryFile
 from treering.storage.sqlite.memory_neighbours import Neighbours
@@ -57,7 +57,7 @@ class MemoryKeeper:
     def keep_memory_rows(
         self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
     ) -> bool:
-        """Keep rows that events between two marks changed; False if others were faster."""
+        """Keep rows that events between two marks changed; False if another writer was first."""
         number = self._scope_number(scope)
         if self._database.read_only or not number:
             return False
@@ -79,7 +79,7 @@ class MemoryKeeper:
         *,
         embedder: str,
     ) -> FollowStep:
-        """Have a shelf follow the next stretch of its events, as ``read`` tells them."""
+        """Enter the next stretch of an index's events, as ``read`` parses them."""
         number = self._scope_number(scope)
         if not number or self._memory.is_frozen or self._is_up(number, shelf):
             return FollowStep(0, more=False)
@@ -87,7 +87,7 @@ class MemoryKeeper:
         def work(connection: apsw.Connection) -> FollowStep:
             self._apply_erasures(connection)
             place = (scope, number, shelf)
-            return memory_shelves.follow(
+            return memory_documents.follow(
                 self._memory, connection, self.reader, place, read, embedder
             )
 
@@ -100,34 +100,34 @@ class MemoryKeeper:
         number, most = self._scope_number(scope), min(limit, DOCUMENTS_MAX)
         if not self._memory.exists:
             return []
-        found = self._memory.read(lambda c: memory_shelves.page(c, number, shelf, after, most))
+        found = self._memory.read(lambda c: memory_documents.page(c, number, shelf, after, most))
         return found or []
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
-        """Return the state of a shelf."""
+        """Return the state of an index."""
         number = self._scope_number(scope)
         if not self._memory.exists:
             return IndexState(0, 0, 0)
-        found = self._memory.read(lambda c: memory_shelves.index_state(c, number, shelf))
+        found = self._memory.read(lambda c: memory_documents.index_state(c, number, shelf))
         return found or IndexState(0, 0, 0)
 
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
-        """Return how many events of a shelf's kinds are not on it yet."""
+        """Return how many events of an index's kinds are not in it yet."""
         number, after = self._scope_number(scope), 0
         if self._memory.exists:
             file = self._memory
-            after = file.read(lambda c: memory_shelves.followed(file, c, number, shelf)) or 0
+            after = file.read(lambda c: memory_documents.followed(file, c, number, shelf)) or 0
         return self.reader.shelf_lag(scope, shelf, after)
 
     def drop_documents(self, scope: Scope | None = None) -> int:
-        """Take all documents out, to be entered anew; return how many there were."""
+        """Remove all documents, to be entered again; return how many there were."""
         number = None if scope is None else self._scope_number(scope)
         if not self._memory.exists or self._memory.is_frozen:
             return 0
 
         def work(connection: apsw.Connection) -> int:
             _note_untidy(connection)
-            count = memory_shelves.empty(connection, number)
+            count = memory_documents.empty(connection, number)
             self._sweep(connection)
             return count
 
@@ -151,17 +151,17 @@ class MemoryKeeper:
         return {"memory_rows": rows, "documents": documents}
 
     def remove(self) -> None:
-        """Throw away all that was derived."""
+        """Remove all that was derived."""
         if self._memory.exists:
             self._memory.remove()
         self._sweep(None)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._memory.close()
 
     def finish(self) -> tuple[Physical, int | None]:
-        """Drive what was erased out of the file; say whether it is done, and up to which position.
+        """Remove erased bytes from the file; return whether that is done, and up to which position.
 
         None if there is no file, and nothing to be done.
         """
@@ -178,13 +178,13 @@ class MemoryKeeper:
         return ("done" if folded else "pending"), through
 
     def _apply_erasures(self, connection: apsw.Connection) -> int:
-        """Take out what the events since the last time say was erased, in every scope."""
+        """Remove what was erased since the last time, in every scope."""
         newest, gone = unseen_erasures(connection, self._database)
         if gone:
             with self._database.reading() as ledger:
                 remembered = {name_id(ledger, kind) for kind in REMEMBERED_KINDS}
         for scope, events in gone.items():
-            taken = memory_shelves.take_out(connection, scope, events)
+            taken = memory_documents.take_out(connection, scope, events)
             if not remembered.isdisjoint(events.values()):
                 taken += memory_rows.drop(connection, scope)
             if taken:
@@ -198,11 +198,11 @@ class MemoryKeeper:
             self._neighbours.sweep(connection)
 
     def _tidy(self) -> None:
-        """Write the file anew if anything was deleted since it was last written anew."""
+        """Write the file again if anything was deleted since it was last written whole."""
         untidy = self._memory.read(lambda c: fetch_value(c, _UNTIDY))
         if untidy:
             self._memory.write_anew(FOLD_PATIENCE_MS / 1_000)
-            # Whoever has deleted something meanwhile has counted up.
+            # A deletion meanwhile has counted up.
             self._memory.write(
                 lambda c: c.execute(
                     "UPDATE facts SET value = 0 WHERE name = 'untidy' AND value = ?", (untidy,)
@@ -210,15 +210,15 @@ class MemoryKeeper:
             )
 
     def _is_up(self, scope: int, shelf: IndexName) -> bool:
-        """Whether a shelf has nothing to follow, so that nobody has to wait for a turn."""
+        """Whether an index has nothing to follow, so that no caller waits for a turn."""
         if not self._memory.exists:
             return False
         file = self._memory
-        last = file.read(lambda c: memory_shelves.followed(file, c, scope, shelf))
+        last = file.read(lambda c: memory_documents.followed(file, c, scope, shelf))
         return last == self._last_position() != 0
 
     def term_key(self, scope: Scope) -> bytes:
-        """Return the key that the words of a scope are hashed under; empty if it is not there."""
+        """Return the key that the words of a scope are hashed under; empty if there is no scope."""
         with self._database.reading() as ledger:
             return find_scope(ledger, scope)[1]
 

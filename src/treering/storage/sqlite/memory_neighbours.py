@@ -19,8 +19,8 @@ import msgspec
 from treering.memory.records import IndexName
 from treering.memory.vectors import SCALE_BYTES, unpack
 from treering.model.codec import encode
-from treering.storage.memory_shelves import BUILD_S, HNSW_DOCUMENTS
-from treering.storage.sqlite import memory_shelves
+from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
+from treering.storage.sqlite import memory_documents
 from treering.storage.sqlite.opening import create_private
 from treering.storage.sqlite.sql import fetch_all
 
@@ -38,7 +38,7 @@ SAVED_EVERY: Final = 500
 CHUNKS_MAX: Final = 8
 """Vectors of one document: each has its key."""
 CANDIDATES: Final = 4
-"""For each document that is asked for, so many vectors are measured exactly."""
+"""Vectors that are measured exactly, for each document that is asked for."""
 _SUFFIX: Final = ".hnsw"
 _STATE: Final = ".hnsw.json"
 
@@ -74,7 +74,7 @@ class Neighbours:
     ) -> list[tuple[int, float]] | None:
         """Return numbers of documents and cosines, the nearest first; None if there is no index."""
         with self._file.lock.guard, self._file.lock:
-            held = self._file.read(lambda c: memory_shelves.index_state(c, scope, shelf))
+            held = self._file.read(lambda c: memory_documents.index_state(c, scope, shelf))
             if held is None or held.count < HNSW_DOCUMENTS:
                 return None
             wanted = _NeighbourState(
@@ -92,7 +92,7 @@ class Neighbours:
             for found in path.parent.glob(f"*-{shelf}{_SUFFIX}"):
                 scope = found.name.removeprefix(f"{path.name}-").removesuffix(f"-{shelf}{_SUFFIX}")
                 if not scope.isdigit():
-                    continue  # It stands beside another ledger.
+                    continue  # It belongs to another ledger.
                 state = _read_state(found.with_suffix(_STATE))
                 if (
                     connection is None
@@ -126,7 +126,7 @@ class Neighbours:
         while built.state.newest < newest:
             after = built.state.newest
             page = partial(
-                memory_shelves.page, scope=scope, shelf=shelf, after=after, limit=BATCH_DOCUMENTS
+                memory_documents.page, scope=scope, shelf=shelf, after=after, limit=BATCH_DOCUMENTS
             )
             found = self._file.read(page)
             if not found:
@@ -228,7 +228,7 @@ def _fits(state: _NeighbourState, wanted: _NeighbourState) -> bool:
 
 
 def _generation(connection: apsw.Connection, scope: int, shelf: IndexName) -> int:
-    return memory_shelves.index_state(connection, scope, shelf).generation
+    return memory_documents.index_state(connection, scope, shelf).generation
 
 
 def _read_state(path: Path) -> _NeighbourState | None:

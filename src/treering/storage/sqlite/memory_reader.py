@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from treering.model.codec import encode
 from treering.model.followers import FollowedEvents
 from treering.storage.encoding import GONE, bounded, name_key
-from treering.storage.memory_shelves import FOLDED_KINDS, MEMORIES
+from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.runs import state_after
 from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.rows import EVENT, PAYLOAD_BYTES, POSITION, WITH_CONTENT
@@ -45,7 +45,7 @@ REMEMBERED: Final = f"""
 """
 ON_SHELF: Final[dict[IndexName, str]] = {
     "events": f"{_LIVE} AND e.kind NOT IN ({{folded}}) {_IN_ORDER}",
-    "memories": f"{_LIVE} AND e.kind IN ({{told}}) {_IN_ORDER}",
+    "memories": f"{_LIVE} AND e.kind IN ({{memories}}) {_IN_ORDER}",
 }
 _LAG: Final = f"""
 SELECT count(*)
@@ -54,7 +54,7 @@ WHERE e.position > :after AND e.scope = :scope AND e.flags & {GONE} = 0
 """
 LAG: Final[dict[IndexName, str]] = {
     "events": f"{_LAG} AND e.kind NOT IN ({{folded}})",
-    "memories": f"{_LAG} AND e.kind IN ({{told}})",
+    "memories": f"{_LAG} AND e.kind IN ({{memories}})",
 }
 AT_POSITIONS: Final = f"""
 SELECT {EVENT}
@@ -73,14 +73,14 @@ class MemoryReader:
         self._to_events = reader.to_events
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events that what is remembered is folded from, and what vouches for erasures."""
+        """Return events that the memory folds, and those that vouch for erasures."""
         found, last, more = self._of_kinds(REMEMBERED, scope, position_of(mark), limit)
         return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
 
     def shelved_after(
         self, scope: Scope, shelf: IndexName, position: int, *, limit: int
     ) -> tuple[list[tuple[int, Event]], int, bool]:
-        """Return events of a shelf, each with its session's number; where to go on; if to."""
+        """Return events of an index with their sessions' numbers, where to continue, whether to."""
         found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit)
         return (
             [(row[1], event) for row, event in zip(found, self._to_events(found), strict=True)],
@@ -89,13 +89,13 @@ class MemoryReader:
         )
 
     def shelf_lag(self, scope: Scope, shelf: IndexName, position: int) -> int:
-        """Return how many events of a shelf's kinds stand behind a position."""
+        """Return how many events of an index's kinds come after a position."""
         with self._database.reading() as connection:
             place = {"after": position, "scope": find_scope(connection, scope)[0]}
             return int(fetch_value(connection, self._filled(connection, LAG[shelf]), place))
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
-        """Return events of a scope by position, as far as they are there and not erased."""
+        """Return events of a scope by position; erased ones are left out."""
         with self._database.reading() as connection:
             number = find_scope(connection, scope)[0]
             found = fetch_all(connection, AT_POSITIONS, (encode(list(positions)), number))
@@ -105,7 +105,7 @@ class MemoryReader:
     def _of_kinds(
         self, statement: str, scope: Scope, after: int, limit: int
     ) -> tuple[list[Row], int, bool]:
-        """Return rows of a stretch, where it ends, and whether there is more behind it."""
+        """Return rows of a stretch, where it ends, and whether more follow."""
         with self._database.reading() as connection, connection:
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
             last = min(newest, after + LOOKED_AT_MAX)
@@ -125,7 +125,7 @@ class MemoryReader:
     def _filled(self, connection: apsw.Connection, statement: str) -> str:
         """Return a statement with the numbers of the kinds in it."""
         return statement.format(
-            folded=_numbers(connection, FOLDED_KINDS), told=_numbers(connection, MEMORIES)
+            folded=_numbers(connection, FOLDED_KINDS), memories=_numbers(connection, MEMORIES)
         )
 
 
@@ -135,7 +135,7 @@ def position_of(mark: Mark) -> int:
 
 
 def _numbers(connection: apsw.Connection, kinds: Sequence[str]) -> str:
-    """Return the numbers of kinds, as far as there are events of them, with commas between."""
+    """Return the numbers of those kinds that have events, with commas between."""
     key = key_of_names(connection)
     marks = ", ".join("?" * len(kinds))
     found = fetch_all(

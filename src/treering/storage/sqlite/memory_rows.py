@@ -63,14 +63,14 @@ def keep(
 
 
 def drop(connection: apsw.Connection, scope: int) -> int:
-    """Take out the rows of a scope, to be folded anew; return how many there were."""
+    """Remove the rows of a scope, to be folded again; return how many there were."""
     connection.execute("DELETE FROM marks WHERE scope = ?", (scope,))
     connection.execute("DELETE FROM rows WHERE scope = ?", (scope,))
     return connection.changes()
 
 
 def _marked(file: MemoryFile, connection: apsw.Connection, scope: int) -> int:
-    """Return how far the rows have come. Raises Unsound if the ledger is another one there."""
+    """Return how far the rows have come. Raise Unsound if the ledger is another one there."""
     row = fetch_one(connection, "SELECT position, link FROM marks WHERE scope = ?", (scope,))
     if row is None:
         return 0

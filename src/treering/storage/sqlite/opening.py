@@ -17,7 +17,7 @@ from treering.errors import Busy, StorageError
 
 CHUNK_BYTES: Final = 1024**2
 COPIES_MAX: Final = 20
-"""How often a copy is made anew because somebody wrote meanwhile."""
+"""How often a copy is made again because another program wrote meanwhile."""
 
 
 def create_private(path: str) -> None:
@@ -110,7 +110,7 @@ class _NamelessFiles(apsw.VFS):
         self._copies: weakref.WeakValueDictionary[str, _Copied] = weakref.WeakValueDictionary()
 
     def path_of(self, files: _Copied) -> str:
-        """Return the path that stands for a copy as long as it is there."""
+        """Return the path of a copy, valid as long as the copy is."""
         path = f"/{id(files)}"
         self._copies[path] = files
         return path

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.sql import Row
 
 LAST: Final = 2**62
-"""Behind every seq and position."""
+"""After every seq and position."""
 SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
 RUN_PAGE: Final = 1_000
@@ -197,14 +197,14 @@ class Reader:
     def session_headers(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Header]:
-        """Return headers of a session in order, behind ``after_seq``."""
+        """Return headers of a session in order, after ``after_seq``."""
         found = self._by_seq(scope, session_id, SESSION_HEADERS, after_seq, LAST, limit)
         return self.to_headers(found)
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
-        """Return events of a session in order, behind ``after_seq``; fewer if they are large."""
+        """Return events of a session in order, after ``after_seq``; fewer if they are large."""
         found = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
         return self.to_events(bounded(found, PAYLOAD_BYTES))
 
@@ -319,7 +319,7 @@ class Reader:
         before: int,
         limit: int,
     ) -> list[Row]:
-        # The first event, or the last one, is mostly looked at by whoever is about to write.
+        # The first event, or the last one, is mostly read before a write.
         database = self.database
         reading = database.reading_at_hand() if limit == 1 else database.reading()
         with reading as connection:
@@ -345,7 +345,7 @@ class Reader:
         return found
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
-        """Return where the events with these ids stand, as far as there are such, erased or not."""
+        """Return the locations of events by id, erased or not; unknown ids are left out."""
         with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
@@ -357,12 +357,12 @@ class Reader:
         return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
-        """Return headers of the scope behind ``mark``, in the order they are followed."""
+        """Return headers of the scope after ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
         return FollowedEvents(self.to_headers(found), [row[:1] for row in found], (last,), more)
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
-        """Return events of the scope behind ``mark``, in the order they are followed."""
+        """Return events of the scope after ``mark``, in the order they are followed."""
         found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
         return FollowedEvents(self.to_events(found), [row[:1] for row in found], (last,), more)
 
@@ -412,7 +412,7 @@ class Reader:
         return page, last
 
     def _first_unknown(self, scope: Scope, behind: Mapping[str, int]) -> int:
-        """Return the position behind which all lies that is not known elsewhere."""
+        """Return the position after which every event is that the copy does not have."""
         if not behind:
             return 0
         first = LAST
@@ -440,7 +440,7 @@ class Reader:
     def _by_position(
         self, scope: Scope, position: int, limit: int, statement: str
     ) -> tuple[list[Row], int, bool]:
-        """Return rows of a stretch, where it ends, and whether there is more behind it."""
+        """Return rows of a stretch, where it ends, and whether more follow."""
         with self.database.reading() as connection:
             number = find_scope(connection, scope)[0]
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
@@ -459,7 +459,7 @@ class Reader:
     # From rows to values, after the connection was given back.
 
     def _look_again(self, found: list[Row]) -> None:
-        """Read the names of sessions anew that have vouchers among ``found``.
+        """Read the names of sessions again that have vouchers among ``found``.
 
         Nothing else can be read of a session that was forgotten, perhaps by another process.
         """

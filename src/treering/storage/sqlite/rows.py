@@ -141,7 +141,7 @@ class Sealed(Exception):
 
 
 class Unsealed(dict[int, bytes | None]):
-    """No sealed payloads. Raises Sealed if one is asked for."""
+    """No sealed payloads. Raise Sealed if one is asked for."""
 
     def __missing__(self, position: int) -> bytes | None:
         """Say that there is one."""
@@ -157,7 +157,7 @@ def records(
 ) -> list[Record]:
     """Return what ``rows`` hold, bytes as they were recorded; each row ends with its salt.
 
-    Raises TypeError if a column holds something else than what was written.
+    Raise TypeError if a column holds something else than what was written.
     """
     rows = list(rows)
     if not all(all(map(isinstance, row, _RECORD_TYPES)) for row in rows):

@@ -1,4 +1,4 @@
-"""The table of runs, made anew from their events and compared with them."""
+"""The table of runs, derived from their events and compared with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.sqlite.sql import Row
 
-# From the few runs that are open, by the index of these, to all that is told of them.
+# From the few open runs, by their index, to what is recorded about them.
 OPEN: Final = f"""
 SELECT
   scopes.name,
@@ -48,14 +48,14 @@ def open_in_session(connection: apsw.Connection, session: int) -> list[Row]:
 
 
 def all_open(connection: apsw.Connection, scope: Scope | None, session: str | None) -> list[Row]:
-    """Return the runs that have not ended, of one scope and of sessions of one name if told."""
+    """Return the runs that have not ended, of one scope and of sessions of one name if given."""
     return fetch_all(
         connection, ALL_OPEN, {"scope": scope, "name": session, "limit": OPEN_RUNS_MAX}
     )
 
 
 def rebuild(connection: apsw.Connection) -> None:
-    """Make the states of runs anew from their events. Call inside a write transaction."""
+    """Derive the states of runs from their events again. Call inside a write transaction."""
     connection.execute("DELETE FROM runs")
     derived = DERIVED.format(own="TRUE")
     connection.execute(f"INSERT INTO runs (session, run, state, first_seq, last_seq) {derived}")

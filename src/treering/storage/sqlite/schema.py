@@ -29,7 +29,7 @@ def migrations() -> tuple[str, ...]:
 
 
 def stored_version(connection: apsw.Connection, path: str) -> int:
-    """Return the schema version of the file. Raises NotALedger if it holds something else."""
+    """Return the schema version of the file. Raise NotALedger if it holds something else."""
     # One snapshot: another process may be making the ledger at this moment.
     with connection:
         application_id = connection.pragma("application_id")
@@ -63,7 +63,7 @@ def is_current(version: int) -> bool:
 
 
 def migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the file to the newest schema. The caller holds the turnstile."""
+    """Bring the file to the newest schema. The caller holds the write lock."""
     for number, statements in enumerate(migrations(), start=1):
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STEP_EVENTS: Final = 500
 """Events that are entered in one transaction."""
 CANDIDATES_MAX: Final = 1_000
-"""The newest so many matches are ranked."""
+"""Matches that are ranked: the newest."""
 SCANNED_MAX: Final = 8_000
 """Matches that are looked at when many of them do not count."""
 FOLD_PATIENCE_MS: Final = 2_000
@@ -74,7 +74,7 @@ class SearchIndex:
         """Enter the next stretch of a scope's events, as ``read`` tells them."""
         if self._file.is_frozen:
             return FollowStep(0, more=False)
-        # Apart: what was written anew is read by whoever opens it next.
+        # In a transaction of its own: connections opened later read the file as it is written now.
         self._file.write(self._apply_erasures)
         sealed = self._is_sealed(scope)
         return self._file.write(lambda index: self._follow(index, scope, read, sealed=sealed))
@@ -107,11 +107,11 @@ class SearchIndex:
             stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
             events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
             return events, stretch.last[0], stretch.more
-        told = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
-        return told.items, told.last[0], told.more
+        followed = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
+        return followed.items, followed.last[0], followed.more
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
-        """Index a scope again, shard by shard, as far as it was followed; say what differs."""
+        """Index the followed events of a scope again, shard by shard; say what differs."""
         if not self._file.exists:
             return 0, None
         with self._database.reading() as ledger:
@@ -216,18 +216,18 @@ class SearchIndex:
             "before": _LAST if query.before_ms is None else query.before_ms,
         }
         with self._database.reading() as ledger:
-            told = fetch_all(ledger, _FOUND, asked)
+            rows = fetch_all(ledger, _FOUND, asked)
         sessions, names = self._sessions, self._names
         return [
             SearchCandidate(
                 sessions[session][1], seq, ts_ms, names[kind], _graded(scores[position]), is_inside
             )
-            for position, session, seq, ts_ms, kind, state in told
+            for position, session, seq, ts_ms, kind, state in rows
             if include_failed or state not in _FAILED
         ]
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return what was found, as far as it is there."""
+        """Return those found events that are still there."""
         by_session: dict[str, list[int]] = {}
         for one in found:
             by_session.setdefault(one.session_id, []).append(one.seq)
@@ -286,7 +286,7 @@ class SearchIndex:
             self._file.remove()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     # Erasing.

@@ -1,7 +1,7 @@
 """Shards of the index: full-text tables without texts, each of some documents of one scope.
 
 A search looks at the newest first and stops when it has enough. What is erased is driven out of
-one shard: it is written anew without it, and the pages of the old one are filled with zeros.
+one shard: it is written again without it, and the pages of the old one are filled with zeros.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.sql import Row
 
 SHARD_DOCUMENTS_MAX: Final = 16_384
-"""So many are written anew when one of them is erased: a fraction of a second."""
+"""Documents that are written again when one of them is erased: a fraction of a second."""
 
 Document = tuple[int, str, str, str, str, str]
 """position, words, pieces, files, marks, grams"""
@@ -81,7 +81,7 @@ def oldest_first(connection: apsw.Connection, scope: int) -> list[Row]:
 
 
 def holds(connection: apsw.Connection, shard: int, documents: list[Document]) -> bool:
-    """Whether a shard holds exactly ``documents``: indexed anew, they give the same words."""
+    """Whether a shard holds exactly ``documents``: indexed again, they give the same words."""
     fresh = apsw.Connection("")
     try:
         fresh.execute("CREATE TABLE shards (id INTEGER PRIMARY KEY, scope, first, last, documents)")
@@ -100,7 +100,7 @@ def holds(connection: apsw.Connection, shard: int, documents: list[Document]) ->
 
 
 def _words(connection: apsw.Connection, table: str) -> Iterator[Row]:
-    """Return which word stands where, and the documents themselves."""
+    """Return the places of words, and the documents themselves."""
     connection.execute(
         f"CREATE VIRTUAL TABLE temp.words_of_{table} USING fts5vocab(main, {table}, instance)"
     )
@@ -116,7 +116,7 @@ def drive_out(
 ) -> int:
     """Take documents out of a scope's shards, and their bytes; return how many there were.
 
-    The connection is then to be opened anew: it may remember the tables as they were.
+    Open the connection again after it: it may remember the tables as they were.
     """
     count = 0
     for position_list in _chunks(sorted(positions), 2_000):

@@ -44,7 +44,7 @@ def is_sound(connection: apsw.Connection) -> bool:
 
 
 def key_of_names(connection: apsw.Connection) -> bytes:
-    """Return the key of the hashes that names are found by. Raises Corrupt if it is gone."""
+    """Return the key of the hashes that names are found by. Raise Corrupt if it is gone."""
     key = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'name_key'")
     if not isinstance(key, bytes):
         raise Corrupt(

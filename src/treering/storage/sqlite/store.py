@@ -127,7 +127,7 @@ class SqliteStore:
         self.restore = Copier(self._writer).restore
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
-        """Return scope, id and kind of what was redacted before the ledger was rekeyed."""
+        """Return scope, id and kind of events that were redacted before the ledger was rekeyed."""
         with self._database.reading() as connection:
             found = fetch_all(connection, _LEGACY_REDACTED)
         return [
@@ -140,7 +140,7 @@ class SqliteStore:
         ]
 
     def settle_legacy(self) -> int:
-        """Hide the ids of what had expired before the ledger was rekeyed; return how many."""
+        """Hide the ids of events that expired before the ledger was rekeyed; return how many."""
         positions: list[int] = []
 
         def work(batch: Batch, _: None) -> None:
@@ -177,7 +177,7 @@ class SqliteStore:
         return headers[-1]
 
     def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
-        """Keep a snapshot, where anything may be written; a few older ones stay beside it."""
+        """Keep a snapshot unless the ledger is read-only; a few older ones stay."""
         if self._database.read_only:
             return
 
@@ -189,14 +189,14 @@ class SqliteStore:
                 snapshots.keep(connection, session, seq, body)
                 batch.dirty = True
 
-        # Whoever reads loses nothing without it.
+        # A reader loses nothing without it.
         lock = self._database.lock
         with contextlib.suppress(Busy, StorageFull, ReadOnly), lock.guard, lock:
             self._database.hurry(SNAPSHOT_PATIENCE_S)
             self._writer.transact(work, None)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002
-        """Return True once something may be found behind ``seen``, False after the timeout."""
+        """Return True once there may be events after ``seen``, False after the timeout."""
         position, waited = sum(seen[:1]), 0.0
         while self._reader.last_position() <= position:
             if waited >= timeout_s:
@@ -246,12 +246,12 @@ class SqliteStore:
         self._writer.transact(work, None)
 
     def cursor(self, scope: Scope, follower: str) -> str | None:
-        """Return how far a follower has come that keeps its place here; None if it has none."""
+        """Return the cursor of a follower; None if it has none."""
         with self._database.reading() as connection:
             return find_note(connection, scope, follower)
 
     def cursors(self, scope: Scope) -> dict[str, str]:
-        """Return how far each follower has come that keeps its place here."""
+        """Return the cursors of all followers."""
         with self._database.reading() as connection:
             found = fetch_all(
                 connection,
@@ -326,7 +326,7 @@ class SqliteStore:
         self._writer.transact(lambda _, __: None, None)
 
     def rebuild(self) -> RebuildReceipt:
-        """Make every derived table anew from the events."""
+        """Derive every derived table again from the events."""
 
         def work(batch: Batch, _: None) -> None:
             indexes.rebuild(batch.connection)
@@ -336,7 +336,7 @@ class SqliteStore:
             batch.dirty = True
 
         self._writer.transact(work, None)
-        # Not before the commit, after which all that is remembered is taken to hold.
+        # Not before the commit, after which the cache is taken to be current.
         self._writer.ids.forget()
         self.words.remove()
         self._memory.remove()
@@ -349,7 +349,7 @@ class SqliteStore:
         return RebuildReceipt(events=events, runs=states, tool_calls=calls)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close every file."""
         self.words.close()
         self._memory.close()
         self._database.close()

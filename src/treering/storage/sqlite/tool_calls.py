@@ -1,7 +1,7 @@
-"""The table of tool calls: it follows the events, and is caught up when somebody asks.
+"""The table of tool calls: it follows the events, and is caught up when it is queried.
 
-Events up to ``tools_seen`` are in it. Whoever erases takes out what the erased events had brought
-in, in the same transaction. Where nothing may be written, a private table stands in for it.
+Events up to ``tools_seen`` are in it. An erasure removes what the erased events had brought
+in, in the same transaction. Where nothing may be written, a private table replaces it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def is_behind(connection: apsw.Connection) -> bool:
 
 
 def has_any(connection: apsw.Connection, start: int, end: int, names: Iterable[str]) -> bool:
-    """Whether an event of these kinds stands behind ``start``, up to ``end``."""
+    """Whether there is an event of these kinds after ``start``, up to ``end``."""
     kinds = ", ".join(str(name_id(connection, name)) for name in names)
     return bool(fetch_value(connection, ANY_IN_STRETCH.format(kinds=kinds), (start, end)))
 
@@ -126,7 +126,7 @@ def enter(
 ) -> tuple[int, int]:
     """Enter the next stretch of events into ``table``; return its end and the newest position.
 
-    ``until`` stands for the newest position; of a ``scope`` only its own events are entered.
+    ``until`` replaces the newest position; of a ``scope`` only its own events are entered.
     """
     last = newest(source) if until is None else until
     end = min(last, start + STRETCH)
@@ -144,7 +144,7 @@ def note_seen(connection: apsw.Connection, position: int) -> None:
 
 
 def empty(connection: apsw.Connection) -> None:
-    """Throw all of it away. Call inside a write transaction."""
+    """Remove all records. Call inside a write transaction."""
     connection.execute("DELETE FROM tool_calls")
     connection.execute("DELETE FROM tool_extras")
     connection.execute("DELETE FROM ledger WHERE name = 'tools_seen'")
@@ -178,7 +178,7 @@ def touched(connection: apsw.Connection, positions: list[int]) -> list[tuple[int
 
 
 def fold_anew(connection: apsw.Connection, groups: Iterable[tuple[int, Group]]) -> None:
-    """Make records anew from the events that are left. Call when the others are blanked."""
+    """Derive records again from the events that are left. Call when the others are blanked."""
     call_kind = name_id(connection, TOOL_KINDS[0])
     for scope, (session, call) in groups:
         place = {"session": session, "call": call}
@@ -216,7 +216,7 @@ def _scope_key(connection: apsw.Connection, scope: int) -> bytes:
 
 
 def name_id(connection: apsw.Connection, text: str) -> int:
-    """Return the id of a name, 0 if nobody has it."""
+    """Return the id of a name, 0 if there is none."""
     key = key_of_names(connection)
     return (
         fetch_value(connection, "SELECT id FROM names WHERE key = ?", (name_key(key, text),)) or 0

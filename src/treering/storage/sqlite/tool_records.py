@@ -1,4 +1,4 @@
-"""Tool records: the rows of their table, told with the texts that the events hold."""
+"""Tool records: the rows of their table, with the texts that the events hold."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ToolRecords:
         self._writer = writer
         self._to_headers = to_headers
         self._private: PrivateTable | None = None
-        """Stands in for the table where that is behind and may not be written."""
+        """Replaces the table where that lags and may not be written."""
 
     def follow(self, scope: Scope | None) -> FollowStep:  # noqa: ARG002  (scopes share a table)
         """Enter the next batch of events, of all scopes."""
@@ -99,7 +99,7 @@ class ToolRecords:
         return FollowStep(end - start, more=end < newest)
 
     def compare(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the table of a scope again, as far as it has come; say what differs."""
+        """Derive the table of a scope again, up to its mark; say what differs."""
         fresh = PrivateTable()
         with self._database.reading() as source, source, fresh.using() as table:
             place = find_scope(source, scope)[0]
@@ -118,22 +118,22 @@ class ToolRecords:
             with self._open() as (source, table):
                 found = self._asked(source, query)
                 rows = tool_table.page(table, found) if found else []
-                told = _headers_of(source, rows)
-            records = self._told(rows, told)
+                headers = _headers_of(source, rows)
+            records = self._records(rows, headers)
             if len(records) == len(rows):
                 return records[::-1] if query.backwards else records
             self._catch_up()
         raise _erasing()
 
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return what is known of each tool, the most called first."""
+        """Return statistics of each tool, the most called first."""
         for _ in range(ATTEMPTS_MAX):
             with self._open() as (source, table):
                 found = self._asked(source, query)
                 measured = tool_table.statistics(table, found) if found else []
                 rows = tool_table.rows_at(table, [one.position for one in measured])
-                told = _headers_of(source, rows)
-            records = self._told(rows, told)
+                headers = _headers_of(source, rows)
+            records = self._records(rows, headers)
             if len(records) == len(measured):
                 return [
                     statistics_of(one, record.tool)
@@ -172,10 +172,10 @@ class ToolRecords:
                 return None
         return asked(query, scope[0], scope[1], session)
 
-    def _told(self, rows: list[Row], told: list[Row]) -> list[ToolRecord]:
+    def _records(self, rows: list[Row], header_rows: list[Row]) -> list[ToolRecord]:
         """Return the records of ``rows``; without those of which an event is gone."""
-        places = [(row[SESSION], row[_SEQ]) for row in told]
-        headers = dict(zip(places, self._to_headers(told), strict=True))
+        places = [(row[SESSION], row[_SEQ]) for row in header_rows]
+        headers = dict(zip(places, self._to_headers(header_rows), strict=True))
         whole = [row for row in rows if all(place in headers for place in record_places([row]))]
         with corrupt_on_error(self._database.path):
             calls = [(row[1], call_of(row)) for row in whole]

@@ -1,6 +1,6 @@
 """A fair queue before the write lock, for all processes that share a file.
 
-SQLite's own lock is polled: whoever polls luckily wins, and one writer can starve. A kernel file
+SQLite's own lock is polled: the luckiest poller wins, and one writer can starve. A kernel file
 lock hands over in turn.
 """
 
@@ -43,7 +43,7 @@ class WriteLock:
         """Whether the lock may be ours: noted before it is asked for."""
 
     def enter(self) -> None:
-        """Wait for the turn. Raises Busy when patience runs out."""
+        """Wait for the turn. Raise Busy when patience runs out."""
         if self._path is None:
             return
         if self._file is None:
@@ -55,7 +55,7 @@ class WriteLock:
             self._queue()
 
     def leave(self) -> None:
-        """Let the next one through; if we are still in the queue, leave that."""
+        """Let the next writer through; if we are still in the queue, leave that."""
         if self._waiting is not None:
             self._waiting.abandon(kept=self._file)
             self._waiting = None
@@ -64,13 +64,13 @@ class WriteLock:
         self.is_entered = False
 
     def close(self) -> None:
-        """Let go of the lock file."""
+        """Close the lock file."""
         file, self._file, self.is_entered = self._file, None, False
         if file is not None:
             os.close(file)
 
     def _queue(self) -> None:
-        # A waiting flock keeps our place in the kernel's queue but knows no time-out, so a thread
+        # A waiting flock keeps our place in the kernel's queue but has no time-out, so a thread
         # waits in it, on a file of its own that outlives our patience if need be.
         assert self._path is not None  # noqa: S101  (narrowing for the type checker)
         waiting = self._waiting = _LockWaiter(self._path)
@@ -90,7 +90,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     is_stopped: bool
     idle_since: str | None
-    """When something was last written, by whomever; None if that cannot be told."""
+    """When something was last written, by any process; None if that is unknown."""
 
     def __str__(self) -> str:
         """Say who it is and what it does."""
@@ -101,14 +101,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """Return what lets the others go on."""
+        """Return what lets the others continue."""
         if self.is_stopped:
             return f"continue it with kill -CONT {self.process}, or end it with kill -9"
         return f"wait for it, or end it with kill {self.process}; nothing acknowledged is lost"
 
 
 def busy(ledger: str, waited_s: float) -> Busy:
-    """Return the error for a ledger whose write lock was not free for so long."""
+    """Return the error for a ledger whose write lock was not free for ``waited_s``."""
     holder = find_holder(ledger)
     who = f": {holder}" if holder else ""
     return Busy(
@@ -120,7 +120,7 @@ def busy(ledger: str, waited_s: float) -> Busy:
 
 
 def find_holder(ledger: str) -> Holder | None:
-    """Return who holds the write lock of a ledger, as far as the system tells."""
+    """Return the holder of a ledger's write lock; None if the system does not know it."""
     for suffix, sort, byte in ((_SUFFIX, "FLOCK", 0), ("-shm", "POSIX", _WRITE_BYTE)):
         with contextlib.suppress(OSError, ValueError, IndexError):
             inode = Path(ledger + suffix).stat().st_ino
@@ -139,7 +139,7 @@ def _describe(process: int, ledger: str) -> Holder:
     command, state = "", ""
     with contextlib.suppress(OSError, IndexError):
         words = Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        # What comes behind may be a secret.
+        # Later words may be a secret.
         command = " ".join(words[:_COMMAND_WORDS_MAX]).strip()
         state = (
             Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
@@ -157,7 +157,7 @@ def _describe(process: int, ledger: str) -> Holder:
 
 
 class _LockWaiter:
-    """One place in the kernel's queue, with a thread that stands there."""
+    """One place in the kernel's queue, with a thread that waits there."""
 
     def __init__(self, path: Path) -> None:
         self.file = _open(path)
@@ -166,18 +166,18 @@ class _LockWaiter:
         """Whether it has arrived or was abandoned: what is said first counts."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Stand in the queue; return False if it has not moved up to us in time."""
-        threading.Thread(target=self._stand, name="treering-turnstile", daemon=True).start()
+        """Wait in the queue; return False after the timeout."""
+        threading.Thread(target=self._queue, name="treering-write-lock", daemon=True).start()
         return self._arrival.wait(timeout_s)
 
     def abandon(self, *, kept: int | None) -> None:
-        """Let go of the lock, now or as soon as the thread has it; close the file unless kept."""
+        """Release the lock, now or as soon as the thread has it; close the file unless kept."""
         if self._outcome.setdefault("arrived", False):
             fcntl.flock(self.file, fcntl.LOCK_UN)
             if self.file != kept:
                 os.close(self.file)
 
-    def _stand(self) -> None:
+    def _queue(self) -> None:
         fcntl.flock(self.file, fcntl.LOCK_EX)
         if self._outcome.setdefault("arrived", True):
             self._arrival.ring()

@@ -40,7 +40,7 @@ class Writer:
         self._cursor: apsw.Cursor | None = None
         self._cursor_epoch = -1
         self._assured = -1
-        """The opening of the file whose log has been synced since."""
+        """The epoch in which the log was last synced."""
 
     def carry_out(self, jobs: list[Job]) -> None:
         """Record every job that can be, in one transaction; a job that cannot gets its error."""

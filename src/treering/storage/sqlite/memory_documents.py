@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.memory.records import Document, IndexState
 from treering.model.codec import encode
 from treering.model.followers import FollowStep
-from treering.storage.memory_shelves import STEP_EVENTS, entries
+from treering.storage.memory_documents import STEP_EVENTS, entries
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def follow(
     """Enter the next stretch of a shelf's events. Call inside a write transaction."""
     scope, number, shelf = place
     after = followed(file, connection, number, shelf)
-    told, last, more = reader.shelved_after(scope, shelf, after, limit=STEP_EVENTS)
-    sessions = {event.position: session for session, event in told}
-    found = entries([event for _, event in told], read)
+    stretch, last, more = reader.shelved_after(scope, shelf, after, limit=STEP_EVENTS)
+    sessions = {event.position: session for session, event in stretch}
+    found = entries([event for _, event in stretch], read)
     connection.executemany(
         _INTO,
         [
@@ -90,11 +90,11 @@ def follow(
             "documents": len(found),
         }
         connection.execute(_NOTE, noted)
-    return FollowStep(len(told), more=more)
+    return FollowStep(len(stretch), more=more)
 
 
 def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: IndexName) -> int:
-    """Return how far a shelf has come. Raises Unsound if the ledger is another one there."""
+    """Return how far a shelf has come. Raise Unsound if the ledger is another one there."""
     row = fetch_one(
         connection,
         "SELECT position, link FROM shelves WHERE scope = ? AND shelf = ?",
@@ -109,7 +109,7 @@ def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: I
 def page(
     connection: apsw.Connection, scope: int, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
-    """Return documents behind a number, in order."""
+    """Return documents after a number, in order."""
     found = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
     if any(None in row for row in found):
         raise ValueError("a document lacks something that all have")

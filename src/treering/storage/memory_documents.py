@@ -1,4 +1,4 @@
-"""Which events stand on which shelf of the memory, the same in every database."""
+"""Which events are in which index of the memory, the same in every database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 STEP_EVENTS: Final = 500
 """Events that are entered in one transaction."""
 FOLDED_KINDS: Final = tuple(sorted({*REMEMBERED_KINDS, *ERASURE_KINDS}))
-"""What is remembered is folded from these; none but those that are told stand on a shelf."""
+"""The memory is folded from these; only those of ``MEMORIES`` are in an index."""
 MEMORIES: Final = TOLD_KINDS
-"""The kinds on the shelf of memories. On that of events stand all that are not folded."""
+"""The kinds in the index of memories. That of events has all that are not folded."""
 HNSW_DOCUMENTS: Final = 200_000
 """A shelf with fewer is looked through as fast as by an index of neighbours."""
 BUILD_S: Final = 0.5
@@ -29,7 +29,7 @@ BUILD_S: Final = 0.5
 def entries(
     events: Sequence[Event], read: Callable[[Sequence[Event]], Sequence[IndexEntry]]
 ) -> list[tuple[Event, IndexEntry]]:
-    """Return what ``read`` tells of events, each with its own; what has nothing is left out."""
+    """Return the entries that ``read`` derives from events; events without one are left out."""
     searchable = {event.position: event for event in events if is_searchable(event)}
     if not searchable:
         return []
