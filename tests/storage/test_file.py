@@ -363,6 +363,9 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
         assert "SCAN e" not in in_scope + in_session
         assert "contents" not in in_scope + in_session
     asked = {"session": 1, "after": 0, "before": 9, "limit": 5, "mark": 3}
+    state = plan(indexes.SESSION_STATE, (1,))
+    assert "SEARCH seqs_by_session USING PRIMARY KEY (session=?)" in state
+    assert "SEARCH heads USING INTEGER PRIMARY KEY (rowid=?)" in state
     for halves in (reader.SESSION_HEADERS, reader.LAST_HEADERS):
         indexed, tail = plan(halves.indexed, asked), plan(halves.tail, asked)
         assert "SEARCH t USING PRIMARY KEY (session=? AND seq>? AND seq<?)" in indexed

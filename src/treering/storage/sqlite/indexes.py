@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.storage.encoding import EXPIRED
 from treering.storage.sqlite import timeline
-from treering.storage.sqlite.sql import fetch_all, fetch_value
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -155,23 +155,31 @@ class SessionStatements(NamedTuple):
     indexed: str
     tail: str
     backwards: bool
+    by_seq: bool
+    """Whether the tail is sorted, and read even where the session's head denies it."""
 
     def of_kinds(self, kinds: Iterable[int]) -> SessionStatements:
         """Return the same with the numbers of ``kinds`` for their place in the SQL."""
         listed = ", ".join(map(str, kinds))
         indexed, tail = (text.format(kinds=listed) for text in (self.indexed, self.tail))
-        return SessionStatements(indexed, tail, self.backwards)
+        return SessionStatements(indexed, tail, self.backwards, self.by_seq)
 
 
 def session_statements(
-    columns: str, *, joins: str = "", where: str = "", backwards: bool = False, by: str = "position"
+    columns: str,
+    *,
+    joins: str = "",
+    where: str = "",
+    backwards: bool = False,
+    by_seq: bool = False,
 ) -> SessionStatements:
     """Return SQL that reads ``columns`` of a stretch of a session, in the order of seqs.
 
-    The columns begin with position, session and seq. The tail is sorted ``by`` position, which
-    needs no sorting, or by seq, which also holds if somebody changed the seqs.
+    The columns begin with position, session and seq. The tail has that order by itself, unless
+    another program changed seqs or heads: ``by_seq`` reads it all the same, and sorts it.
     """
     direction = "DESC" if backwards else "ASC"
+    order = "seq" if by_seq else "position"
     return SessionStatements(
         f"""
 SELECT {columns}
@@ -187,14 +195,30 @@ SELECT {columns}
 FROM events AS e
 {joins}
 WHERE e.position > :mark AND e.session = :session AND e.seq > :after AND e.seq < :before {where}
-ORDER BY e.{by} {direction}
+ORDER BY e.{order} {direction}
 LIMIT :limit
 """,
         backwards,
+        by_seq,
     )
 
 
 LIVE: Final = f"AND e.flags < {EXPIRED}"
+
+
+# A session that was not written to lately has its last event in the index, and no tail.
+SESSION_STATE: Final = f"""
+SELECT
+  {INDEXED_POSITION},
+  (SELECT seq FROM heads WHERE session = ?1)
+    IS NOT (SELECT max(seq) FROM seqs_by_session WHERE session = ?1)
+"""
+
+
+def _state_of(connection: apsw.Connection, session: int) -> tuple[int, bool]:
+    """Return the last indexed position, and whether a session may have events after it."""
+    mark, has_tail = fetch_one(connection, SESSION_STATE, (session,)) or (0, 1)
+    return (mark if isinstance(mark, int) else 0), bool(has_tail)
 
 
 def session_rows(
@@ -211,12 +235,14 @@ def session_rows(
     It needs no transaction: events up to the mark are in the index whatever is entered meanwhile,
     and those after it stay where they are.
     """
-    mark = indexed_position(connection)
+    mark, has_tail = _state_of(connection, session)
     place = {
         "session": session, "after": after, "before": before, "limit": limit, "mark": mark,
         **bindings,
     }  # fmt: skip
     first, second = statements.indexed, statements.tail
+    if not has_tail and not statements.by_seq:
+        return fetch_all(connection, first, place)
     if statements.backwards:
         first, second = second, first
     found = fetch_all(connection, first, place)

@@ -95,7 +95,7 @@ SESSION_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE
 LAST_HEADERS: Final = session_statements(HEADER, where=LIVE, backwards=True)
 LAST_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE, backwards=True)
 # A left join: a payload row that was torn out must not hide its event.
-RECORDS: Final = session_statements(RECORD, joins=f"LEFT {WITH_CONTENT}", by="seq")
+RECORDS: Final = session_statements(RECORD, joins=f"LEFT {WITH_CONTENT}", by_seq=True)
 COVERS: Final = session_statements(EVENT, joins=WITH_CONTENT, where="AND e.kind IN ({kinds})")
 AT_SEQS: Final = f"""
 SELECT {EVENT}
