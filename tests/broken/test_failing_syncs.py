@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import tempfile
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from broken.disks import mounted
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, traces
 from broken.powercut import RecordingDisk, write_files
 from broken.stories import NAME
-from effort import quick_folder
+from effort import LONG, quick_folder
 from treering.errors import OutcomeUnknown, StorageError
 
 if TYPE_CHECKING:
@@ -78,9 +79,20 @@ def path() -> Iterator[Path]:
         yield Path(folder) / NAME
 
 
-@pytest.mark.parametrize("after", range(10))
-@pytest.mark.parametrize("times", [1, 2, 5, ALWAYS])
-@pytest.mark.parametrize("forgetful", [False, True])
+# Every sync fails once, and every one for good; the long run has all combinations.
+FAILURES: Final = (
+    list(itertools.product(range(10), (1, 2, 5, ALWAYS), (False, True)))
+    if LONG
+    else [
+        *((after, 1, False) for after in range(10)),
+        *((after, ALWAYS, True) for after in range(10)),
+        *((0, 1, True), (0, 2, False), (3, 2, True), (3, 5, False), (7, 5, True)),
+        *((7, 2, True), (7, ALWAYS, False)),
+    ]
+)
+
+
+@pytest.mark.parametrize(("after", "times", "forgetful"), FAILURES)
 def test_after_a_failed_sync_a_retry_loses_and_doubles_nothing(
     disk: FailingDisk,
     vfs: str,
