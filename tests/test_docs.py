@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pytest
 
+import fork_server
 import treering
+from doc_blocks import run_blocks
 from effort import PATIENCE_S
 from treering.capture.secret_rules import SECRET_RULES
 from treering.ledger import drafts, erasure
@@ -56,30 +58,6 @@ DIFFERS: Final = (
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK: Final = re.compile(r"(?:\]\(|src(?:set)?=\")([^)\s\"]+)[)\"]")
 HEADING: Final = re.compile(r"^#+ (.*)$", re.MULTILINE)
-
-RUNNER: Final = """
-import contextlib, io, json, os, pathlib, subprocess, sys
-
-outputs, names = [], {"__name__": "__main__"}
-exports = pathlib.Path(os.environ["HOME"], "exports")
-for language, body in json.load(sys.stdin):
-    if language == "python":
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(body, "<docs>", "exec", dont_inherit=True), names)
-        outputs.append(printed.getvalue())
-    else:
-        body += f"\\nstatus=$?; env -0 > {exports}; exit $status"
-        bash = ["bash", "-e", "-c"] if language == "sh" else ["bash", "-c"]
-        done = subprocess.run([*bash, body], stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if language == "sh" and done.returncode:
-            sys.exit(done.stdout)
-        os.environ.update(line.split("=", 1) for line in exports.read_text().split("\\0") if line)
-        outputs.append(done.stdout)
-json.dump(outputs, sys.stdout)
-"""
-"""Runs the blocks of one page in order: names, files and exported variables carry over."""
 
 COMMAND_MARK: Final = "\x1e"
 """Printed before each command's output, to tell where it starts."""
@@ -159,23 +137,21 @@ def run_page(page: Path, folder: Path) -> list[tuple[Block, str]]:
         made.mkdir()
     (programs / "pip").symlink_to("/bin/true")  # The package under test is installed already.
     path = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUNNER],
-        input=json.dumps(work),
-        cwd=empty,
-        env={
-            "PATH": os.pathsep.join(path),
-            "HOME": str(home),
-            "PYTHONIOENCODING": "utf-8",
-            "TREERING_TZ": "UTC",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 0, f"{page.name}: {done.stderr}"
-    return list(zip(found, json.loads(done.stdout), strict=True))
+    answer = folder / "answer.json"
+    environment = {
+        "PATH": os.pathsep.join(path),
+        "HOME": str(home),
+        "PYTHONIOENCODING": "utf-8",
+        "TREERING_TZ": "UTC",
+    }
+    # Forked from a process that has loaded the package: thirty pages need not do so again.
+    process = fork_server.process(run_blocks, work, str(empty), environment, str(answer))
+    process.start()
+    process.join(PATIENCE_S)
+    assert process.exitcode == 0, f"{page.name}: exit status {process.exitcode}"
+    outputs = json.loads(answer.read_text(encoding="utf-8"))
+    assert isinstance(outputs, list), f"{page.name}: {outputs}"
+    return list(zip(found, outputs, strict=True))
 
 
 RUNNING: Final = [page for page in PAGES if next(blocks(page), None) is not None]
