@@ -209,7 +209,7 @@ def test_while_a_scope_is_erased_from_no_snapshot_of_it_is_kept(
     """One that is not committed yet would be passed over by the erasure."""
     store = store_of(ledger)
     with store._server.lend(OURS) as connection, connection.transaction():
-        snapshots.drop(connection, store._known, OURS, [1])
+        snapshots.drop(connection, store._cache, OURS, [1])
         store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
 
     assert place.sql("SELECT count(*) FROM snapshots") == [(0,)]

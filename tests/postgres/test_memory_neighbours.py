@@ -296,7 +296,7 @@ def test_an_index_is_built_a_little_with_each_question_and_by_one_at_a_time(
         tell(ledger, range(120))
         store: Any = ledger._store
         with near.connect() as other, other.transaction():
-            lock = store._known.lock_of(HERE, "\0memory")
+            lock = store._cache.lock_of(HERE, "\0memory")
             other.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
             assert nearest(ledger, asked) is None
             assert tables(near) == []

@@ -110,7 +110,7 @@ def test_nothing_is_recorded_in_clear_when_all_is_forgotten_between_two_steps(
 ) -> None:
     ledger.keys.create(HERE)
     ledger.append([said("before")])
-    forgetting = Once(monkeypatch, moment, store_of(ledger)._known.forget)
+    forgetting = Once(monkeypatch, moment, store_of(ledger)._cache.forget)
 
     ledger.append(words(moment))
     ledger.append([said("behind")])
@@ -148,10 +148,10 @@ def test_a_session_that_is_known_without_its_scope_s_seal_is_sealed_all_the_same
 ) -> None:
     ledger.keys.create(HERE)
     ledger.append([said("before")])
-    known = store_of(ledger)._known
-    places = known.places
+    known = store_of(ledger)._cache
+    sessions = known.sessions
     known.forget()
-    known.places = places
+    known.sessions = sessions
 
     ledger.append([said("secret")])
 
@@ -162,14 +162,14 @@ def test_a_scope_that_is_remembered_as_open_is_sealed_all_the_same(
     place: Place, ledger: Ledger
 ) -> None:
     ledger.append([said("before")])
-    remembered = dict(store_of(ledger)._known.sealed)
+    remembered = dict(store_of(ledger)._cache.sealed)
     ledger.keys.create(HERE)
     ledger.append([said("sealed")])
 
     assert remembered == {HERE: 0}
-    store_of(ledger)._known.sealed.update(remembered)
+    store_of(ledger)._cache.sealed.update(remembered)
     ledger.append([said("secret")])
-    store_of(ledger)._known.sealed.update(remembered)
+    store_of(ledger)._cache.sealed.update(remembered)
     ledger.append([said("secret"), said("secret", session_id="s2")])
 
     assert in_clear(place) == {"before"}

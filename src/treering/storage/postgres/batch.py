@@ -113,10 +113,10 @@ class Batch:
     """
 
     def __init__(
-        self, connection: Connection, known: IdCache, reader: Reader, vault: Vault
+        self, connection: Connection, cache: IdCache, reader: Reader, vault: Vault
     ) -> None:
         self.connection = connection
-        self.known = known
+        self.cache = cache
         self._reader = reader
         self.vault = vault
         self._keys: dict[str, bytes] = {}
@@ -124,7 +124,7 @@ class Batch:
         self._has_key: dict[str, bool] = {}
         self._plain: set[str] = set()
         """Scopes that were never sealed."""
-        self._places: dict[tuple[str, str], BatchSession] = {}
+        self._heads: dict[tuple[str, str], BatchSession] = {}
         self._runs: dict[tuple[int, str], int] = {}
         self._run_seqs: dict[tuple[str, str, str], int] = {}
         """The last numbers of runs whose events are numbered here, by scope, session and run."""
@@ -136,7 +136,7 @@ class Batch:
 
     def lock(self, places: Iterable[tuple[str, str]]) -> None:
         """Take the locks of sessions, in the order that every writer uses."""
-        locks = sorted({self.known.lock_of(scope, session_id) for scope, session_id in places})
+        locks = sorted({self.cache.lock_of(scope, session_id) for scope, session_id in places})
         self.connection.execute(
             "SELECT count(pg_advisory_xact_lock(k)) FROM unnest(%s::bigint[]) AS k", (locks,)
         )
@@ -148,7 +148,7 @@ class Batch:
         keys = [Bytes(key) for key in names]
         self.connection.execute(_STATE_SCOPE, (scope,))
         self.connection.execute(
-            "SELECT pg_advisory_xact_lock_shared(%s)", (self.known.lock_of(scope, ""),)
+            "SELECT pg_advisory_xact_lock_shared(%s)", (self.cache.lock_of(scope, ""),)
         )
         # Before the mark is read: encryption sets the mark before it uses the key.
         self._has_key[scope] = self.vault.has_sealed(scope)
@@ -156,15 +156,15 @@ class Batch:
         heads = self.connection.execute(_HEADS, (scope, keys), binary=True)
         numbers = self.connection.execute(_POSITIONS, (events,), binary=True)
         row = sealed.fetchone()
-        self.known.sealed[scope] = self._sealed[scope] = row[0] if row else 0
+        self.cache.sealed[scope] = self._sealed[scope] = row[0] if row else 0
         for key, session, genesis, seq, last in heads.fetchall():
-            self._places[scope, names[key]] = BatchSession(session, genesis, seq, last)
+            self._heads[scope, names[key]] = BatchSession(session, genesis, seq, last)
         self._positions[:0] = [row[0] for row in reversed(numbers.fetchall())]
 
     def open_sessions(self, scope: Scope, names: Iterable[str]) -> None:
         """Create the sessions that do not exist."""
         for name in names:
-            if (scope, name) not in self._places:
+            if (scope, name) not in self._heads:
                 self.open_session(scope, name)
 
     def open_session(
@@ -182,8 +182,8 @@ class Batch:
             salt=salt, parent=parent, forgotten=forgotten,
         )  # fmt: skip
         seq = 0 if parent is None else parent.cut.seq
-        self._places[scope, name] = place = BatchSession(session, genesis, seq, genesis)
-        return place
+        self._heads[scope, name] = head = BatchSession(session, genesis, seq, genesis)
+        return head
 
     def hiding(self, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may belong to an erased event.
@@ -219,12 +219,12 @@ class Batch:
         Heads of sessions and states of runs are loaded.
         """
         for session_id, run_id in pairs:
-            last, seq = self.known.last_run_seq(scope, session_id, run_id) or (0, 0)
-            place = self._places.get((scope, session_id))
-            if place is None or (place.session, run_id) not in self._runs:
+            last, seq = self.cache.last_run_seq(scope, session_id, run_id) or (0, 0)
+            head = self._heads.get((scope, session_id))
+            if head is None or (head.session, run_id) not in self._runs:
                 last = 0  # The run is new, or all drafts are repeats.
-            elif seq != place.seq:  # Somebody has written to the session since.
-                run = (scope, place.session, run_id)
+            elif seq != head.seq:  # Somebody has written to the session since.
+                run = (scope, head.session, run_id)
                 found = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
                 last = max(last, (found.fetchone() or (0,))[0] or 0)
             self._run_seqs[scope, session_id, run_id] = last
@@ -237,13 +237,13 @@ class Batch:
             self._expect(fresh, expected_seq)
         return in_call_order(repeats, [self._add(draft) for draft in fresh])
 
-    def keep_place(self, scope: str, name: str, place: BatchSession) -> None:
+    def keep_head(self, scope: str, name: str, head: BatchSession) -> None:
         """Keep a session under ``name``, whatever its name is."""
-        self._places[scope, name] = place
+        self._heads[scope, name] = head
 
-    def place_of(self, scope: str, session_id: str) -> BatchSession | None:
+    def head_of(self, scope: str, session_id: str) -> BatchSession | None:
         """Return the state of a session; None if it does not exist."""
-        return self._places.get((scope, session_id))
+        return self._heads.get((scope, session_id))
 
     def flush(self, *, copying: bool = False) -> None:
         """Write all placed rows; ``copying`` is faster for many, and not allowed to every role."""
@@ -255,8 +255,8 @@ class Batch:
                 if len(self._keys) > 1:
                     cursor.execute(_STATE_SCOPE, (scope,))
                 self._write(cursor, scope)
-        for place in self._places.values():
-            place.moved = False
+        for head in self._heads.values():
+            head.moved = False
         self._rows, self._blobs, self._changed_runs = {}, [], {}
 
     def _copy(self) -> None:
@@ -272,9 +272,9 @@ class Batch:
         # In the order that every writer uses, or two would wait for each other.
         blobs = sorted({blob[1]: blob for blob in self._blobs if blob[0] == scope}.values())
         heads = [
-            (place.seq, place.link, scope, place.session)
-            for (own, _), place in self._places.items()
-            if own == scope and place.moved
+            (head.seq, head.link, scope, head.session)
+            for (own, _), head in self._heads.items()
+            if own == scope and head.moved
         ]
         runs = [(*run, *state) for run, state in self._changed_runs.items() if run[0] == scope]
         for statement, found in (
@@ -288,20 +288,20 @@ class Batch:
 
     def settle(self) -> None:
         """Remember the sessions of a committed transaction."""
-        for (scope, session_id), place in self._places.items():
-            self.known.remember_session(scope, session_id, place.session, self._keys[scope])
-            self.known.note_seq(scope, session_id, place.seq)
+        for (scope, session_id), head in self._heads.items():
+            self.cache.remember_session(scope, session_id, head.session, self._keys[scope])
+            self.cache.note_seq(scope, session_id, head.seq)
         for (scope, session_id, run_id), number in self._run_seqs.items():
-            if (scope, session_id) in self._places:
-                seq = self._places[scope, session_id].seq
-                self.known.note_run_seq(scope, session_id, run_id, number, seq)
+            if (scope, session_id) in self._heads:
+                seq = self._heads[scope, session_id].seq
+                self.cache.note_run_seq(scope, session_id, run_id, number, seq)
 
-    def push(self, scope: str, place: BatchSession, row: Row, last: bytes) -> None:
+    def push(self, scope: str, head: BatchSession, row: Row, last: bytes) -> None:
         """Add one event's row, and move its session's head."""
         self._rows.setdefault(scope, []).append(row)
-        place.seq += 1
-        place.link = last
-        place.moved = True
+        head.seq += 1
+        head.link = last
+        head.moved = True
 
     def next_position(self) -> int:
         """Return the position of the next event."""
@@ -334,7 +334,7 @@ class Batch:
             raise SealedMeanwhile(draft.scope)
 
     def _check_plain(self, scope: str) -> None:
-        boxless = self.known.boxless
+        boxless = self.cache.boxless
 
         def has_boxes() -> bool:
             if scope in boxless:
@@ -368,8 +368,8 @@ class Batch:
                 "expected_seq is for one session, the events belong to several",
                 hint="append one session at a time",
             )
-        place = self._places.get((drafts[0].scope, drafts[0].session_id))
-        current = place.seq if place is not None else 0
+        head = self._heads.get((drafts[0].scope, drafts[0].session_id))
+        current = head.seq if head is not None else 0
         if current != expected_seq:
             raise moved_on(drafts[0], current, expected_seq)
 
@@ -383,20 +383,20 @@ class Batch:
 
     def _add(self, draft: Draft) -> Header:
         if draft.run_id is not None:
-            place = self._places[draft.scope, draft.session_id]
-            check_run(draft, self._runs.get((place.session, draft.run_id)))
+            head = self._heads[draft.scope, draft.session_id]
+            check_run(draft, self._runs.get((head.session, draft.run_id)))
             self._number(draft)
         (
             _, scope, session_id, kind, source, origin, run_id, run_seq, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
         ) = draft.fields  # fmt: skip
-        place = self._places[scope, session_id]
-        if draft.is_first and place.seq:
-            raise not_first(draft, place.seq)
-        seq = place.seq + 1
+        head = self._heads[scope, session_id]
+        if draft.is_first and head.seq:
+            raise not_first(draft, head.seq)
+        seq = head.seq + 1
         if run_id is not None:
-            self.follow_run(scope, place.session, run_id, kind, seq)
-        last = link(place.link, seq, draft.header_digest, draft.content_digest)
+            self.follow_run(scope, head.session, run_id, kind, seq)
+        last = link(head.link, seq, draft.header_digest, draft.content_digest)
         position = self.next_position()
         key, name, flags = stored_id(draft, self._keys[scope])
         salt: bytes | None = draft.salt
@@ -406,12 +406,12 @@ class Batch:
             self._check_wordless(draft)
             salt, payload, blob = self.content(scope, kind, key, draft.salt, payload, draft.blob)
         row = (
-            position, place.session, seq, ts_ms, recorded_ms, run_seq, self.connection.epoch,
+            position, head.session, seq, ts_ms, recorded_ms, run_seq, self.connection.epoch,
             draft.payload_bytes, flags, SCHEMA_VERSION, scope, key, kind, source, agent_id,
             draft.content_digest, last, salt, name, origin, run_id, turn_id, user_id,
             summary, draft.refs, blob, payload,
         )  # fmt: skip
-        self.push(scope, place, row, last)
+        self.push(scope, head, row, last)
         return header_of(draft, position, seq, last)
 
 

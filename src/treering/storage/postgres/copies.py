@@ -125,7 +125,7 @@ class Copier:
         places = {(scope, name) for name in (*names, *standing.values())}
         count = self._writer.transact(connection, places, work, copying=copying)
         if any(not sessions[scope, name].salt for name in names):
-            self._writer.known.forget()
+            self._writer.cache.forget()
         return count
 
 
@@ -162,9 +162,9 @@ class _Copy:
         ``standing`` are the names of existing sessions by genesis. Raise Conflict if a forgotten
         session would come back.
         """
-        place = self._batch.place_of(self._scope, session.session_id)
-        same = self._batch.place_of(self._scope, standing.get(session.genesis, ""))
-        if place is None and same is not None:
+        head = self._batch.head_of(self._scope, session.session_id)
+        same = self._batch.head_of(self._scope, standing.get(session.genesis, ""))
+        if head is None and same is not None:
             if session.salt:
                 raise Conflict(
                     f"session {session.session_id} of {session.scope} was forgotten here",
@@ -172,13 +172,13 @@ class _Copy:
                     hint="leave it out: a forgotten session cannot come back",
                 )
             # It was copied before the source forgot its name.
-            self._batch.keep_place(self._scope, session.session_id, same)
-            place = same
-        if place is None:
+            self._batch.keep_head(self._scope, session.session_id, same)
+            head = same
+        if head is None:
             if session.cut is not None:
                 return  # Its parent may be among the records before its own.
-            place = self._open(session)
-        self._check_same(session, place)
+            head = self._open(session)
+        self._check_same(session, head)
 
     def _open(self, session: SessionRecord, parent: Parent | None = None) -> BatchSession:
         return self._batch.open_session(
@@ -195,15 +195,15 @@ class _Copy:
             raise AssertionError
         self.flush()
         parent = copied_parent(self._connection, self._scope, session, session.cut)
-        place = self._open(session, parent)
-        self._check_same(session, place)
-        return place
+        head = self._open(session, parent)
+        self._check_same(session, head)
+        return head
 
-    def _check_same(self, session: SessionRecord, place: BatchSession) -> None:
-        if place.genesis != session.genesis:
+    def _check_same(self, session: SessionRecord, head: BatchSession) -> None:
+        if head.genesis != session.genesis:
             raise Conflict(
                 f"session {session.session_id} of {session.scope} exists already, and is another",
-                current_seq=place.seq,
+                current_seq=head.seq,
                 hint="import into an empty ledger",
             )
 
@@ -214,23 +214,23 @@ class _Copy:
             return list(records)
         found = self._connection.execute(
             _LINKS,
-            (self._scope, [self._place(r).session for r in known], [r.seq for r in known]),
+            (self._scope, [self._head(r).session for r in known], [r.seq for r in known]),
             binary=True,
         )
         links = {(session, seq): link for session, seq, link in found}
         for record in known:
-            place = self._place(record)
-            if links.get((place.session, record.seq)) != record.link:
+            head = self._head(record)
+            if links.get((head.session, record.seq)) != record.link:
                 raise Conflict(
                     f"seq {record.seq} of session {record.session_id} differs from what is here",
-                    current_seq=place.seq,
+                    current_seq=head.seq,
                     hint="import into an empty ledger",
                 )
         return [r for r in records if self._is_new(r)]
 
     def _is_new(self, record: Record) -> bool:
-        place = self._batch.place_of(self._scope, record.session_id)
-        return place is None or record.seq > place.seq
+        head = self._batch.head_of(self._scope, record.session_id)
+        return head is None or record.seq > head.seq
 
     def check_new(self, records: Sequence[Record]) -> None:
         """Raise DuplicateEvent if another event has the id of one of ``records``."""
@@ -252,23 +252,23 @@ class _Copy:
 
     def add(self, session: SessionRecord, record: Record) -> None:
         """Add one record, which must be the next of its session."""
-        place = self._batch.place_of(self._scope, record.session_id) or self._open_fork(session)
-        if record.seq != place.seq + 1:
+        head = self._batch.head_of(self._scope, record.session_id) or self._open_fork(session)
+        if record.seq != head.seq + 1:
             raise InvalidInput(
-                f"session {record.session_id} jumps from seq {place.seq} to {record.seq}",
+                f"session {record.session_id} jumps from seq {head.seq} to {record.seq}",
                 hint="the file lacks lines; export again",
             )
         if record.erasure == "expired" and record.event_id.startswith("#"):
             check_same_key(self._key, session)
-        self._push(place, record)
+        self._push(head, record)
         if record.run_id is not None:
             self._batch.follow_run(
-                self._scope, place.session, record.run_id, record.kind, record.seq
+                self._scope, head.session, record.run_id, record.kind, record.seq
             )
         if record.kind in ERASURE_KINDS:
-            self._erase_vouched(place, record)
+            self._erase_vouched(head, record)
 
-    def _push(self, place: BatchSession, record: Record) -> None:
+    def _push(self, head: BatchSession, record: Record) -> None:
         key, name = self._id(record)
         check_readable(record)
         payload = record.payload
@@ -289,14 +289,14 @@ class _Copy:
             compressed(payload) if spilled and payload is not None else None,
         )
         row = (
-            self._batch.next_position(), place.session, record.seq, record.ts_ms,
+            self._batch.next_position(), head.session, record.seq, record.ts_ms,
             record.recorded_ms, record.run_seq, self._connection.epoch,
             len(record.payload or b""), flags, record.schema_version, self._scope, key,
             record.kind, record.source, record.agent_id, record.content_digest, record.link,
             salt, name or None, record.origin, record.run_id, record.turn_id,
             record.user_id, record.summary, record.refs, blob, stored,
         )  # fmt: skip
-        self._batch.push(self._scope, place, row, record.link)
+        self._batch.push(self._scope, head, row, record.link)
 
     def _id(self, record: Record) -> tuple[bytes, str | None]:
         """Return the stored bytes of an id and its text, which is empty if it has expired."""
@@ -307,13 +307,13 @@ class _Copy:
             return key, None
         return key, "" if record.erasure == "expired" else record.event_id
 
-    def _place(self, record: Record) -> BatchSession:
-        place = self._batch.place_of(self._scope, record.session_id)
-        if place is None:
+    def _head(self, record: Record) -> BatchSession:
+        head = self._batch.head_of(self._scope, record.session_id)
+        if head is None:
             raise AssertionError
-        return place
+        return head
 
-    def _erase_vouched(self, place: BatchSession, record: Record) -> None:
+    def _erase_vouched(self, head: BatchSession, record: Record) -> None:
         """Erase the events that ``record`` vouches for, if they were copied before."""
         claim = claim_of(record)
         if claim is None:
@@ -323,7 +323,7 @@ class _Copy:
             row
             for stretch in claim.ranges
             for row in self._connection.execute(
-                _STRETCH, (self._scope, place.session, *stretch), binary=True
+                _STRETCH, (self._scope, head.session, *stretch), binary=True
             )
         ]
         digest = sha256(b"".join(row[1] for row in found)).hexdigest()
@@ -332,12 +332,12 @@ class _Copy:
         ):
             return
         erased = EXPIRED if claim.erasure == "expired" else ERASED
-        standing = [(place.session, row[0]) for row in found if row[3] & erased == 0]
+        standing = [(head.session, row[0]) for row in found if row[3] & erased == 0]
         blank(self._batch, self._scope, standing, claim.erasure)
         if record.kind == "ledger.forgotten":
-            forget_runs(self._connection, self._scope, place.session)
+            forget_runs(self._connection, self._scope, head.session)
             if claim.whole:
-                start = (place.session, place.genesis)
+                start = (head.session, head.genesis)
                 forget_name(self._connection, self._scope, self._key, *start)
 
 

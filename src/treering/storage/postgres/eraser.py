@@ -218,8 +218,8 @@ class Eraser:
         vouch: Callable[[SessionErasure], Draft],
         attempt: _Attempt,
     ) -> Erased:
-        known, scope = self._writer.known, selection.scope
-        scope_key = known.scope_key(connection, scope)
+        cache, scope = self._writer.cache, selection.scope
+        scope_key = cache.scope_key(connection, scope)
         if scope_key is None:
             return NOTHING
         # Selected without a lock to learn the sessions, and again under their locks.
@@ -230,7 +230,7 @@ class Eraser:
             sessions_found |= _named(connection, scope, scope_key, selection.session_id)
         if not sessions_found:
             return NOTHING
-        names = known.session_names(connection, scope, sessions_found)
+        names = cache.session_names(connection, scope, sessions_found)
 
         def work(batch: Batch) -> Erased:
             batch.enter(scope, scope_key, list(names.values()), len(names))
@@ -267,7 +267,7 @@ class Eraser:
         places = {(scope, name) for name in names.values()}
         erased = self._writer.transact(connection, places, work)
         if erased.named:
-            known.forget()
+            cache.forget()
         return erased
 
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
@@ -323,7 +323,7 @@ class Eraser:
             key = id_key(scope_key, selection.event_id)[0]
             return _fetch(connection, f"{_FOUND} AND e.event_id = %s{chosen}", (scope, key, kept))
         if selection.session_id is not None:
-            session = self._writer.known.session(connection, scope, selection.session_id)
+            session = self._writer.cache.session(connection, scope, selection.session_id)
             users = None if selection.users is None else sorted(selection.users)
             return _fetch(
                 connection,
@@ -354,23 +354,23 @@ def blank(
     erasure: Erasure,
 ) -> tuple[int, int]:
     """Erase the content of events; return how many blobs went, and how many are still in use."""
-    connection, known = batch.connection, batch.known
+    connection, cache = batch.connection, batch.cache
     if not places:
         return 0, 0
     sessions, seqs = [place[0] for place in places], [place[1] for place in places]
     blobs = [Bytes(row[0]) for row in _fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = erasure_flags(erasure)
-    scope_key = known.scope_key(connection, scope) or b""
-    lock(connection, known, scope)
+    scope_key = cache.scope_key(connection, scope) or b""
+    lock(connection, cache, scope)
     calls = tool_calls.touched(connection, scope, scope_key, places)
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
     if erasure == "expired":
         hide_ids(connection, batch.vault, scope, sessions, seqs)
     tool_calls.fold_anew(connection, scope, scope_key, calls)
-    snapshots.drop(connection, known, scope, sessions)
-    unsearched = search_index.drop(connection, known, scope, sessions, seqs)
-    unshelved = memory_shelves.drop(connection, known, scope, sessions, seqs)
+    snapshots.drop(connection, cache, scope, sessions)
+    unsearched = search_index.drop(connection, cache, scope, sessions, seqs)
+    unshelved = memory_shelves.drop(connection, cache, scope, sessions, seqs)
     erased: list[Any] = []
     if blobs:
         # A writer about to use one of them has locked it: wait, then check again.
@@ -408,11 +408,11 @@ def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[in
     """Forget the names of sessions and runs, where asked to; return how many."""
     named = 0
     for session, name in names.items():
-        place = batch.place_of(selection.scope, name)
+        head = batch.head_of(selection.scope, name)
         if selection.with_name or selection.users is not None:
             forget_runs(batch.connection, selection.scope, session)
-        if selection.with_name and place is not None:
-            start = (session, place.genesis)
+        if selection.with_name and head is not None:
+            start = (session, head.genesis)
             named += forget_name(batch.connection, selection.scope, scope_key, *start)
     return named
 

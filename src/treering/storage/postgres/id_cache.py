@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES, genesis
 from treering.storage.encoding import name_key
@@ -25,6 +25,16 @@ CROWDED_APPENDS: Final = 16
 """Appends that ask the server for a session's seq, after one that expected the wrong seq."""
 
 
+class CachedSession(NamedTuple):
+    """What an append needs to know of its session."""
+
+    lock: int
+    """The number of its advisory lock."""
+    number: int
+    scope_key: bytes
+    key: bytes
+
+
 class IdCache:
     """Keys of scopes, and ids and names of sessions."""
 
@@ -40,8 +50,8 @@ class IdCache:
         """The round of each scope's seal; 0 if it is not sealed."""
         self.boxless: set[str] = set()
         """Scopes whose latest events hold nothing sealed."""
-        self.places: dict[tuple[str, str], tuple[int, int, bytes, bytes]] = {}
-        """Lock, session id, scope key and session key by the names of scope and session."""
+        self.sessions: dict[tuple[str, str], CachedSession] = {}
+        """Sessions by the names of scope and session."""
         self._run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._seqs: dict[tuple[str, str], int] = {}
         self._crowded: dict[tuple[str, str], int] = {}
@@ -77,11 +87,11 @@ class IdCache:
 
     def remember_session(self, scope: str, session_id: str, session: int, scope_key: bytes) -> None:
         """Remember a committed session."""
-        if len(self.places) >= REMEMBERED_MAX:
-            self.places = {}
+        if len(self.sessions) >= REMEMBERED_MAX:
+            self.sessions = {}
         key = name_key(scope_key, session_id)
         lock = self.lock_of(scope, session_id)
-        self.places[scope, session_id] = (lock, session, scope_key, key)
+        self.sessions[scope, session_id] = CachedSession(lock, session, scope_key, key)
         self._remember_name(scope, session, session_id)
 
     def last_run_seq(self, scope: str, session_id: str, run_id: str) -> tuple[int, int] | None:
@@ -139,9 +149,9 @@ class IdCache:
 
     def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
         """Return the id of a session; None if it does not exist."""
-        place = self.places.get((scope, session_id))
-        if place is not None:
-            return place[1]
+        cached = self.sessions.get((scope, session_id))
+        if cached is not None:
+            return cached.number
         scope_key = self.scope_key(connection, scope)
         if scope_key is None:
             return None
@@ -207,14 +217,14 @@ def open_session(
     if forgotten is None:
         salt = salt or os.urandom(SALT_BYTES)
     first = forgotten or genesis(salt or b"", scope, name, cut)
-    told = (None, None) if forgotten else (name, salt)
+    name_and_salt = (None, None) if forgotten else (name, salt)
     row = connection.execute(
         "WITH made AS ("
         "  INSERT INTO sessions (scope, key, name, salt, genesis) VALUES (%s, %s, %s, %s, %s)"
         "  RETURNING scope, id, key, genesis"
         ") INSERT INTO heads (scope, session, seq, key, link)"
         " SELECT scope, id, %s, key, genesis FROM made RETURNING session",
-        (scope, key, *told, first, 0 if cut is None else cut.seq),
+        (scope, key, *name_and_salt, first, 0 if cut is None else cut.seq),
         binary=True,
     ).fetchone()
     if row is None:

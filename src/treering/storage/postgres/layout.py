@@ -140,7 +140,7 @@ def differences(connection: Connection, address: Address) -> list[str]:
     expected = {
         name: text for name, text in _expected().items() if groups or not name.startswith("policy ")
     }
-    told = [
+    changes = [
         *(f"{name} is missing" for name in expected if name not in found),
         *(f"{name} was added" for name in found if name not in expected),
         *(
@@ -150,8 +150,8 @@ def differences(connection: Connection, address: Address) -> list[str]:
         ),
     ]
     values = {"schema": address.schema, "near": _NEAR, "groups": groups}
-    told += [row[0] for row in connection.execute(_OPEN_PARTS, values)]
-    return sorted(told)[:SHOWN_MAX]
+    changes += [row[0] for row in connection.execute(_OPEN_PARTS, values)]
+    return sorted(changes)[:SHOWN_MAX]
 
 
 def describe(connection: Connection, address: Address) -> dict[str, str]:

@@ -46,7 +46,7 @@ class MemoryKeeper(MemoryReader):
 
         def work(connection: Connection) -> bool:
             with connection.transaction():
-                memory_shelves.lock(connection, self._known, scope)
+                memory_shelves.lock(connection, self._cache, scope)
                 return memory_rows.keep(
                     connection, scope, rows, since=since, until=until, anew=anew
                 )
@@ -66,8 +66,8 @@ class MemoryKeeper(MemoryReader):
             return FollowStep(0, more=False)
 
         def work(connection: Connection) -> FollowStep:
-            where, known = (scope, shelf), self._known
-            return memory_shelves.follow(connection, known, where, self._to_events, read, embedder)
+            where, cache = (scope, shelf), self._cache
+            return memory_shelves.follow(connection, cache, where, self._to_events, read, embedder)
 
         with corrupt_on_error(self._server.address.shown):
             return self._server.write(work, scope)
@@ -89,7 +89,7 @@ class MemoryKeeper(MemoryReader):
 
     def term_key(self, scope: Scope) -> bytes:
         """Return the key of the hashed words of a scope; empty if there is none."""
-        return self._server.read(lambda c: self._known.scope_key(c, scope), scope) or b""
+        return self._server.read(lambda c: self._cache.scope_key(c, scope), scope) or b""
 
     def drop_documents(self, scope: Scope | None = None) -> int:
         """Delete all documents, to be entered again; return how many there were."""
@@ -100,7 +100,7 @@ class MemoryKeeper(MemoryReader):
             with connection.transaction():
                 if scope is None:
                     return memory_shelves.empty_all(connection)
-                memory_shelves.lock(connection, self._known, scope)
+                memory_shelves.lock(connection, self._cache, scope)
                 found = memory_shelves.empty(connection, scope)
                 note_erased(connection, (row[0] for row in found))
             # Their events may be erased later, when nothing leads to these documents any more.
@@ -117,8 +117,8 @@ class MemoryKeeper(MemoryReader):
             return None
 
         def work(connection: Connection) -> list[tuple[int, float]] | None:
-            where, known = (scope, shelf), self._known
-            return memory_neighbours.nearest(connection, known, where, vector, embedder, limit)
+            where, cache = (scope, shelf), self._cache
+            return memory_neighbours.nearest(connection, cache, where, vector, embedder, limit)
 
         return self._server.write(work, scope)
 

@@ -43,7 +43,7 @@ SELECT (found).numbers, (found).cosines FROM asked
 
 def nearest(
     connection: Connection,
-    known: IdCache,
+    cache: IdCache,
     where: tuple[Scope, IndexName],
     vector: bytes,
     embedder: str,
@@ -62,7 +62,7 @@ def nearest(
         if found is None:
             with connection.transaction():
                 # Do not wait for others at the shelf: a full read is quicker.
-                if memory_shelves.try_lock(connection, known, where[0]):
+                if memory_shelves.try_lock(connection, cache, where[0]):
                     found = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
     except psycopg.Error as error:
         if is_passing(error):

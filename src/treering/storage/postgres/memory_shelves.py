@@ -92,7 +92,7 @@ SELECT count(*) {behind} AND {which} AND NOT EXISTS (
 
 def follow(
     connection: Connection,
-    known: IdCache,
+    cache: IdCache,
     where: tuple[Scope, IndexName],
     to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
     read: Callable[[Sequence[Event]], Sequence[IndexEntry]],
@@ -104,7 +104,7 @@ def follow(
     if not unsettled(connection, scope, _state(connection, *where)[0], which, limit=1):
         return FollowStep(0, more=False)
     with connection.transaction():
-        lock(connection, known, scope)
+        lock(connection, cache, scope)
         mark, newest, count, generation = _state(connection, *where)
         rows, more = stretch(connection, scope, mark, which, limit=STEP_EVENTS)
         last = mark_of(rows[-1]) if rows else mark
@@ -150,26 +150,26 @@ def lag(connection: Connection, scope: Scope, shelf: IndexName) -> int:
     return int(planned(connection, statement, place(scope, mark, 0))[0][0])
 
 
-def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
+def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the rows derived from a scope until the end of the transaction."""
-    number = known.lock_of(scope, LOCK_NAME)
+    number = cache.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
-def try_lock(connection: Connection, known: IdCache, scope: Scope) -> bool:
+def try_lock(connection: Connection, cache: IdCache, scope: Scope) -> bool:
     """Do the same unless somebody else has the lock; return whether it was done."""
-    number = known.lock_of(scope, LOCK_NAME)
+    number = cache.lock_of(scope, LOCK_NAME)
     return bool(fetch(connection, "SELECT pg_try_advisory_xact_lock(%s)", (number,))[0][0])
 
 
 def drop(
-    connection: Connection, known: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
+    connection: Connection, cache: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:
     """Delete the documents of events that are being erased; return the tables that held them.
 
     Rows are folded again if they came from one of the events.
     """
-    lock(connection, known, scope)
+    lock(connection, cache, scope)
     found = fetch(connection, _DROP, (scope, sessions, seqs))
     for shelf in sorted({row[0] for row in found}):
         count = sum(row[0] == shelf for row in found)

@@ -121,9 +121,9 @@ def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
 class Reader:
     """Reads events on connections of the pool."""
 
-    def __init__(self, server: Server, known: IdCache, vault: Vault) -> None:
+    def __init__(self, server: Server, cache: IdCache, vault: Vault) -> None:
         self._server = server
-        self._known = known
+        self._cache = cache
         self._vault = vault
         self._opener = Opener(vault)
 
@@ -140,7 +140,7 @@ class Reader:
     def _by_time(self, connection: Connection, query: Query, columns: str) -> list[Row]:
         session = None
         if query.session_id is not None:
-            session = self._known.session(connection, query.scope, query.session_id)
+            session = self._cache.session(connection, query.scope, query.session_id)
             if session is None:
                 return []
         found = timeline.page(connection, query, session, columns)
@@ -191,7 +191,7 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
     ) -> list[Item]:
         def look(connection: Connection) -> list[Row]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             if session is None:
                 return []
             found = _fetch(connection, statement, (scope, session, after, before, limit))
@@ -203,7 +203,7 @@ class Reader:
         """Return stored events of a session in order, erased ones included."""
 
         def look(connection: Connection) -> list[Row]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             if session is None:
                 return []
             found = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
@@ -215,7 +215,7 @@ class Reader:
         """Return the events that vouch for erasures in a session, in order."""
 
         def look(connection: Connection) -> list[Row]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             return _fetch(
                 connection,
                 f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
@@ -241,7 +241,7 @@ class Reader:
         def look(connection: Connection) -> list[Row]:
             if scope is None or session_id is None:
                 return runs.open_runs(connection, scope, None)
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             return [] if session is None else runs.open_runs(connection, scope, session)
 
         found = self._server.read(look, scope)
@@ -253,7 +253,7 @@ class Reader:
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:
         def look(connection: Connection) -> list[Row]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             return _fetch(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, %s) FROM runs"
@@ -273,7 +273,7 @@ class Reader:
         """Return the event with this id, or None."""
 
         def look(connection: Connection) -> list[Row]:
-            scope_key = self._known.scope_key(connection, scope)
+            scope_key = self._cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
             return _fetch(
@@ -292,14 +292,14 @@ class Reader:
         """Return where the events with these ids are, of those that exist, erased or not."""
 
         def look(connection: Connection) -> dict[str, EventLocation]:
-            scope_key = self._known.scope_key(connection, scope)
+            scope_key = self._cache.scope_key(connection, scope)
             if scope_key is None or not event_ids:
                 return {}
             keys = {id_key(scope_key, one)[0]: one for one in event_ids}
             keys = either_key(self.hiding(connection, scope, keys), keys)
             found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
             sessions = {row[1] for row in found}
-            names = self._known.session_names(connection, scope, sessions)
+            names = self._cache.session_names(connection, scope, sessions)
             return {
                 keys[bytes(key)]: EventLocation(names[at], seq, ts_ms or 0)
                 for key, at, seq, ts_ms in found
@@ -379,7 +379,7 @@ class Reader:
         behind: Mapping[str, int],
     ) -> tuple[str, tuple[Any, ...]]:
         if session_id is not None:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             return _SESSION_RECORDS, (scope, session, behind.get(session_id, 0))
         if not behind:
             return _ALL_RECORDS, (scope, 0, "0", 0)
@@ -396,12 +396,12 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Any]],
     ) -> list[Any]:
         def work(connection: Connection) -> list[Any]:
-            places = self._known.places
+            sessions = self._cache.sessions
             built = build(connection, scope, look(connection))
-            # Empty the cache if a session was forgotten: its name may be another session's now.
+            # The cache was emptied if a session was forgotten: its name may be another one now.
             return (
                 built
-                if self._known.places is places
+                if self._cache.sessions is sessions
                 else build(connection, scope, look(connection))
             )
 
@@ -428,8 +428,8 @@ class Reader:
             row[SESSION] for row in found if row[KIND] in ERASURE_KINDS or row[FLAGS] >= EXPIRED
         }
         if doubtful:
-            self._known.look_again(connection, scope, doubtful)
-        return self._known.session_names(connection, scope, sessions)
+            self._cache.look_again(connection, scope, doubtful)
+        return self._cache.session_names(connection, scope, sessions)
 
     def hiding(self, connection: Connection, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may belong to an erased event.

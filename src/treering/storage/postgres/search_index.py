@@ -107,10 +107,10 @@ _COUNT: Final = "SELECT count(*) FROM search_documents WHERE scope = %s"
 _DIFFERING: Final = """
 SELECT 1
 FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[])
-  AS told (session, seq, ts_ms, words, grams)
-JOIN search_documents AS d ON d.scope = %b AND d.session = told.session AND d.seq = told.seq
+  AS derived (session, seq, ts_ms, words, grams)
+JOIN search_documents AS d ON d.scope = %b AND d.session = derived.session AND d.seq = derived.seq
 WHERE (d.ts_ms, d.words, d.grams)
-  IS DISTINCT FROM (told.ts_ms, told.words::tsvector, told.grams::tsvector)
+  IS DISTINCT FROM (derived.ts_ms, derived.words::tsvector, derived.grams::tsvector)
 LIMIT 1
 """
 _DROP_ALL: Final = """
@@ -132,13 +132,13 @@ class SearchIndex:
     def __init__(
         self,
         server: Server,
-        known: IdCache,
+        cache: IdCache,
         to_headers: Callable[[Connection, Scope, list[Row]], list[Header]],
         to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
         is_sealed: Callable[[Scope], bool],
     ) -> None:
         self._server = server
-        self._known = known
+        self._cache = cache
         self._to_headers = to_headers
         self._to_events = to_events
         self._is_sealed = is_sealed
@@ -163,14 +163,14 @@ class SearchIndex:
         *,
         sealed: bool,
     ) -> FollowStep:
-        if self._known.scope_key(connection, scope) is None:
+        if self._cache.scope_key(connection, scope) is None:
             return FollowStep(0, more=False)
         marked = _marked(connection, scope)
         place = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
         if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", place):
             return FollowStep(0, more=False)
         with connection.transaction():
-            lock(connection, self._known, scope)
+            lock(connection, self._cache, scope)
             *mark, number = _renewed(connection, scope)
             rows, more = self._stretch(connection, scope, mark, _SETTLED, sealed=sealed)
             last = (*rows[-1][-2:], rows[-1][0]) if rows else mark
@@ -218,7 +218,7 @@ class SearchIndex:
                 connection, _NUMBERS, (scope, [row[1] for row in rows], [row[2] for row in rows])
             )
             numbers = {(session, seq): kept for session, seq, kept in found}
-            told = []
+            documents = []
             for row, event in zip(rows, events, strict=True):
                 kept = numbers.pop((row[1], event.seq), None)
                 if kept is None:
@@ -229,10 +229,10 @@ class SearchIndex:
                     return count, "the search index holds what its events do not say"
                 else:
                     vector = vectors(event, read(event), kept)
-                    told.append((row[1], event.seq, event.ts_ms, *vector))
-            if numbers or _fetch(connection, _DIFFERING, (*_columns(told), scope)):
+                    documents.append((row[1], event.seq, event.ts_ms, *vector))
+            if numbers or _fetch(connection, _DIFFERING, (*_columns(documents), scope)):
                 return count, "the search index does not hold what its events say"
-            count += len(told)
+            count += len(documents)
         if count != _fetch(connection, _COUNT, (scope,))[0][0]:
             return count, "the search index holds more than the events"
         return count, None
@@ -265,8 +265,8 @@ class SearchIndex:
         documents = []
         for row, event in zip(rows, events, strict=True):
             if is_searchable(event):
-                told = vectors(event, read(event), number)
-                documents.append((scope, row[1], event.seq, number, event.ts_ms, *told))
+                vector = vectors(event, read(event), number)
+                documents.append((scope, row[1], event.seq, number, event.ts_ms, *vector))
                 number += 1
         if documents:
             with connection.cursor() as cursor:
@@ -308,7 +308,7 @@ class SearchIndex:
                 values = (query.scope, *asked, behind, since, until, limit)
                 rows = _fetch(connection, _SEARCH, values)
                 scanned += len(rows)
-                found += self._told(
+                found += self._candidates(
                     connection, query.scope, rows, include_failed=include_failed, is_inside=inside
                 )
                 if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
@@ -318,7 +318,7 @@ class SearchIndex:
                 behind = rows[-1][2]
         return SearchCandidates(found, more=False)
 
-    def _told(
+    def _candidates(
         self,
         connection: Connection,
         scope: Scope,
@@ -331,13 +331,13 @@ class SearchIndex:
             return []
         ranks = {(row[0], row[1]): row[3] for row in rows}
         sessions, seqs = [place[0] for place in ranks], [place[1] for place in ranks]
-        told = _fetch(connection, _FOUND, (scope, sessions, seqs))
-        names = self._known.session_names(connection, scope, sessions)
+        candidates = _fetch(connection, _FOUND, (scope, sessions, seqs))
+        names = self._cache.session_names(connection, scope, sessions)
         return [
             SearchCandidate(
                 names[session], seq, ts_ms, kind, _graded(ranks[session, seq]), is_inside
             )
-            for session, seq, ts_ms, kind, state in told
+            for session, seq, ts_ms, kind, state in candidates
             if include_failed or state not in _FAILED
         ]
 
@@ -347,7 +347,7 @@ class SearchIndex:
 
         def look(connection: Connection) -> list[Event]:
             places = [
-                (self._known.session(connection, scope, one.session_id), one.seq) for one in found
+                (self._cache.session(connection, scope, one.session_id), one.seq) for one in found
             ]
             sessions, seqs = [place[0] for place in places], [place[1] for place in places]
             statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
@@ -390,17 +390,17 @@ class SearchIndex:
         return [Scope(row[0]) for row in found]
 
 
-def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
+def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the scope's documents until the end of the transaction."""
-    number = known.lock_of(scope, LOCK_NAME)
+    number = cache.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
 def drop(
-    connection: Connection, known: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
+    connection: Connection, cache: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> list[Row]:
     """Delete documents of events that are being erased; return the tables that held them."""
-    lock(connection, known, scope)
+    lock(connection, cache, scope)
     return _fetch(connection, _DROP, (scope, sessions, seqs))
 
 

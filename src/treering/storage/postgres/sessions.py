@@ -116,7 +116,7 @@ class SessionReader(Reader):
             after = (found[-1][1], found[-1][0])
 
     def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
-        key = self._server.read(lambda c: self._known.scope_key(c, scope), scope)
+        key = self._server.read(lambda c: self._cache.scope_key(c, scope), scope)
         if key is None:
             return []
         found = self._sessions(
@@ -168,15 +168,15 @@ class SessionReader(Reader):
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or does not exist."""
         with corrupt_on_error(self._server.address.shown):
-            return self._server.read(lambda c: self._known.cut(c, scope, session_id), scope)
+            return self._server.read(lambda c: self._cache.cut(c, scope, session_id), scope)
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
         """Return the forks of a session's own events, the oldest first."""
 
         def look(connection: Connection) -> list[str]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             found = connection.execute(FORKS, (scope, session), binary=True).fetchall()
-            names = self._known.session_names(connection, scope, [row[0] for row in found])
+            names = self._cache.session_names(connection, scope, [row[0] for row in found])
             return [names[fork] for (fork,) in found]
 
         with corrupt_on_error(self._server.address.shown):
@@ -193,7 +193,7 @@ class SessionReader(Reader):
         """Return the session's own events at ``seqs``, in order; each once."""
 
         def look(connection: Connection) -> list[Row]:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             place = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
             return connection.execute(EVENTS_AT, place, binary=True).fetchall()
 
@@ -215,7 +215,7 @@ class SessionReader(Reader):
         def look(connection: Connection) -> list[Row]:
             place = {
                 "scope": scope,
-                "session": self._known.session(connection, scope, session_id),
+                "session": self._cache.session(connection, scope, session_id),
                 "kinds": sorted(kinds),
                 "before": before_seq,
                 "until": until_seq,

@@ -66,15 +66,15 @@ WHERE scope = %(scope)s AND session = ANY(ARRAY(SELECT t.session FROM touched AS
 class Snapshots:
     """Stores snapshots beside the events they were derived from."""
 
-    def __init__(self, server: Server, known: IdCache) -> None:
+    def __init__(self, server: Server, cache: IdCache) -> None:
         self._server = server
-        self._known = known
+        self._cache = cache
 
     def latest(self, scope: Scope, session_id: str, until_seq: int) -> tuple[int, bytes] | None:
         """Return the latest snapshot of a session at or before ``until_seq``, and its seq."""
 
         def look(connection: Connection) -> tuple[int, bytes] | None:
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             row = connection.execute(LATEST, (scope, session, until_seq), binary=True).fetchone()
             return None if row is None else (row[0], row[1])
 
@@ -89,7 +89,7 @@ class Snapshots:
             contextlib.suppress(psycopg.Error, Closed),
             self._server.lend(scope, PATIENCE_S) as connection,
         ):
-            session = self._known.session(connection, scope, session_id)
+            session = self._cache.session(connection, scope, session_id)
             if session is not None and connection.epoch >= 0:
                 self._keep(connection, scope, session, session_id, seq, body)
 
@@ -102,7 +102,7 @@ class Snapshots:
         seq: int,
         body: bytes,
     ) -> None:
-        locks = _lock(self._known, scope), _lock(self._known, scope, session_id)
+        locks = _lock(self._cache, scope), _lock(self._cache, scope, session_id)
         with connection.transaction():
             connection.execute(_SETTLE)
             if connection.execute(_MAY_KEEP, locks).fetchone() != (True,):
@@ -114,9 +114,9 @@ class Snapshots:
                 connection.execute(_THIN, (scope, session, spare))
 
 
-def drop(connection: Connection, known: IdCache, scope: Scope, sessions: Iterable[int]) -> None:
+def drop(connection: Connection, cache: IdCache, scope: Scope, sessions: Iterable[int]) -> None:
     """Delete those of ``sessions`` and of all their forks. Call inside a transaction."""
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(known, scope),))
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(cache, scope),))
     connection.execute(DROP, {"scope": scope, "sessions": sorted(set(sessions))})
 
 
@@ -127,6 +127,6 @@ def empty(connection: Connection) -> None:
     connection.execute("DELETE FROM snapshots")
 
 
-def _lock(known: IdCache, scope: Scope, session_id: str = "") -> int:
+def _lock(cache: IdCache, scope: Scope, session_id: str = "") -> int:
     """Return the lock of a session's snapshots; without a session, that of the scope."""
-    return known.lock_of(scope, f"{LOCK_NAME}\0{session_id}")
+    return cache.lock_of(scope, f"{LOCK_NAME}\0{session_id}")

@@ -95,20 +95,20 @@ class PostgresStore(MemoryKeeper):
     """Stores events in a schema of a PostgreSQL database."""
 
     def __init__(self, server: Server, vault: Vault) -> None:
-        known = IdCache(server.lock_key)
-        super().__init__(server, known, vault)
+        cache = IdCache(server.lock_key)
+        super().__init__(server, cache, vault)
         self.vault = vault
-        self._writer = Writer(server, known, self, vault)
+        self._writer = Writer(server, cache, self, vault)
         self._eraser = Eraser(self._writer)
         self._copier = Copier(self._writer)
-        self.tools = ToolRecords(server, known)
-        self._snapshots = Snapshots(server, known)
-        self.words = SearchIndex(server, known, self._to_headers, self._to_events, self.is_sealed)
+        self.tools = ToolRecords(server, cache)
+        self._snapshots = Snapshots(server, cache)
+        self.words = SearchIndex(server, cache, self._to_headers, self._to_events, self.is_sealed)
         self._notifier = Notifier()
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._notifier)
         self.leases = Leases(server)
-        server.on_loss = known.forget
+        server.on_loss = cache.forget
         forks.register(self)
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
@@ -278,7 +278,7 @@ class PostgresStore(MemoryKeeper):
         def look(connection: Connection) -> str | None:
             session = None
             if scope is not None and session_id is not None:
-                session = self._known.session(connection, scope, session_id)
+                session = self._cache.session(connection, scope, session_id)
                 if session is None:
                     return None
             return first_problem(connection, self._server.address, self._opener, scope, session)
@@ -313,7 +313,7 @@ class PostgresStore(MemoryKeeper):
             events, states, calls = row or (0, 0, 0)
             return RebuildReceipt(events=events, runs=states, tool_calls=calls)
 
-        self._known.forget()
+        self._cache.forget()
         return self._server.write(work)
 
     def seal_scope(self, scope: Scope) -> None:
@@ -325,7 +325,7 @@ class PostgresStore(MemoryKeeper):
             )
 
         self._server.write(work, scope)
-        self._known.forget()
+        self._cache.forget()
 
     def is_sealed(self, scope: Scope) -> bool:
         """Whether payloads of the scope are sealed."""
@@ -360,12 +360,12 @@ class PostgresStore(MemoryKeeper):
 
         def work(connection: Connection) -> None:
             connection.execute("UPDATE seals SET round = round + 1 WHERE scope = %s", (scope,))
-            lock = self._known.lock_of(scope, "")
+            lock = self._cache.lock_of(scope, "")
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
 
         self._server.write(work, scope)
-        self._known.forget()
+        self._cache.forget()
 
     def close(self) -> None:
         """Close all connections."""

@@ -180,8 +180,8 @@ def unsettled(connection: Connection, scope: Scope, key: bytes, after: Mark) -> 
 
 def enter(connection: Connection, scope: Scope, facts: list[Placed]) -> None:
     """Enter ``facts``, in their order. The lock of the scope is held."""
-    groups, told = load(connection, scope, groups_of(facts))
-    write(connection, scope, take_in(facts, groups, told))
+    groups, seen = load(connection, scope, groups_of(facts))
+    write(connection, scope, take_in(facts, groups, seen))
 
 
 def note_mark(connection: Connection, scope: Scope, last: Mark) -> None:

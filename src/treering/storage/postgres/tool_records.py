@@ -61,9 +61,9 @@ _SEQ: Final = SESSION + 1
 class ToolRecords:
     """Answers queries of tool calls, and keeps their table up to date with the events."""
 
-    def __init__(self, server: Server, known: IdCache) -> None:
+    def __init__(self, server: Server, cache: IdCache) -> None:
         self._server = server
-        self._known = known
+        self._cache = cache
         self._private: dict[str, PrivateTable] = {}
         """Private tables, for scopes whose table lags and may not be written."""
 
@@ -74,11 +74,11 @@ class ToolRecords:
         return self._server.write(lambda c: self._follow(c, scope), scope)
 
     def _follow(self, connection: Connection, scope: Scope) -> FollowStep:
-        key = self._known.scope_key(connection, scope)
+        key = self._cache.scope_key(connection, scope)
         if key is None or not tool_calls.is_behind(connection, scope):
             return FollowStep(0, more=False)
         with connection.transaction(), corrupt_on_error(self._server.address.shown):
-            lock(connection, self._known, scope)
+            lock(connection, self._cache, scope)
             news = tool_calls.settled(connection, scope, key, tool_calls.mark(connection, scope))
             tool_calls.enter(connection, scope, news.facts)
             if news.facts or news.events >= tool_calls.PASSED_MAX:
@@ -89,7 +89,7 @@ class ToolRecords:
         return FollowStep(news.events, more=news.more)
 
     def _follow_privately(self, connection: Connection, scope: Scope) -> FollowStep:
-        key = self._known.scope_key(connection, scope)
+        key = self._cache.scope_key(connection, scope)
         # Once the table lagged, we continue with our own.
         if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
             return FollowStep(0, more=False)
@@ -130,7 +130,7 @@ class ToolRecords:
     def _compare(self, connection: Connection, scope: Scope) -> tuple[int, str | None]:
         from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)
 
-        key, until = self._known.scope_key(connection, scope), tool_calls.mark(connection, scope)
+        key, until = self._cache.scope_key(connection, scope), tool_calls.mark(connection, scope)
         if key is None or not any(until):
             return 0, None
         # Newer events may be in the table, or not.
@@ -151,9 +151,9 @@ class ToolRecords:
     def page(self, query: ToolQuery) -> list[ToolRecord]:
         """Return up to ``query.limit`` records in the query's direction."""
         for _ in range(ATTEMPTS_MAX):
-            rows, told = self._server.read(lambda c: self._page(c, query), query.scope)
-            if len(rows) == len(told):
-                return told[::-1] if query.backwards else told
+            rows, records = self._server.read(lambda c: self._page(c, query), query.scope)
+            if len(rows) == len(records):
+                return records[::-1] if query.backwards else records
             self._catch_up(query.scope)
         raise _erasing()
 
@@ -167,14 +167,14 @@ class ToolRecords:
         else:
             with private.using() as table:
                 rows = tool_table.page(table, msgspec.structs.replace(found, scope=0))
-        return rows, self._told(connection, query.scope, rows)
+        return rows, self._records(connection, query.scope, rows)
 
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return statistics of each tool, the most called first."""
         for _ in range(ATTEMPTS_MAX):
-            measured, told = self._server.read(lambda c: self._statistics(c, query), query.scope)
-            if len(measured) == len(told):
-                return [statistics_of(one, told[one.position].tool) for one in measured]
+            measured, records = self._server.read(lambda c: self._statistics(c, query), query.scope)
+            if len(measured) == len(records):
+                return [statistics_of(one, records[one.position].tool) for one in measured]
             self._catch_up(query.scope)
         raise _erasing()
 
@@ -193,8 +193,8 @@ class ToolRecords:
             with private.using() as table:
                 measured = tool_table.statistics(table, msgspec.structs.replace(found, scope=0))
                 rows = tool_table.rows_at(table, [one.position for one in measured])
-        told = self._told(connection, query.scope, rows)
-        return measured, {record.position: record for record in told}
+        records = self._records(connection, query.scope, rows)
+        return measured, {record.position: record for record in records}
 
     def _catch_up(self, scope: Scope) -> None:
         while self.follow(scope).more:
@@ -202,23 +202,23 @@ class ToolRecords:
 
     def _asked(self, connection: Connection, query: ToolQuery) -> ResolvedToolQuery | None:
         """Return the query with ids in place of names; None if nothing can match."""
-        key = self._known.scope_key(connection, query.scope)
+        key = self._cache.scope_key(connection, query.scope)
         if key is None:
             return None
         session = None
         if query.session_id is not None:
-            session = self._known.session(connection, query.scope, query.session_id)
+            session = self._cache.session(connection, query.scope, query.session_id)
             if session is None:
                 return None
         return asked(query, query.scope, key, session)
 
-    def _told(self, connection: Connection, scope: Scope, rows: list[Row]) -> list[ToolRecord]:
+    def _records(self, connection: Connection, scope: Scope, rows: list[Row]) -> list[ToolRecord]:
         """Return the records of ``rows``, without those that lost an event."""
         places = record_places(rows)
         sessions, seqs = [place[0] for place in places], [place[1] for place in places]
         found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
         with corrupt_on_error(self._server.address.shown):
-            names = self._known.session_names(connection, scope, sessions)
+            names = self._cache.session_names(connection, scope, sessions)
             at = [(row[SESSION], row[_SEQ]) for row in found]
             known = dict(zip(at, headers(found, scope, names), strict=True))
             states = _states(connection, scope, known)
@@ -232,9 +232,9 @@ class ToolRecords:
             ]
 
 
-def lock(connection: Connection, known: IdCache, scope: Scope) -> None:
+def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the scope's tool calls until the end of the transaction."""
-    number = known.lock_of(scope, tool_calls.LOCK_NAME)
+    number = cache.lock_of(scope, tool_calls.LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 

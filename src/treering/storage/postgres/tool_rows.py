@@ -67,10 +67,10 @@ def load(
     latest: dict[Group, list[CallState]] = {}
     for row in planned(connection, LATEST, (sessions, calls, scope)):
         latest.setdefault((row[1], row[2]), []).append(call_of(row))
-    told = {group: last_seq(known) for group, known in latest.items()}
+    seen = {group: last_seq(known) for group, known in latest.items()}
     for session, call, seq in fetch(connection, _EXTRAS, (scope, sessions, calls)):
-        told[session, call] = max(told.get((session, call), 0), seq)
-    return latest, told
+        seen[session, call] = max(seen.get((session, call), 0), seq)
+    return latest, seen
 
 
 def write(connection: Connection, scope: Scope, changes: Changes) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft
     from treering.model.events import Header
     from treering.storage.postgres.connections import Connection
-    from treering.storage.postgres.id_cache import IdCache
+    from treering.storage.postgres.id_cache import CachedSession, IdCache
     from treering.storage.postgres.reader import Reader
     from treering.storage.postgres.server import Server
 
@@ -41,8 +41,8 @@ SELECT * FROM append_event(
 )
 """
 # The usual event, in one plain statement: half of what append_event costs the server. It needs the
-# seq that its session has come to. Whoever moves a session moves its head, so that a head which is
-# still where our snapshot has it proves that the snapshot is right about the runs, too. Nothing is
+# seq that its session has come to. Every append moves the head, so a head that is still where our
+# snapshot has it proves that the snapshot is right about the runs, too. Nothing is
 # recorded, and append_event finds out why, if the head has moved, if somebody else has the lock,
 # if the run is not open or if the scope is sealed.
 #
@@ -98,10 +98,10 @@ class AppendOutcome(IntEnum):
 class Writer:
     """Appends events on connections of the pool."""
 
-    def __init__(self, server: Server, known: IdCache, reader: Reader, vault: Vault) -> None:
+    def __init__(self, server: Server, cache: IdCache, reader: Reader, vault: Vault) -> None:
         self.server = server
         self._vault = vault
-        self.known = known
+        self.cache = cache
         self.reader = reader
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
@@ -133,7 +133,7 @@ class Writer:
         if not draft.counted:
             return self._append_known(connection, draft, expected_seq, again=again)
         last_seq, is_new_run = expected_seq, draft.kind == "run.started"
-        if self.known.last_run_seq(draft.scope, draft.session_id, draft.run_id or "") is None:
+        if self.cache.last_run_seq(draft.scope, draft.session_id, draft.run_id or "") is None:
             is_new_run = True
         if is_new_run:
             draft.number_after(0)  # Its run is new, or the server says that it is not.
@@ -150,7 +150,7 @@ class Writer:
             return None
         if header is not None and header.content_digest == draft.content_digest:
             run = (draft.scope, draft.session_id, draft.run_id or "")
-            self.known.note_run_seq(*run, header.run_seq or 0, header.seq)
+            self.cache.note_run_seq(*run, header.run_seq or 0, header.seq)
         return header
 
     def _append_known(
@@ -163,10 +163,10 @@ class Writer:
         is_new_run: bool = False,
     ) -> Header | None:
         """Record one event of a cached session; return None if it needs a transaction."""
-        place = self.known.places.get((draft.scope, draft.session_id))
-        if place is None or self._may_be_gone(connection, draft, place[2]):
+        session = self.cache.sessions.get((draft.scope, draft.session_id))
+        if session is None or self._may_be_gone(connection, draft, session.scope_key):
             return None
-        values = self._values(draft, place)
+        values = self._values(draft, session)
         if values is None:
             return None
         values["epoch"] = connection.epoch
@@ -179,7 +179,7 @@ class Writer:
             _APPEND,
             values
             | {
-                "scope_lock": self.known.lock_of(draft.scope, "") if values["sealed"] else 0,
+                "scope_lock": self.cache.lock_of(draft.scope, "") if values["sealed"] else 0,
                 "last_seq": expected_seq,
                 "header_digest": draft.header_digest,
                 "run_state": state_after(draft.kind),
@@ -191,10 +191,10 @@ class Writer:
             raise AssertionError
         outcome, position, seq, last_link = row
         if outcome == AppendOutcome.APPENDED:
-            self.known.note_seq(draft.scope, draft.session_id, seq)
+            self.cache.note_seq(draft.scope, draft.session_id, seq)
             return header_of(draft, position, seq, last_link)
         if outcome == AppendOutcome.REPEATED:
-            return self._repeated(connection, draft, place[2])
+            return self._repeated(connection, draft, session.scope_key)
         if outcome == AppendOutcome.MOVED_ON:
             raise moved_on(draft, seq - 1, expected_seq or 0)
         self._check_refusal(draft, outcome)
@@ -210,7 +210,7 @@ class Writer:
                 check_run(draft, RUN_OPEN)
         else:
             # The scope was sealed meanwhile, or has another key, or another ledger is in its place.
-            self.known.forget()
+            self.cache.forget()
 
     def _append_next(
         self,
@@ -220,7 +220,7 @@ class Writer:
         expected_seq: int | None,
     ) -> Header | None:
         """Record the event after our last one in its session; return None if that fails."""
-        last_seq = self.known.last_seq(draft.scope, draft.session_id)
+        last_seq = self.cache.last_seq(draft.scope, draft.session_id)
         if (
             last_seq is None
             or expected_seq not in {None, last_seq}
@@ -234,38 +234,37 @@ class Writer:
         )
         row = connection.execute(_APPEND_NEXT, values, binary=True).fetchone()
         if row is None:
-            self.known.lose_seq(draft.scope, draft.session_id)
+            self.cache.lose_seq(draft.scope, draft.session_id)
             return None
-        self.known.note_seq(draft.scope, draft.session_id, last_seq + 1)
+        self.cache.note_seq(draft.scope, draft.session_id, last_seq + 1)
         return header_of(draft, *row)
 
-    def _values(self, draft: Draft, place: tuple[int, int, bytes, bytes]) -> dict[str, Any] | None:
+    def _values(self, draft: Draft, session: CachedSession) -> dict[str, Any] | None:
         """Return the stored values of a draft by column; None if its scope has to be checked."""
-        lock, session, scope_key, session_key = place
         (
             _, scope, _, kind, source, origin, run_id, run_seq, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
         ) = draft.fields  # fmt: skip
-        event_id, event_name, flags = stored_id(draft, scope_key)
+        event_id, event_name, flags = stored_id(draft, session.scope_key)
         salt: bytes | None = draft.salt
-        payload, sealed = draft.payload, self.known.sealed.get(scope)
+        payload, sealed = draft.payload, self.cache.sealed.get(scope)
         if sealed is None or (sealed and payload is not None and not draft.wordless):
             return None
         if sealed and payload is not None and is_sealable(kind):
             secret = self._vault.in_use(scope)
             salt, payload, _, _ = stored_content(
-                secret, (scope, scope_key), event_id, salt, payload, None
+                secret, (scope, session.scope_key), event_id, salt, payload, None
             )
         elif (
             payload is not None
             and is_sealable(kind)
-            and (scope not in self.known.boxless or self._vault.has_sealed(scope))
+            and (scope not in self.cache.boxless or self._vault.has_sealed(scope))
         ):
             return None  # The scope may have been sealed meanwhile: that is checked under a lock.
         return {
-            "lock": lock,
-            "session": session,
-            "session_key": session_key,
+            "lock": session.lock,
+            "session": session.number,
+            "session_key": session.key,
             "sealed": sealed,
             "event_id": event_id,
             "event_name": event_name,
@@ -295,7 +294,7 @@ class Writer:
 
         Return None if that is unknown and the server has to be asked.
         """
-        noted = self.known.last_run_seq(draft.scope, draft.session_id, draft.run_id or "")
+        noted = self.cache.last_run_seq(draft.scope, draft.session_id, draft.run_id or "")
         if noted is None or expected_seq not in {None, noted[1]}:
             return None
         try:
@@ -366,22 +365,22 @@ class Writer:
         self, connection: Connection, draft: Draft, parent: str, seq: int, *, again: bool
     ) -> Header:
         scope, child = draft.scope, draft.session_id
-        scope_key = self.known.scope_key(connection, scope)
+        scope_key = self.cache.scope_key(connection, scope)
         if scope_key is None:
             raise no_such_seq(scope, parent, seq)
 
         def work(batch: Batch) -> Header:
             batch.enter(scope, scope_key, [child], 1)
             found = find_parent(connection, scope, scope_key, parent, seq)
-            place = batch.place_of(scope, child)
-            if place is not None:
+            head = batch.head_of(scope, child)
+            if head is not None:
                 # It is ours, if an earlier try was committed without an answer.
                 header = self._repeated(connection, draft, scope_key) if again else None
                 if header is not None:
                     return header
                 raise Conflict(
                     f"session {child} of {scope} exists already",
-                    current_seq=place.seq,
+                    current_seq=head.seq,
                     hint="give the fork another session id",
                 )
             if batch.load_repeats(scope, [draft] if again or draft.made_id is None else []):
@@ -406,7 +405,7 @@ class Writer:
 
         Statements are sent in a pipeline, unless some of them copy: COPY cannot be.
         """
-        batch = Batch(connection, self.known, self.reader, self._vault)
+        batch = Batch(connection, self.cache, self.reader, self._vault)
         sending = contextlib.nullcontext() if copying else connection.pipeline()
         with sending, connection.transaction():
             batch.lock(places)
@@ -418,11 +417,11 @@ class Writer:
         """Return the key of a scope; open the scope if need be, with ``key`` if it is given."""
         if self.server.walled:
             enter_scope(connection, scope)
-        known = self.known.scope_key(connection, scope)
+        known = self.cache.scope_key(connection, scope)
         if known is not None:
             return known
         open_scope(connection, scope, key)
-        made = self.known.scope_key(connection, scope)
+        made = self.cache.scope_key(connection, scope)
         if made is None:
             raise AssertionError
         return made
