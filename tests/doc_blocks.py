@@ -56,5 +56,7 @@ def _shell(language: str, body: str) -> str:
     )
     if language == "sh" and done.returncode:
         sys.exit(done.stdout)
-    os.environ.update(line.split("=", 1) for line in exports.read_text().split("\0") if line)
+    for line in filter(None, exports.read_text().split("\0")):
+        name, _, value = line.partition("=")
+        os.environ[name] = value
     return done.stdout
