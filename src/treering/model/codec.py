@@ -59,11 +59,9 @@ def canonical_content(
     try:
         encoded_refs = None if refs is None else encode(refs)
         encoded_payload = None if payload is None else encode(payload)
-        content = b"[%b,%b,%b]" % (
-            encode(summary),
-            b"null" if encoded_refs is None else encoded_refs,
-            b"null" if encoded_payload is None else encoded_payload,
-        )
+        refs_part = b"null" if encoded_refs is None else encoded_refs
+        payload_part = b"null" if encoded_payload is None else encoded_payload
+        content = b"".join((b"[", encode(summary), b",", refs_part, b",", payload_part, b"]"))
         # Plain values decode to themselves and are not deep, which settles most events.
         is_valid = (is_plain(refs) and is_plain(payload)) or (
             decode(content) == [summary, refs, payload]
@@ -210,13 +208,12 @@ def _find_fault_in_text(text: str, path: str) -> tuple[str, str]:
 def is_plain(value: Any, levels: int = PLAIN_LEVELS) -> bool:
     """Return whether ``value`` consists only of JSON's own types, a few levels deep."""
     kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind is float:
-        return math.isfinite(value)
-    if kind is not dict and kind is not list:
-        return False
-    inner = value.values() if kind is dict else value
+    if kind is dict:
+        inner = value.values()
+    elif kind is list:
+        inner = value
+    else:
+        return kind in _PLAIN or (kind is float and math.isfinite(value))
     return _PLAIN.issuperset(map(type, inner)) or (
         levels > 0 and all(is_plain(item, levels - 1) for item in inner)
     )
