@@ -11,6 +11,9 @@ import pytest
 import treering
 from builders import HERE
 from treering import InvalidInput, TreeringError
+from treering.ledger.admin import LedgerAdmin
+from treering.ledger.import_access import ImportAccess
+from treering.ledger.keys import LedgerKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +34,17 @@ UNTRIED: Final = {
     # Whoever waits for so long waits.
     ("Session", "take"),
 }
-CLASSES: Final = ("Ledger", "Session", "Run", "ToolCall", "Memory", "Spine")
+CLASSES: Final[dict[str, type]] = {
+    "Ledger": treering.Ledger,
+    "Ledger.admin": LedgerAdmin,
+    "Ledger.importing": ImportAccess,
+    "Ledger.keys": LedgerKeys,
+    "Session": treering.Session,
+    "Run": treering.Run,
+    "ToolCall": treering.ToolCall,
+    "Memory": treering.Memory,
+    "Spine": treering.Spine,
+}
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "administer": treering.administer,
     "exact_counter": treering.context.exact_counter,
@@ -42,7 +55,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
 
 def _methods(name: str) -> list[str]:
     """Return the public methods of a class: new ones are tried as well."""
-    kind = getattr(treering, name)
+    kind = CLASSES[name]
     return [
         method
         for method in dir(kind)
@@ -66,6 +79,9 @@ class Stage:
         run.user("hello")
         self.objects: dict[str, Any] = {
             "Ledger": self._ledger,
+            "Ledger.admin": self._ledger.admin,
+            "Ledger.importing": self._ledger.importing,
+            "Ledger.keys": self._ledger.keys,
             "Session": session,
             "Run": run,
             "ToolCall": run.tools.started("look", {"a": 1}),
