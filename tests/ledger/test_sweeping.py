@@ -17,9 +17,10 @@ from treering.errors import RunActive
 from treering.ledger.drafts import Drafter
 from treering.ledger.erasure import AGENT, expire_session
 from treering.ledger.ledger import Ledger
-from treering.ledger.pruning import PRUNED, REMAINS, sweep
+from treering.ledger.pruning import PRUNED, REMAINS, SweepPolicy, sweep
 from treering.ledger.records import Selection
 from treering.model.scopes import Scope
+from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,9 +246,15 @@ def sweep_while(ledger: Ledger, does: Callable[[Session], object]) -> SweepRecei
         does(session_of(ledger, outline.session_id))
         return session_of(ledger, outline.session_id)
 
-    return sweep(
-        ledger._store, ledger._drafter, open_session, OURS, now_ms=ledger._clock(), is_clock=False
+    policy = SweepPolicy(
+        now_ms=ledger._clock(),
+        is_clock=False,
+        idle_minutes=IDLE_MINUTES,
+        prune_days=PRUNE_DAYS,
+        include_imported=False,
+        dry_run=False,
     )
+    return sweep(ledger._store, ledger._drafter, open_session, OURS, policy)
 
 
 def test_a_session_that_somebody_resumes_meanwhile_is_left_to_them(idle_and_old: Ledger) -> None:

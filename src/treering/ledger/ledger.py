@@ -325,13 +325,7 @@ class Ledger(ReadableLedger):
         ``include_imported`` says otherwise; one with a fork that stays is not pruned. Raises
         InvalidInput, and prunes nothing, if the clock cannot be right; ``now_ms`` is believed.
         """
-        return pruning.sweep(
-            self._store,
-            self._drafter,
-            lambda one: self.session(
-                one.session_id, scope=scope, agent=one.agent or erasure.AGENT, user=one.user
-            ),
-            parse_scope(scope),
+        policy = pruning.SweepPolicy(
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
             is_clock=now_ms is None,
             idle_minutes=idle_minutes,
@@ -339,6 +333,13 @@ class Ledger(ReadableLedger):
             include_imported=include_imported,
             dry_run=dry_run,
         )
+
+        def open_session(outline: SessionOutline) -> Session:
+            agent = outline.agent or erasure.AGENT
+            return self.session(outline.session_id, scope=scope, agent=agent, user=outline.user)
+
+        name = parse_scope(scope)
+        return pruning.sweep(self._store, self._drafter, open_session, name, policy)
 
     def prune(
         self,

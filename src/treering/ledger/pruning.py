@@ -17,7 +17,6 @@ from treering.model.parts import SessionClosed
 from treering.model.queries import Query
 from treering.model.receipts import SweepReceipt
 from treering.model.scopes import Scope
-from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,32 +49,38 @@ class PruneDecision(msgspec.Struct, frozen=True):
     """Why it is kept."""
 
 
+class SweepPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions a sweep closes and prunes."""
+
+    now_ms: int
+    is_clock: bool
+    """Whether ``now_ms`` is the clock's, which must be plausible before anything is pruned."""
+    idle_minutes: float | None
+    """Close sessions that are idle for longer; None closes none."""
+    prune_days: float | None
+    """Prune sessions that are older; None prunes none."""
+    include_imported: bool
+    dry_run: bool
+
+
 def sweep(
     store: EventStore,
     drafter: Drafter,
     open_session: Callable[[SessionOutline], Session],
     scope: Scope,
-    *,
-    now_ms: int,
-    is_clock: bool,
-    idle_minutes: float | None = IDLE_MINUTES,
-    prune_days: float | None = PRUNE_DAYS,
-    include_imported: bool = False,
-    dry_run: bool = False,
+    policy: SweepPolicy,
 ) -> SweepReceipt:
-    """Close idle sessions and prune old ones; None leaves either alone. Raises InvalidInput.
-
-    If ``now_ms`` is what the clock says, it has to be plausible before anything is pruned.
-    """
-    idle_ms = _before(now_ms, idle_minutes, MINUTE_MS)
-    old_ms = _before(now_ms, prune_days, DAY_MS)
+    """Close idle sessions and prune old ones. Raise InvalidInput if the clock cannot be right."""
+    now_ms, dry_run = policy.now_ms, policy.dry_run
+    idle_ms = _before(now_ms, policy.idle_minutes, MINUTE_MS)
+    old_ms = _before(now_ms, policy.prune_days, DAY_MS)
     sketch = Sketch(store, scope, now_ms, title_of=Titles(store, scope).of_many)
     closed: list[str] = []
     pruned: list[str] = []
     kept: dict[str, str] = {}
     gone: set[str] = set()
     expired = 0
-    has_to_check = is_clock and not dry_run
+    has_to_check = policy.is_clock and not dry_run
     for listed in _youngest_first(store, scope):
         # Others may have written since the list was made, and may until it is closed.
         head = head_of(store, scope, listed.session_id) or listed
@@ -83,7 +88,7 @@ def sweep(
         quiet_ms = sketch.quiet_ms(head)
         verdict = _verdict(
             store, outline, quiet_ms, gone,
-            old_ms=old_ms, idle_ms=idle_ms, include_imported=include_imported,
+            old_ms=old_ms, idle_ms=idle_ms, include_imported=policy.include_imported,
         )  # fmt: skip
         if has_to_check and verdict.deed in {"prune", "finish"}:
             check_clock(store, scope, now_ms)

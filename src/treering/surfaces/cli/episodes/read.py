@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from treering.errors import InvalidInput
+from treering.model.queries import Query
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.episodes.items import item
@@ -91,17 +92,11 @@ def query(
         raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
     kinds = parse_kinds(types)
     turn = None if turn is None else require(turn, "turn")
-    session, page = _read(
-        name,
-        session,
-        turn=turn,
-        kinds=kinds,
-        since=since,
-        until=until,
-        limit=clamp(limit),
-        cursor=cursor,
-        include_payload=include_payload,
-    )
+    asked = Query(
+        scope=name, session_id=session, turn_id=turn, kinds=tuple(kinds), since_ms=since,
+        until_ms=until, limit=clamp(limit),
+    )  # fmt: skip
+    session, page = _read(asked, cursor, include_payload=include_payload)
     filters = {
         "session_id": session,
         "from_ts_ms": since,
@@ -167,9 +162,8 @@ def replay(
             name, session, clamp(limit), cursor, include_payload=include_payload
         )
     else:
-        whole, page = _read(
-            name, session, limit=clamp(limit), cursor=cursor, include_payload=include_payload
-        )
+        asked = Query(scope=name, session_id=session, limit=clamp(limit))
+        whole, page = _read(asked, cursor, include_payload=include_payload)
     body = {
         "scope": name,
         "session_id": whole,
@@ -192,29 +186,21 @@ def _read_by_seq(
 
 
 def _read(
-    scope: Scope,
-    session_id: str | None,
-    *,
-    limit: int,
-    cursor: str | None,
-    include_payload: bool,
-    turn: str | None = None,
-    kinds: Sequence[str] = (),
-    since: int | None = None,
-    until: int | None = None,
+    asked: Query, cursor: str | None, *, include_payload: bool
 ) -> tuple[str | None, Page[Header] | Page[Event]]:
     """Return the whole id of the session that was named, and a page of events."""
+    named = asked.session_id
     with open_if_there() as ledger:
         ask = ledger.events if include_payload else ledger.headers
-        whole = None if session_id is None else session_or_text(ledger, scope, session_id)
+        whole = None if named is None else session_or_text(ledger, asked.scope, named)
         return whole, ask(
-            scope,
+            asked.scope,
             session_id=whole,
-            turn_id=turn,
-            kinds=kinds,
-            since_ms=since,
-            until_ms=until,
-            first=limit,
+            turn_id=asked.turn_id,
+            kinds=asked.kinds,
+            since_ms=asked.since_ms,
+            until_ms=asked.until_ms,
+            first=asked.limit,
             after=cursor,
         )
 
