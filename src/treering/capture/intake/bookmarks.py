@@ -13,9 +13,12 @@ import msgspec
 from treering.formats.parsed import SessionHeader
 from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
+from treering.model.codec import encode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+    from treering.formats.parsed import SessionSource
 
 STATE_BYTES_MAX: Final = 256 * 1024
 """The largest state of a reader that is kept; with a larger one, a log is read from the start."""
@@ -66,6 +69,40 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
             and fingerprint(stream, self.size) == self.head
             and tail_print(stream, self.offset) == self.tail
         )
+
+
+def make_bookmark(
+    source: Source,
+    stream: BinaryIO,
+    end: tuple[int, int],
+    *,
+    format_name: str,
+    reader: SessionSource | None,
+) -> Bookmark:
+    """Return the bookmark of a file that was read up to the byte and the line ``end``.
+
+    ``reader`` is its reader, if that can continue there.
+    """
+    offset, line = end
+    is_seekable = stream.seekable()
+    state = reader.state() if reader is not None and is_seekable else None
+    if state is not None and len(encode(state)) > STATE_BYTES_MAX:
+        state = None
+    sessions = {} if reader is None or state is None else reader.sessions
+    return Bookmark(
+        size=source.size,
+        mtime_ns=source.mtime_ns,
+        device=source.device,
+        inode=source.inode,
+        offset=offset,
+        line=line,
+        head=fingerprint(stream, source.size) if is_seekable else "",
+        tail=tail_print(stream, offset) if is_seekable else "",
+        format=format_name,
+        version=version_of(format_name),
+        state=state,
+        sessions={name: header.bare() for name, header in sessions.items()},
+    )
 
 
 def read_bookmark(note: Any) -> Bookmark | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
 
-from treering.capture.intake.bookmarks import STATE_BYTES_MAX, Bookmark
+from treering.capture.intake.bookmarks import make_bookmark
 from treering.capture.intake.ledger_buffer import (
     BATCH_BYTES,
     BATCH_EVENTS,
@@ -27,17 +27,17 @@ from treering.formats.openclaw import OpenClawReader
 from treering.formats.parsed import LogRecord, is_content_key
 from treering.formats.records import read_records
 from treering.formats.records.json_pieces import TORN
-from treering.formats.registry import module_of, version_of
-from treering.formats.sources import fingerprint, open_source, tail_print
-from treering.model.codec import encode
+from treering.formats.registry import module_of
+from treering.formats.sources import open_source
 from treering.model.events import NewEvent
-from treering.model.fields import TIME_MS_MAX, looks_like_seconds
+from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX, looks_like_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from treering.capture.intake import RowReader
+    from treering.capture.intake.bookmarks import Bookmark
     from treering.capture.intake.ledger_buffer import Item, LedgerBuffer
     from treering.capture.intake.probe import Probe
     from treering.capture.intake.reading import ReadStep
@@ -72,17 +72,18 @@ class FileImport:
     ) -> None:
         self._buffer = buffer
         self._probe = probe
+        self._format = probe.name
         self._scope = scope
         self._live = live
         self._parallel = parallel
         self._rows = rows
         self._advance = advance
         self._counter = LineCounter(
-            str(probe.source.path), probe.name, written_ms=probe.source.mtime_ns // 1_000_000
+            str(probe.source.path), self._format, written_ms=probe.source.mtime_ns // 1_000_000
         )
         self._state: SourceState = "read"
         self._reason: str | None = None
-        self.sessions = Sessions(buffer, scope=scope, format_name=probe.name)
+        self.sessions = Sessions(buffer, scope=scope, format_name=self._format)
         self.sessions.scopes.folder = probe.folder
         self.sessions.scopes.may_be_named = probe.may_name_scope
         self._pending: list[PendingRecord] = []
@@ -150,7 +151,7 @@ class FileImport:
         reader, bookmark = self._make_reader(), self._probe.bookmark
         if (
             bookmark is None
-            or bookmark.format != self._probe.name
+            or bookmark.format != self._format
             or not stream.seekable()
             or not bookmark.can_resume(self._probe.source, stream)
         ):
@@ -426,8 +427,11 @@ class FileImport:
             kind, refs, payload = self._aim(scope, event)
         if refs and _names_words(refs):
             refs, payload = sessions.ids.hidden(refs), sessions.ids.hidden(payload)
-        if looks_like_seconds(event.ts_ms):
-            refs = {**(refs or {}), "stated_seconds": event.ts_ms}
+        ts_ms = event.ts_ms
+        if not MILLISECONDS_MIN <= ts_ms <= TIME_MS_MAX:
+            if looks_like_seconds(ts_ms):
+                refs = {**(refs or {}), "stated_seconds": ts_ms}
+            ts_ms = self._time(ts_ms)
         return NewEvent(
             scope=scope,
             session_id=sessions.name(event.session),
@@ -439,9 +443,9 @@ class FileImport:
             payload=payload,
             refs=refs,
             event_id=item.ids[0],
-            ts_ms=self._time(event.ts_ms),
+            ts_ms=ts_ms,
             source=event.source,
-            origin=self._probe.name,
+            origin=self._format,
         )
 
     def _aim(self, scope: Scope, event: ParsedEvent) -> tuple[str, Any, Any]:
@@ -478,25 +482,13 @@ class FileImport:
         if self._buffer.dry_run:
             return
         file = self._probe.source
-        can_resume = stream.seekable() and not self.sessions.only_repeats
-        state = source.state() if can_resume else None
-        if state is not None and len(encode(state)) > STATE_BYTES_MAX:
-            state = None
-        bookmark = Bookmark(
-            size=file.size,
-            mtime_ns=file.mtime_ns,
-            device=file.device,
-            inode=file.inode,
-            offset=offset,
-            line=line,
-            head=fingerprint(stream, file.size) if stream.seekable() else "",
-            tail=tail_print(stream, offset) if stream.seekable() else "",
-            format=self._probe.name,
-            version=version_of(self._probe.name),
-            state=state,
-            sessions={}
-            if state is None
-            else {name: header.bare() for name, header in source.sessions.items()},
+        bookmark = make_bookmark(
+            file,
+            stream,
+            (offset, line),
+            format_name=self._format,
+            # Where a session that only repeats another leaves it is not known yet.
+            reader=None if self.sessions.only_repeats else source,
         )
         self._buffer.add_bookmark(os.path.realpath(file.path), msgspec.to_builtins(bookmark))
 

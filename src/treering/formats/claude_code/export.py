@@ -1,8 +1,8 @@
 """A session of any origin as a log that Claude Code can continue.
 
-The messages are those that a model is shown: every call with its result right behind it. Each line
-says in a field of our own, ``treering``, which ``event`` it tells, so that one that is taken in
-again is known; a line that tells none was put in.
+The messages are those that a model is shown: every call with its result right after it. Each line
+names its ``event`` in a field of our own, ``treering``, so that a later import recognises it; a
+line without an event was added by the export.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ class CodexReader:
         if sort == "compacted":
             return [self._compacted(content)]
         if sort == "session_meta" and self._opens_another_fork(content):
-            return "opens a session that this one goes on from"
+            return "opens a session that this one continues"
         return [observed(key_of([sort, timeless(content)]), sort, content)]
 
     def _opens_another_fork(self, stated: dict[str, Any]) -> bool:

@@ -1,8 +1,8 @@
 """Texts that a rollout has more than once, each time in another lane.
 
-What is said stands in the file as an item that the model was given or gave, as an event for whoever
-looks on and, in newer files, as a completed item of the turn. Two are one saying if they say the
-same near each other in different lanes; what comes twice in the same lane was said twice.
+A file has each text as an item of the model's input or output, as an event for the user interface
+and, in newer files, as a completed item of the turn. Two texts are one if they are the same, near
+each other, in different lanes; a text that comes twice in the same lane was said twice.
 """
 
 from __future__ import annotations
