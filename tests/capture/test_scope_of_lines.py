@@ -72,7 +72,7 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
 ) -> None:
     spool = tmp_path / "spool.jsonl"
     spool.write_bytes(line(**fields))
-    given: dict[str, Any] = {"guard": GUARD, "caps": EventLimits(), "place": "here", **settings}
+    given: dict[str, Any] = {"guard": GUARD, "caps": EventLimits(), "location": "here", **settings}
 
     Ingest(here, spool, tmp_path / "state.json", **given).once()
 
