@@ -85,6 +85,11 @@ _NEVER: Final = (0, 0, 0)
 class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
+    __slots__ = (
+        "_contents", "_events", "_heads", "_hiding_keys", "_ids", "_named", "_unknown", "_vault",
+        "added", "connection", "cursor", "dirty", "repeats", "torn",
+    )  # fmt: skip
+
     def __init__(
         self, ids: IdCache, vault: Vault, connection: apsw.Connection, cursor: apsw.Cursor
     ) -> None:
@@ -103,8 +108,8 @@ class Batch:
         self._heads: dict[int, tuple[int, bytes]] = {}
         self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
         self._hiding_keys: dict[str, bytes] = {}
-        self._unknown: frozenset[tuple[str, str]] = frozenset()
-        """Ids of the call that is being placed which are not in the file."""
+        self._unknown: dict[tuple[str, str], tuple[bytes, bool] | None] = {}
+        """Ids of the call that is being placed which are not in the file, with their keys."""
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link.
@@ -116,7 +121,6 @@ class Batch:
         if not all(map(_made_id, drafts)):
             self._unknown = self._look_ahead(drafts)
             repeated = find_repeats(drafts, self._known_header)
-            self.repeats = self.repeats or any(isinstance(repeat, Header) for repeat in repeated)
             fresh = [
                 draft for draft, repeat in zip(drafts, repeated, strict=True) if repeat is None
             ]
@@ -148,7 +152,8 @@ class Batch:
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
             )
         self._ids.heads.update(self._heads)
-        self._ids.add_tail_ids((event[1], event[4]) for event in self._events)
+        if self._ids.tail is not None:
+            self._ids.tail.update((event[1], event[4]) for event in self._events)
         self._events, self._contents, self._heads = [], [], {}
         if self._ids.position - self._ids.indexed >= indexes.LAG_EVENTS_MAX:
             self.index()
@@ -170,30 +175,39 @@ class Batch:
             return
         indexes.enter(self.connection, self._ids.position)
         self._ids.indexed = self._ids.position
-        self._ids.drop_tail_ids()
+        self._ids.tail = None
         self._ids.trim()
         self.dirty = True
         self.dirty = True
 
     # Checks, before anything is written.
 
-    def _look_ahead(self, drafts: Sequence[Draft]) -> frozenset[tuple[str, str]]:
-        """Return the ids of many events that are not in the file, by few statements."""
+    def _look_ahead(
+        self, drafts: Sequence[Draft]
+    ) -> dict[tuple[str, str], tuple[bytes, bool] | None]:
+        """Return the ids of many events that are not in the file, by few statements.
+
+        Each has its key, and whether that is a hash; None in a scope that does not exist yet.
+        """
         if len(drafts) < LOOK_AHEAD_MIN:
-            return frozenset()
+            return {}
         by_scope: dict[str, set[str]] = {}
         for draft in drafts:
             if not draft.made_id:
                 by_scope.setdefault(draft.scope, set()).add(draft.event_id)
-        unknown: set[tuple[str, str]] = set()
+        unknown: dict[tuple[str, str], tuple[bytes, bool] | None] = {}
         for name, ids in by_scope.items():
             scope, scope_key = self._ids.scope(self.connection, name, create=False)
-            keys = {encoding.id_key(scope_key, one)[0]: one for one in ids}
-            keys = encoding.either_key(self._hiding(name, keys), keys)
-            there = self.find_ids(scope, list(keys)) if scope else ()
-            recorded = {keys[key] for key in there}
-            unknown.update((name, one) for one in ids if one not in recorded)
-        return frozenset(unknown)
+            if not scope:
+                unknown.update(((name, one), None) for one in ids)
+                continue
+            keyed = {one: encoding.id_key(scope_key, one) for one in ids}
+            plain = {key: one for one, (key, _) in keyed.items()}
+            keys = encoding.either_key(self._hiding(name, plain), plain)
+            for key in self.find_ids(scope, list(keys)):
+                keyed.pop(keys[key], None)
+            unknown.update(((name, one), key) for one, key in keyed.items())
+        return unknown
 
     def _known_header(self, draft: Draft) -> Header | None:
         if draft.made_id:
@@ -202,6 +216,7 @@ class Batch:
         if placed is not None:
             if not same_draft(draft, placed[0]):
                 raise taken(draft)
+            self.repeats = True
             return placed[1]
         if (draft.scope, draft.event_id) in self._unknown:
             return None
@@ -298,6 +313,7 @@ class Batch:
         """Give each of ``drafts`` its number and link; straight on, for every event passes here."""
         ids, connection, heads = self._ids, self.connection, self._heads
         places, runs, names, name = ids.places, ids.runs, ids.names, ids.name
+        cached_heads, unknown = ids.heads, self._unknown
         add_event, add_content = self._events.append, self._contents.append
         added: list[Header] = []
         position = ids.position
@@ -310,7 +326,9 @@ class Batch:
             if place is None:
                 place = ids.place(connection, scope_name, session_id)
             scope, scope_key, session = place
-            seq, previous = heads.get(session) or ids.head(connection, session)
+            seq, previous = (
+                heads.get(session) or cached_heads.get(session) or ids.head(connection, session)
+            )
             if draft.is_first and seq:
                 raise not_first(draft, seq)
             seq += 1
@@ -335,7 +353,9 @@ class Batch:
             flags = PLAIN[visibility]
             key, event_name = draft.made_id, None
             if key is None:
-                key, named = encoding.id_key(scope_key, event_id)
+                key, named = unknown.get((scope_name, event_id)) or encoding.id_key(
+                    scope_key, event_id
+                )
                 if named:
                     event_name, flags = event_id, flags | encoding.NAMED
             if draft.blob is not None or scope_name not in ids.unsealed:
@@ -415,7 +435,7 @@ class Batch:
 
     def drop_tail_ids(self) -> None:
         """Note that ids of events in the tail were changed."""
-        self._ids.drop_tail_ids()
+        self._ids.tail = None
 
     def content(
         self,

@@ -23,8 +23,6 @@ from treering.storage.sqlite.sql import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import apsw
 
     from treering.ledger.records import ForkPoint
@@ -85,7 +83,8 @@ class IdCache:
         """Whether ids of what is gone are hashed under a key that lies elsewhere."""
         self.position = -1
         self.indexed = 0
-        self._tail_ids: set[tuple[int, bytes]] | None = None
+        self.tail: set[tuple[int, bytes]] | None = None
+        """Scopes and ids of the events in no index yet; None until they are looked for."""
         self._version = -1
 
     def refresh(self, connection: apsw.Connection) -> None:
@@ -106,7 +105,7 @@ class IdCache:
         self.digests.clear()
         self.position = fetch_value(connection, "SELECT max(position) FROM events") or 0
         self.indexed = indexes.indexed_position(connection)
-        self._tail_ids = None
+        self.tail = None
         self.sealed = sealed_scopes(connection)
         self.unsealed.clear()
         self.boxless -= self.sealed
@@ -114,18 +113,9 @@ class IdCache:
 
     def tail_ids(self, connection: apsw.Connection) -> set[tuple[int, bytes]]:
         """Return the scopes and ids of the events that are in no index yet."""
-        if self._tail_ids is None:
-            self._tail_ids = indexes.tail_ids(connection)
-        return self._tail_ids
-
-    def add_tail_ids(self, added: Iterable[tuple[int, bytes]]) -> None:
-        """Add the ids of events that were written just now."""
-        if self._tail_ids is not None:
-            self._tail_ids.update(added)
-
-    def drop_tail_ids(self) -> None:
-        """Read the ids of the tail again: they were entered, or changed."""
-        self._tail_ids = None
+        if self.tail is None:
+            self.tail = indexes.tail_ids(connection)
+        return self.tail
 
     def drop_names(self) -> None:
         """Drop the names of sessions and all others; some may have been forgotten."""
