@@ -275,6 +275,25 @@ def test_a_child_that_is_born_while_another_thread_connects_does_not_wait_for_it
     assert check_order(ledger) == 3
 
 
+def test_a_connection_that_was_lent_when_a_child_was_born_stays_the_parents(ledger: Ledger) -> None:
+    ledger.append([said("before")])
+    server = store_of(ledger)._server
+    with contextlib.ExitStack() as stack:
+        lent = stack.enter_context(server.lend(parse_scope(HERE)))
+
+        def give_back_and_write() -> None:
+            stack.close()
+            with server.lend(parse_scope(HERE)) as own:
+                assert own.info.backend_pid != lent.info.backend_pid
+            write_own(ledger, "child", 3)
+
+        assert ended_well(in_child(give_back_and_write))
+        assert lent.execute("SELECT 1").fetchone() == (1,)
+    write_own(ledger, "parent", 3)
+
+    assert check_order(ledger) == 7
+
+
 def test_a_child_that_ends_as_programs_do_leaves_the_parent_its_ledger(url: str) -> None:
     script = """
 import os, sys, treering

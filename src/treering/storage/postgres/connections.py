@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -40,6 +41,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     epoch: int = -1
     """Below 0 on a replica, which may be promoted while the connection is open."""
     scope: str | None = None
+    owner: int = -1
+    """The process that made it, if it was made outside the pool."""
 
 
 class Bytes(bytes):
@@ -80,6 +83,7 @@ def connect(
     """Return a connection prepared for the ledger."""
     connection: Connection = Connection.connect(address.conninfo(), **connection_arguments(address))
     try:
+        connection.owner = os.getpid()
         prepare(connection, address, durability, read_only=read_only)
     except BaseException:
         connection.close()

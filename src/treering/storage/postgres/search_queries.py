@@ -98,7 +98,7 @@ def inside_queries(query: SearchQuery, within: str) -> tuple[list[str], list[str
 
 
 def windows(scope: str, count: int) -> Iterator[str]:
-    """Return ranges of so many documents, the newest first, each longer than the one before."""
+    """Return ranges of ``count`` documents, the newest first, each longer than the one before."""
     last = count // BLOCK_DOCUMENTS
     span = last // SPAN_BLOCKS
     first = max(last - _FIRST_BLOCKS + 1, span * SPAN_BLOCKS)

@@ -77,8 +77,8 @@ class Server:
         self._pool: tuple[int, ConnectionPool[Connection]] | None = None
         """The process that made it, and the pool."""
         self._loans: weakref.WeakSet[_Loan] = weakref.WeakSet()
-        self._spare: list[tuple[int, Connection]] = []
-        """The connection that the ledger was opened with, unless it is lent, and its process.
+        self._spare: list[Connection] = []
+        """The connection that the ledger was opened with, unless it is lent.
 
         A process that does one thing at a time needs no other, and no pool.
         """
@@ -180,21 +180,24 @@ class Server:
     def take_spare(self) -> Connection | None:
         """Return the spare connection to the caller alone; None if it is in use."""
         try:
-            owner, connection = self._spare.pop()
+            connection = self._spare.pop()
         except IndexError:
             return None
-        if owner != os.getpid():
-            _abandoned.append(connection)
-            return None
-        return connection
+        if connection.owner == os.getpid():
+            return connection
+        _abandoned.append(connection)
+        return None
 
     def keep_spare(self, connection: Connection) -> None:
         """Keep a connection for the next caller; close it if it cannot be used again."""
+        if connection.owner != os.getpid():
+            _abandoned.append(connection)  # Lent when its process forked: the parent still uses it.
+            return
         connection._pool = None  # noqa: SLF001  (psycopg does not warn of it at exit)
         if connection.pgconn.transaction_status != TransactionStatus.IDLE:
             connection.close()
             return
-        self._spare.append((os.getpid(), connection))
+        self._spare.append(connection)
         if self._closed:
             self._drop_spare()
 
@@ -402,7 +405,8 @@ class _Loan:
         connection = self._connection
         if connection is None:
             return
-        if kind is not None and not issubclass(kind, TreeringError | psycopg.Error):
+        is_ours = self._pool is not None or connection.owner == os.getpid()
+        if is_ours and kind is not None and not issubclass(kind, TreeringError | psycopg.Error):
             # Interrupted, so its state is unknown. The server rolls back what was open.
             connection.close()
         if self._pool is None:
