@@ -59,13 +59,16 @@ class Recorder:
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return session and time of the events with these ids, those that exist."""
-        known = self._store.find_ids(scope, event_ids)
-        return {one: (place.session_id, place.ts_ms) for one, place in known.items()}
+        locations = self._store.find_ids(scope, event_ids)
+        return {
+            event_id: (location.session_id, location.ts_ms)
+            for event_id, location in locations.items()
+        }
 
     def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
         """Return those of the events with these ids whose content was erased or has expired."""
-        found = {one: self._store.find(scope, one) for one in event_ids}
-        return {one for one, event in found.items() if event is None or event.redacted}
+        events = {event_id: self._store.find(scope, event_id) for event_id in event_ids}
+        return {event_id for event_id, event in events.items() if event is None or event.redacted}
 
     def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the salts of the events with these ids that are not erased."""

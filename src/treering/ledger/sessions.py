@@ -153,8 +153,8 @@ class Session:
         """
         called = [check_text(name, "name") for name in check_list(names, "names")]
         replied = None if reply_to is None else check_id(reply_to)
-        said = check_text(text, "text")
-        if self.settings.mode != "group" or mentions(said, (self.agent, *called)):
+        words = check_text(text, "text")
+        if self.settings.mode != "group" or mentions(words, (self.agent, *called)):
             return True
         answered = None if replied is None else self._store.find(self.scope, replied)
         return (
@@ -587,7 +587,7 @@ class Session:
         erased while it writes is in no summary: then there is none, either.
         """
         read, begun = read_position(self._lineage), time.monotonic()
-        found = compact(
+        compaction = compact(
             self._lineage,
             self._engine.results.policy,
             max_tokens=None if max_tokens is None else check_count(max_tokens, "max_tokens"),
@@ -595,12 +595,12 @@ class Session:
             summariser=summariser or self._engine.summariser,
             below_seq=min((run.first_seq for run in self._open_runs()), default=None),
         )
-        if found is None:
+        if compaction is None:
             return None
         lasted_ms = int((time.monotonic() - begun) * 1_000)
         return append_text_later(
             self._lineage,
-            found.events(self.template),
+            compaction.events(self.template),
             read,
             append=lambda events, seq: self._append_compaction(events, seq, lasted_ms),
             redact=self._redact,

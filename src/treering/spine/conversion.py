@@ -74,17 +74,17 @@ def to_json(value: Any, at: str = "") -> tuple[Json, list[Mark]]:
     Iterators are never advanced.
     """
     try:
-        found = _copied(value, PLAIN_LEVELS)
-        if is_plain(found):
-            encode(found)  # Keys and surrogates are not looked at by is_plain.
-            return found, []
+        converted = _copied(value, PLAIN_LEVELS)
+        if is_plain(converted):
+            encode(converted)  # Keys and surrogates are not looked at by is_plain.
+            return converted, []
     except _STOPS:
         raise
     except BaseException:  # noqa: BLE001, S110  (not JSON: foreign code may raise anything)
         pass
     conversion = _Conversion()
-    found = conversion.convert(value, at, at.count("/"))
-    return found, conversion.marks
+    converted = conversion.convert(value, at, at.count("/"))
+    return converted, conversion.marks
 
 
 def _copied(value: Any, levels: int) -> Any:
@@ -92,11 +92,11 @@ def _copied(value: Any, levels: int) -> Any:
     kind = type(value)
     if kind is not dict and kind is not list:
         return value
-    found = value.copy()  # At once: no other thread comes in between.
-    for key, one in found.items() if kind is dict else enumerate(found):
-        if levels and (type(one) is dict or type(one) is list):
-            found[key] = _copied(one, levels - 1)
-    return found
+    copied = value.copy()  # At once: no other thread comes in between.
+    for key, item in copied.items() if kind is dict else enumerate(copied):
+        if levels and (type(item) is dict or type(item) is list):
+            copied[key] = _copied(item, levels - 1)
+    return copied
 
 
 def to_text(value: Any, at: str = "") -> tuple[str, list[Mark]]:
@@ -105,10 +105,10 @@ def to_text(value: Any, at: str = "") -> tuple[str, list[Mark]]:
         return value, []
     if value is None:
         return "", [{"at": at, "type": type_name(value), "as": "text"}]
-    found, marks = to_json(value, at)
-    if isinstance(found, str):
-        return found, marks
-    return encode(found).decode(), [{"at": at, "type": type_name(value), "as": "json"}, *marks]
+    converted, marks = to_json(value, at)
+    if isinstance(converted, str):
+        return converted, marks
+    return encode(converted).decode(), [{"at": at, "type": type_name(value), "as": "json"}, *marks]
 
 
 def with_marks(payload: Any, marks: Sequence[Mark]) -> Any:
@@ -180,14 +180,14 @@ class _Conversion:
             return self._repr(value, at)
 
     def _convert_other(self, value: Any, at: str, depth: int) -> Json:
-        found, form = _simple(value)
+        converted, form = _simple(value)
         if form is not None:
             self._mark(at, value, form)
-            return found  # type: ignore[no-any-return]
-        if form is None and found is not None:
+            return converted  # type: ignore[no-any-return]
+        if form is None and converted is not None:
             # A JSON value in another type: an enum's, or a scalar's of an array library.
             self._mark(at, value, "value")
-            return self._nested(value, found, at, depth)
+            return self._nested(value, converted, at, depth)
         fields = _fields(value)
         if fields is not None:
             if type(value) is not dict:
@@ -200,51 +200,54 @@ class _Conversion:
             self._mark(at, value, "list")
         return self._nested(value, items, at, depth)
 
-    def _nested(self, value: Any, found: Any, at: str, depth: int) -> Json:
-        if not isinstance(found, dict | list):
+    def _nested(self, value: Any, converted: Any, at: str, depth: int) -> Json:
+        if not isinstance(converted, dict | list):
             too_deep = depth >= NESTING_MAX
-            return self._repr(value, at) if too_deep else self.convert(found, at, depth + 1)
+            return self._repr(value, at) if too_deep else self.convert(converted, at, depth + 1)
         if id(value) in self._above:
             self._mark(at, value, "cycle")
             return f"(cycle: {self._above[id(value)] or '/'})"
-        self._left -= len(found)
+        self._left -= len(converted)
         if depth >= NESTING_MAX or self._left < 0:
-            return self._folded(value, found, at)
+            return self._folded(value, converted, at)
         self._above[id(value)] = at
         try:
-            if isinstance(found, dict):
-                return self._mapping(value, found, at, depth)
-            return [self.convert(one, f"{at}/{n}", depth + 1) for n, one in enumerate(found)]
+            if isinstance(converted, dict):
+                return self._mapping(value, converted, at, depth)
+            return [self.convert(item, f"{at}/{n}", depth + 1) for n, item in enumerate(converted)]
         finally:
             del self._above[id(value)]
 
-    def _mapping(self, value: Any, found: dict[Any, Any], at: str, depth: int) -> Json:
-        keys = [self._key(key) for key in found]
+    def _mapping(self, value: Any, converted: dict[Any, Any], at: str, depth: int) -> Json:
+        keys = [self._key(key) for key in converted]
         if len(set(keys)) < len(keys):
             if depth + 1 >= NESTING_MAX:
                 return self._repr(value, at)
             self._mark(at, value, "pairs")
             return [
-                [self.convert(one, f"{at}/{n}/{side}", depth + 2) for side, one in enumerate(pair)]
-                for n, pair in enumerate(found.items())
+                [
+                    self.convert(item, f"{at}/{n}/{side}", depth + 2)
+                    for side, item in enumerate(pair)
+                ]
+                for n, pair in enumerate(converted.items())
             ]
         result: dict[str, Json] = {}
-        for text, (key, one) in zip(keys, found.items(), strict=True):
+        for text, (key, item) in zip(keys, converted.items(), strict=True):
             place = f"{at}/{text.replace('~', '~0').replace('/', '~1')}"
             if type(key) is not str or key != text:
                 self._mark(place, key, "key")
-            result[text] = self.convert(one, place, depth + 1)
+            result[text] = self.convert(item, place, depth + 1)
         return result
 
     def _key(self, key: Any) -> str:
         if isinstance(key, str):
             return plain(str.__str__(key))
-        found, form = _simple(key)
+        converted, form = _simple(key)
         if isinstance(key, Enum):
-            found = key.value
-        if isinstance(found, str):
-            return plain(found)
-        return _repr_of(key)[0] if form is None or found is None else str(found)
+            converted = key.value
+        if isinstance(converted, str):
+            return plain(converted)
+        return _repr_of(key)[0] if form is None or converted is None else str(converted)
 
     def _number(self, value: float, at: str) -> Json:
         if type(value) is int:
@@ -265,12 +268,12 @@ class _Conversion:
             return plain(value)
         return value
 
-    def _folded(self, value: Any, found: Any, at: str) -> Json:
+    def _folded(self, value: Any, converted: Any, at: str) -> Json:
         """Return what is nested too deep, or too much, as one text."""
-        if not _comes_back(found):
+        if not _comes_back(converted):
             return self._repr(value, at)
         self._mark(at, value, "json")
-        return encode(found).decode()
+        return encode(converted).decode()
 
     def _repr(self, value: Any, at: str) -> str:
         text, length = _repr_of(value)

@@ -171,11 +171,11 @@ class Dispatcher:
         ]
         for sink in self._durable:
             if self._closes(sink):
-                queues = [one for one in self._followed.values() if one.sink is sink]
-                closing.append(_SinkClosing(sink, *(one.note for one in queues)))
+                queues = [queue for queue in self._followed.values() if queue.sink is sink]
+                closing.append(_SinkClosing(sink, *(queue.note for queue in queues)))
         deadline = time.monotonic() + SINK_CLOSE_S
-        for one in closing:
-            one.wait(deadline - time.monotonic())
+        for call in closing:
+            call.wait(deadline - time.monotonic())
 
     def _closes(self, sink: Sink) -> bool:
         """Return whether ``sink`` was not asked to close before, and note that it is now."""

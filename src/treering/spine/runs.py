@@ -311,31 +311,31 @@ class Run:
         The kind decides which parts of ``payload`` are safe; refs keep those. Events of tools go
         through the tool ledger; a run's own start and end are its own.
         """
-        known = parse_kind(kind).name
-        found, marks = to_json(payload)
-        if not isinstance(found, dict | None):
+        name = parse_kind(kind).name
+        converted, marks = to_json(payload)
+        if not isinstance(converted, dict | None):
             raise InvalidInput(
                 f"a payload is a mapping, not a {type(payload).__name__}", hint='give {"text": …}'
             )
-        content = dict(found or {})
-        if known in RUN_ENDS or known == "run.started":
+        content = dict(converted or {})
+        if name in RUN_ENDS or name == "run.started":
             raise InvalidInput(
                 f"{kind} is a run's own word", hint="use run.start(), run.end() or run.fail()"
             )
-        if known in {"tool.call", "tool.result"}:
+        if name in {"tool.call", "tool.result"}:
             # As given: the tool ledger converts, and marks, what a tool was given and returned.
             stated = dict(payload) if isinstance(payload, Mapping) else content
             return tool_event(self.tools, kind, stated)
-        if known == "assistant.delta":
-            event = said(self._run_state.template, known, content.pop("text", ""), content)
+        if name == "assistant.delta":
+            event = said(self._run_state.template, name, content.pop("text", ""), content)
             self._run_state.carry(replace(event, payload=with_marks(event.payload, marks)))
             return None
-        if known == "compaction.started" and content.get("phase") == "end":
-            known = "compaction.ended"
-        links = {**part_of(known, content).as_refs(), **(refs or {})}
+        if name == "compaction.started" and content.get("phase") == "end":
+            name = "compaction.ended"
+        links = {**part_of(name, content).as_refs(), **(refs or {})}
         return self._record(
-            known,
-            summary or _words(known, content, links),
+            name,
+            summary or _words(name, content, links),
             payload=content or None,
             refs=links or None,
             origin=origin,
