@@ -22,8 +22,8 @@ from treering.adapters.extractors import (
 from treering.context.budgets import MESSAGE_TOKENS
 from treering.context.tokens import estimate
 from treering.derive.fact_extraction import Utterance
-from treering.derive.fact_support import is_supported
 from treering.errors import Unavailable
+from treering.memory.model_extraction import is_supported
 from treering.memory.monthly_budget import ANSWER_TOKENS_MAX, PROMPT_TOKENS
 from web_endpoint import completion, endpoint
 

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import treering
-from treering.capture.episodes.extraction import Extracted, SpoolExtractor
-from treering.capture.episodes.extraction_text import cleaned, payload_of, summary_of
+from treering.capture.episodes.extraction import (
+    Extracted,
+    SpoolExtractor,
+    cleaned,
+    payload_of,
+    summary_of,
+)
 from treering.capture.secrets import SecretGuard
 from treering.model.codec import encode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import NOON
 from derive.timelines import asked, erased, timeline, told, undone
-from treering.derive.counts import counts
+from treering.derive.snapshots import counts
 from treering.model.views import Counts
 
 

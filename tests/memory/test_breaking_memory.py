@@ -11,8 +11,7 @@ import treering
 from builders import HERE, NOON, said
 from treering import InvalidInput, Ledger
 from treering.derive.claim_relations import relation
-from treering.derive.memory_prompts import quoted
-from treering.memory.recall_result import Weights
+from treering.memory.recall_result import Weights, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
+from treering.memory.event_index import Whitening, passage_scores
 from treering.memory.fusion import FusionWeights, best_of_chunks, is_about_query, rank
 from treering.memory.lexical import Lexicon
-from treering.memory.passages import passage_scores
 from treering.memory.session_order import order_by_session
-from treering.memory.whitening import Whitening
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

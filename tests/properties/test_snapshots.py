@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 import treering
 from builders import HERE, NOON, said
 from forks import fork
-from treering.derive.counts import counts
 from treering.derive.goals import goals
 from treering.derive.memories import memories
 from treering.derive.schedules import schedules
-from treering.derive.snapshots import VERSION
+from treering.derive.snapshots import VERSION, counts
 from treering.derive.turns import turns
 from treering.derive.usage import usage
 from treering.ledger.lineage import Lineage

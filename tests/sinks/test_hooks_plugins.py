@@ -6,8 +6,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from treering.sinks.hook_plugins import SPECIFICATION
-from treering.sinks.hooks import Hooks, hookimpl
+from treering.sinks.hooks import SPECIFICATION, Hooks, hookimpl
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import msgspec
 from agents import (
@@ -28,7 +28,6 @@ from treering.adapters.openai_items import (
     reply_of,
     text_of,
 )
-from treering.adapters.openai_stream import EventStream
 from treering.adapters.replies import Reply, record_reply
 from treering.errors import ToolDenied
 from treering.spine.conversion import plain
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
 
     from treering.spine.calls import ToolCall
     from treering.spine.runs import Run
+
+CATCH_UP_SECONDS_MAX: Final = 10.0
+"""How long an answer waits until its deltas are read."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -297,3 +299,46 @@ def _failed_in_span(tool: Tool) -> bool:
         and span.span_data.name == tool.name
         and span.error is not None
     )
+
+
+class EventStream:
+    """The progress of a streamed run's reader relative to the runner.
+
+    The runner does not wait for its events to be read. An answer that is about to be recorded
+    therefore waits for the reader; deltas that come even later are dropped.
+    """
+
+    def __init__(self, result: RunResultStreaming) -> None:
+        self.result = result
+        self._read = 0
+        """The number of answers that the reader has read completely."""
+        self._recorded = 0
+        """The number of answers that the runner has recorded."""
+        self._is_over = False
+        self._moved = asyncio.Event()
+
+    def take(self, event: StreamEvent) -> str | None:
+        """Note that the reader has read ``event``; return its text delta, if any."""
+        if event.type != "raw_response_event":
+            return None
+        if event.data.type == "response.completed":
+            self._read += 1
+            self._moved.set()
+        elif event.data.type == "response.output_text.delta" and self._read >= self._recorded:
+            return event.data.delta
+        return None
+
+    async def catch_up(self) -> None:
+        """Wait until the reader has read the next answer completely, or has stopped."""
+        wanted = self._recorded + 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS_MAX):
+                while self._read < wanted and not self._is_over:
+                    self._moved.clear()
+                    await self._moved.wait()
+        self._recorded = wanted
+
+    def close(self) -> None:
+        """Note that the reader has stopped."""
+        self._is_over = True
+        self._moved.set()

@@ -13,13 +13,15 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from msgspec.structs import replace
+
 from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import search_text, texts_of, tool_of
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_meaning import search_by_meaning
-from treering.ledger.search_readings import wider, with_whole_ids
 from treering.ledger.search_texts import masked
 from treering.model.queries import Query
+from treering.model.search_words import is_unspaced
 from treering.model.searches import (
     HITS_MAX,
     SEARCH_MODES,
@@ -39,8 +41,21 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.search_queries import SearchQuery, SearchRequest, ZoneOffset
+    from treering.model.search_queries import (
+        Narrowing,
+        SearchQuery,
+        SearchRequest,
+        Term,
+        ZoneOffset,
+    )
     from treering.model.searches import SearchCandidate
+
+PREFIX_CHARACTERS_MIN: Final = 3
+"""A shorter word is a prefix of too many."""
+ID_CHARACTERS_MIN: Final = 4
+SESSIONS_MAX: Final = 200
+"""Sessions that one prefix may mean."""
+HEADS_PAGE: Final = 1_000
 
 Item = TypeVar("Item")
 
@@ -348,3 +363,70 @@ def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str
             title = event.payload.get("title") if isinstance(event.payload, dict) else None
             return guard.mask_text(title) if isinstance(title, str) else None
     return None
+
+
+def with_whole_ids(store: EventStore, query: SearchQuery) -> SearchQuery:
+    """Return a query whose ``session:`` has whole ids in place of their prefixes."""
+    if all(one.operator != "session" for one in query.narrowings):
+        return query
+    narrowings = tuple(
+        _with_whole_ids(store, query, one) if one.operator == "session" else one
+        for one in query.narrowings
+    )
+    return replace(query, narrowings=narrowings)
+
+
+def wider(query: SearchQuery) -> Iterator[tuple[SearchQuery, list[str]]]:
+    """Yield queries to try if one finds nothing, and the words that each reads as prefixes.
+
+    The last word is the most likely prefix; after that, any of them may be one.
+    """
+    may = [at for at, term in enumerate(query.terms) if _may_be_prefix(term)]
+    for chosen in dict.fromkeys((tuple(may[-1:]), tuple(may))):
+        if chosen:
+            terms = [
+                replace(term, is_prefix=True) if at in chosen else term
+                for at, term in enumerate(query.terms)
+            ]
+            words = [f"{query.terms[at].words[0]}*" for at in chosen]
+            yield replace(query, terms=tuple(terms)), words
+
+
+def _may_be_prefix(term: Term) -> bool:
+    word = term.words[0]
+    return (
+        len(term.words) == 1
+        and not term.is_prefix
+        and len(word) >= PREFIX_CHARACTERS_MIN
+        and not is_unspaced(word)
+    )
+
+
+def _with_whole_ids(store: EventStore, query: SearchQuery, narrowing: Narrowing) -> Narrowing:
+    ids: dict[str, None] = {}
+    prefixes: list[str] = []
+    for text in narrowing.values:
+        asked = Query(scope=query.scope, session_id=text, limit=1)
+        if len(text) < ID_CHARACTERS_MIN or store.headers(asked):
+            ids[text] = None
+        else:
+            prefixes.append(text)
+    if prefixes:
+        ids.update(dict.fromkeys(_sessions(store, query, tuple(prefixes))))
+        # A text that is a prefix of no id is searched for as it is, and finds nothing.
+        ids = ids or dict.fromkeys(prefixes)
+    return replace(narrowing, values=tuple(ids))
+
+
+def _sessions(store: EventStore, query: SearchQuery, prefixes: tuple[str, ...]) -> list[str]:
+    ids: list[str] = []
+    before = None
+    while page := store.session_heads(query.scope, before_position=before, limit=HEADS_PAGE):
+        ids += [head.session_id for head in page if head.session_id.startswith(prefixes)]
+        before = page[-1].position
+    if len(ids) > SESSIONS_MAX:
+        raise InvalidInput(
+            f"{len(ids):,} sessions begin with {' or '.join(prefixes)}",
+            hint="write more of the id",
+        )
+    return ids

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.event_texts import event_texts
-from treering.derive.search_operators import matches_operators
 from treering.derive.search_snippets import find_terms, snippet_of
-from treering.derive.search_texts import texts_of, tool_of
+from treering.derive.search_texts import files_in, texts_of, tool_of
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.ledger.search_texts import masked
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.search_queries import SearchRequest
+    from treering.model.search_queries import Narrowing, SearchRequest
 
 PAGE: Final = 50
 """Events that are read at once."""
@@ -160,3 +159,28 @@ def _hit(event: Event, query: SearchQuery, ranked: Ranked, number: int, now_ms: 
         spans=spans,
         why={name: round(part, 4) for name, part in why.items()},
     )
+
+
+def matches_operators(query: SearchQuery, event: Event) -> bool:
+    """Return whether an event matches all operators of a query."""
+    if query.since_ms is not None and event.ts_ms < query.since_ms:
+        return False
+    if query.before_ms is not None and event.ts_ms >= query.before_ms:
+        return False
+    return all(_holds(one, event) != one.is_negative for one in query.narrowings)
+
+
+def _holds(narrowing: Narrowing, event: Event) -> bool:
+    values = [value.casefold() for value in narrowing.values]
+    match narrowing.operator:
+        case "kind":
+            return event.kind in narrowing.values
+        case "agent":
+            return event.agent_id.casefold() in values
+        case "session":
+            return event.session_id.startswith(narrowing.values)
+        case "tool":
+            return (tool_of(event) or "").casefold() in values
+        case "file":
+            paths = [path.casefold() for path in files_in(event)]
+            return any(value in path for value in values for path in paths)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from treering.context.assemble import Window
 from treering.context.budgets import MESSAGE_TOKENS
-from treering.context.calibration import PAIRS_MAX, ratio
 from treering.context.pairing import MESSAGE_KINDS
 from treering.context.shortening import OUTPUT_CHARACTERS_MAX
 from treering.context.texts import (
@@ -26,11 +25,16 @@ from treering.model.codec import encode
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event
     from treering.model.media import Media
+
+PAIRS_MAX: Final = 8
+"""Latest calls that are compared; a changed tokenizer shows after five of them."""
+RATIO_MIN: Final = 0.5
+RATIO_MAX: Final = 3
 
 WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
 """What is read of the whole past: messages, and what hides them."""
@@ -300,3 +304,27 @@ def _input_tokens(part: UsageReported) -> int:
         tokens = max(tokens, part.total_tokens - part.output_tokens)
     cached = part.cached_tokens or 0
     return tokens + cached if cached > tokens else tokens
+
+
+def ratio(pairs: Sequence[tuple[int, int]]) -> float:
+    """Return the factor for estimates, from pairs of estimated and reported tokens.
+
+    The pairs are of one model, newest last. The median of the latest pairs is used, so that one odd
+    report changes nothing; pairs without tokens are ignored. It is 1.0 if none is left.
+    """
+    ratios: list[float] = []
+    for estimated, reported in reversed(pairs):
+        if estimated > 0 and reported > 0:
+            # Compared as integers first: a quotient may be too large for a float.
+            too_many = reported > RATIO_MAX * estimated
+            ratios.append(float(RATIO_MAX) if too_many else max(reported / estimated, RATIO_MIN))
+            if len(ratios) == PAIRS_MAX:
+                break
+    return _median(sorted(ratios)) if ratios else 1.0
+
+
+def _median(ordered: Sequence[float]) -> float:
+    middle = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[middle]
+    return (ordered[middle - 1] + ordered[middle]) / 2

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from math import log1p
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from treering.memory.fusion import FusionWeights, Ranking, is_about_query, rank
-from treering.memory.passages import passage_scores
+from treering.memory.lexical import K1, B
 from treering.memory.session_order import order_by_session
-from treering.memory.whitening import Whitening
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from treering.memory.document_index import DocumentIndex
+    from treering.memory.lexical import Lexicon
     from treering.memory.session_order import SessionOrder
+
+SAMPLE_MAX: Final = 8_192
+"""At most this many vectors are sampled, evenly."""
+EVEN_SHARE: Final = 1.0
+"""Weight of an even spread, added so that the covariance can be inverted."""
+UNSEEN: Final = 20
+"""Imaginary vectors added to the sample: a few real ones say little about the rest."""
+
+REACH: Final = 5
+"""Neighbours on each side that are part of a passage."""
 
 Blend = Literal["hybrid", "semantic"]
 
@@ -115,3 +128,85 @@ class EventIndex:
             )
             self._ordered_at = now
         return self._session_order
+
+
+def passage_scores(
+    lexicon: Lexicon, terms: Sequence[int], session_order: SessionOrder
+) -> NDArray[np.float32]:
+    """Return for each document how well its passage matches the terms of a query, by BM25.
+
+    A question is seldom answered within one message: the name is in one, the object in the next. A
+    passage is a document with a few neighbours on both sides, scored like one document.
+    """
+    import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
+    indexes = np.arange(len(session_order.order))
+    begin = np.maximum(indexes - REACH, session_order.first)
+    end = np.minimum(indexes + REACH + 1, session_order.last)
+    lengths = _within(lexicon.lengths()[session_order.order], begin, end)
+    mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+    length_penalty = K1 * (1 - B + (B / mean_length) * lengths)
+    scores = np.zeros(len(indexes), np.float32)
+    for term in dict.fromkeys(terms):
+        documents, counts = lexicon.postings(term)
+        if not len(documents):
+            continue
+        frequency = np.zeros(len(indexes), np.float32)
+        frequency[documents] = counts
+        frequency = _within(frequency[session_order.order], begin, end)
+        document_count = int(np.count_nonzero(frequency))
+        rarity = log1p((len(indexes) - document_count + 0.5) / (document_count + 0.5))
+        scores += rarity * (K1 + 1) * frequency / (frequency + length_penalty)
+    return session_order.by_document(scores)
+
+
+def _within(
+    amounts: NDArray[np.float32], begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return the sums over ranges."""
+    import numpy as np  # noqa: PLC0415
+
+    # Sums of whole numbers are exact in 64 bits, even as differences of large sums.
+    sums = np.append(0.0, np.cumsum(amounts, dtype=np.float64))
+    ranges: NDArray[np.float64] = sums[end] - sums[begin]
+    return ranges.astype(np.float32)
+
+
+class Whitening:
+    """Mean and covariance of unit vectors: removes what all vectors of a memory have in common.
+
+    In a conversation between two people every vector contains their names and usual topics.
+    Directions in which all documents are alike, or all vary a lot, say little about one of them and
+    are weighted down. This is to vectors what inverse document frequency is to words.
+    """
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
+        sample = vectors[:: -(-len(vectors) // SAMPLE_MAX) or 1]
+        dimensions = vectors.shape[1]
+        weight = len(sample) + UNSEEN
+        self._mean = sample.sum(axis=0) / np.float32(weight)
+        squares = (sample.T @ sample).astype(np.float64)
+        squares[np.diag_indices(dimensions)] += UNSEEN / dimensions
+        spread = squares / weight - np.outer(self._mean, self._mean)
+        even = EVEN_SHARE * np.trace(spread) / dimensions
+        self._inverse = np.linalg.inv(spread + even * np.eye(dimensions)).astype(np.float32)
+
+    def similarity(
+        self, vectors: NDArray[np.float32], query: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return the similarity of each vector to a query, from -1 to 1; 0 for zero vectors."""
+        import numpy as np  # noqa: PLC0415
+
+        if not query.any():
+            return np.zeros(len(vectors), np.float32)
+        direction = self._inverse @ (query - self._mean)
+        direction /= np.sqrt(direction @ direction)
+        # For a unit v, |v - m| follows from v.m, so the vectors need not be copied.
+        projection, common = vectors @ direction, vectors @ self._mean
+        distance = np.sqrt(np.maximum(1 - 2 * common + self._mean @ self._mean, 1e-9))
+        empty = (projection == 0) & (common == 0)
+        return np.where(empty, 0, (projection - self._mean @ direction) / distance).astype(
+            np.float32
+        )

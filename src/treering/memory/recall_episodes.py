@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.outdated_facts import Outdated, without_outdated
+from treering.derive.terms import terms
 from treering.memory.recall_query import searched_users
 from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.derive.memory_state import EpisodeRow, FactRow
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory
     from treering.memory.similarity import QuerySimilarity
     from treering.model.episodes import Episode
     from treering.model.events import Event
+
+SHARED_WITH_EVIDENCE: Final = 0.5
+"""A sentence that cites evidence of an outdated fact repeats it if it shares half of its words."""
+SHARED: Final = 0.8
+"""Any other sentence repeats it if it shares this part of its words."""
+TEXTS_HELD: Final = 8_192
+TERMS_MIN: Final = 4
+"""Fewer words of a summary say nothing."""
 
 OUTDATED_MAX: Final = 500
 """The newest superseded facts that sentences of episodes are compared with."""
@@ -127,3 +138,44 @@ def _outdated(
 def _holds_still(facts: dict[str, FactRow], row: FactRow) -> bool:
     other = facts.get(row.superseded_by or "")
     return other is not None and other.statement == row.statement and other.state == "current"
+
+
+class Outdated(msgspec.Struct, frozen=True):
+    """A fact that no longer holds."""
+
+    text: str
+    evidence: frozenset[str]
+
+
+def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
+    """Return the summary of an episode without sentences that repeat outdated facts.
+
+    Empty if nothing else is left.
+    """
+    if not outdated:
+        return episode.summary
+    outdated_words = [(one, _words(one.text)) for one in outdated]
+    sentences = [
+        sentence.text
+        for sentence in episode.sentences
+        if not any(
+            _tells(sentence.text, sentence.event_ids, one, words) for one, words in outdated_words
+        )
+    ]
+    if len(sentences) < len(episode.sentences) and len(_words(" ".join(sentences))) < TERMS_MIN:
+        # The ending alone says nothing without its subject.
+        return ""
+    return " ".join(sentences)
+
+
+def _tells(text: str, event_ids: Sequence[str], outdated: Outdated, words: frozenset[str]) -> bool:
+    if not words:
+        return False
+    shared = len(words & _words(text)) / len(words)
+    cites = not outdated.evidence.isdisjoint(event_ids)
+    return shared >= (SHARED_WITH_EVIDENCE if cites else SHARED)
+
+
+@lru_cache(maxsize=TEXTS_HELD)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from treering.derive.open_calls import open_calls
 from treering.errors import Conflict, RunClosed
 from treering.model.events import Header, NewEvent
-from treering.model.parts import RunEnded, ToolReturned
+from treering.model.parts import RunEnded, ToolCalled, ToolReturned, safe_part
+from treering.model.runs import OpenCall
 from treering.spine.ports import Occasion
 from treering.spine.run_events import CalledTool, interrupt_mark, run_end
 
 if TYPE_CHECKING:
-    from treering.ledger.engine import Engine
-    from treering.model.runs import OpenCall, OpenRun
-    from treering.model.tools import Reason
+    from collections.abc import Iterable
 
+    from treering.ledger.engine import Engine
+    from treering.model.runs import OpenRun
+    from treering.model.tools import Reason
 
 ATTEMPTS_MAX: Final = 4
 """How often a run is closed in one piece; one that records all the while is ended by force."""
@@ -138,3 +139,27 @@ class _RunClosing:
             turn_id=first.turn_id,
             user_id=first.user_id,
         )
+
+
+def open_calls(headers: Iterable[Header]) -> tuple[list[OpenCall], int]:
+    """Return the open calls of a run, in order, and its last ``run_seq``.
+
+    Calls whose refs were erased are left out: they cannot be identified.
+    """
+    calls: dict[str, OpenCall] = {}
+    last = 0
+    for header in headers:
+        last = max(last, header.run_seq or 0)
+        if header.kind not in {"tool.call", "tool.result"}:
+            continue
+        part = safe_part(header.kind, header.refs)
+        if isinstance(part, ToolCalled) and part.call_id is not None:
+            calls[part.call_id] = OpenCall(
+                call_id=part.call_id,
+                tool=part.tool or "tool",
+                event_id=header.event_id,
+                ts_ms=header.ts_ms,
+            )
+        elif isinstance(part, ToolReturned) and part.call_id is not None:
+            calls.pop(part.call_id, None)
+    return list(calls.values()), last

@@ -6,7 +6,6 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.claude_code.commands import OUTPUT, typed_in
 from treering.formats.claude_code.lines import (
     NAME,
     LineEvent,
@@ -39,6 +38,17 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from treering.formats.claude_code.lines import LogLine
     from treering.formats.claude_code.state import ClaudeCodeState
+
+LOCAL: Final = frozenset({
+    "/agents", "/clear", "/compact", "/config", "/context", "/cost", "/doctor", "/exit", "/help",
+    "/hooks", "/ide", "/login", "/logout", "/mcp", "/memory", "/model", "/permissions", "/resume",
+    "/status", "/terminal-setup", "/upgrade", "/vim",
+})  # fmt: skip
+"""Commands for the program itself: no model sees them."""
+OUTPUT: Final = "<local-command-stdout>"
+"""Comes with a command that the program answered itself."""
+_NAME: Final = re.compile(r"<command-name>\s*(/?[^<>\s]+)\s*</command-name>")
+_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 NOBODY: Final = "<synthetic>"
 """The model of answers that Claude Code wrote itself."""
@@ -315,3 +325,14 @@ def _remember_task(call_id: str, given: Any, past: ClaudeCodeState) -> None:
 
 def _digest(value: Any) -> str:
     return sha256(spelt(value)).hexdigest()[:12]
+
+
+def typed_in(text: str) -> str | None:
+    """Return a command as the user typed it; None if there is none, or it is for the program."""
+    named = _NAME.search(text)
+    if named is None or OUTPUT in text:
+        return None
+    name = f"/{named[1].removeprefix('/')}"
+    given = _ARGUMENTS.search(text)
+    words = given[1].strip() if given is not None else ""
+    return None if name in LOCAL else f"{name} {words}".rstrip()

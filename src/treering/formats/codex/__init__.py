@@ -6,6 +6,9 @@ came before in the file: a fork repeats its parent's past, and gets the same key
 
 from __future__ import annotations
 
+import re
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,19 +26,29 @@ from treering.formats.codex.drafts import (
 from treering.formats.codex.events import UsageCounter, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
-from treering.formats.codex.keys import KeyRepeats
 from treering.formats.codex.record_queue import QueuedRecord, RecordQueue
 from treering.formats.codex.records import opened, score, timeless
-from treering.formats.codex.sessions import AGENT, opening_of, session_named, session_of
 from treering.formats.codex.twins import LaneText, Twins
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader
+from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from pathlib import PurePath
+
+AGENT: Final = "codex"
+_UUID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+_ABOUT: Final = {
+    "originator": "originator", "cli_version": "version", "model_provider": "provider",
+    "source": "source", "history_mode": "history_mode",
+}  # fmt: skip
+_GIT: Final = {"branch": "branch", "commit_hash": "commit", "repository_url": "repository"}
+
+MARK_CHARACTERS: Final = 8
 
 __all__ = ["NAME", "READER", "CodexReader", "score"]
 
@@ -318,3 +331,82 @@ class CodexReader:
 
 
 READER: Final = CodexReader
+
+
+class KeyRepeats(msgspec.Struct):
+    """How often each content came in a file.
+
+    A content is remembered by 48 bits, so that many fit into what is kept between two readings.
+    """
+
+    counts: dict[str, int] = {}
+
+    def count(self, content: str) -> int:
+        """Return how often ``content`` has come, this time included."""
+        mark = _mark(content)
+        self.counts[mark] = self.counts.get(mark, 0) + 1
+        return self.counts[mark]
+
+    def key(self, content: str) -> str:
+        """Return the key of ``content``: itself, with a number from the second time on."""
+        count = self.count(content)
+        return content if count == 1 else f"{content}.{count}"
+
+    def has(self, content: str) -> bool:
+        """Whether ``content`` has come before."""
+        return _mark(content) in self.counts
+
+    def packed(self) -> tuple[str, dict[str, int]]:
+        """Return the marks of contents that came once, as one text, and counts of the others."""
+        once = "".join(mark for mark, count in self.counts.items() if count == 1)
+        return once, {mark: count for mark, count in self.counts.items() if count > 1}
+
+    @classmethod
+    def unpack(cls, once: str, again: dict[str, int]) -> KeyRepeats:
+        """Return the counts that ``packed`` returned."""
+        starts = range(0, len(once), MARK_CHARACTERS)
+        return cls({once[at : at + MARK_CHARACTERS]: 1 for at in starts} | again)
+
+
+def _mark(content: str) -> str:
+    return urlsafe_b64encode(sha256(content.encode()).digest()[:6]).decode()
+
+
+def session_named(stated: dict[str, Any]) -> str | None:
+    """Return the id that the opening record of a session states."""
+    return name_of(stated.get("id")) or name_of(stated.get("session_id"))
+
+
+def session_of(path: PurePath | None, first: Any) -> str:
+    """Return the id of a session that no record names: from its file, or its first record."""
+    ids = _UUID.findall(path.name) if path is not None else []
+    return ids[-1].lower() if ids else f"codex-{content_key(digest(first))}"
+
+
+def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
+    """Return how a session was opened; ``stated`` is its opening record, empty if it has none."""
+    spawned = _spawned(stated.get("source"))
+    role = name_of(spawned.get("agent_role")) or name_of(spawned.get("agent_type"))
+    parent = name_of(spawned.get("parent_thread_id")) or name_of(stated.get("parent_thread_id"))
+    cwd = stated.get("cwd")
+    return SessionHeader(
+        session=session,
+        agent=f"{AGENT}:{role}" if role and name_of(f"{AGENT}:{role}") else AGENT,
+        cwd=cwd if isinstance(cwd, str) and cwd else None,
+        parent=parent if parent != session else None,
+        forked_from=name_of(stated.get("forked_from_id")),
+        about=_about(stated),
+    )
+
+
+def _spawned(source: Any) -> dict[str, Any]:
+    """Return the session that started this one as a subagent; None if it is not one."""
+    spawned = fields_of(fields_of(source).get("subagent"))
+    return fields_of(spawned.get("thread_spawn")) or spawned
+
+
+def _about(stated: dict[str, Any]) -> dict[str, Any]:
+    git = fields_of(stated.get("git"))
+    about = {ours: stated.get(theirs) for theirs, ours in _ABOUT.items()}
+    about |= {ours: git.get(theirs) for theirs, ours in _GIT.items()}
+    return {name: shorten(value) for name, value in about.items() if value and type(value) is str}

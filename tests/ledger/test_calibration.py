@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.context.calibration import PAIRS_MAX, RATIO_MAX, RATIO_MIN, ratio
+from treering.ledger.windows import PAIRS_MAX, RATIO_MAX, RATIO_MIN, ratio
 
 tokens = st.integers(min_value=1, max_value=10**9)
 anything = st.integers() | st.just(10**400) | st.just(-(10**400))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.context.transcripts import SUMMARY_PROMPT, transcript
+from treering.adapters.endpoints import SUMMARY_PROMPT, transcript
 from treering.model.messages import AssistantMessage, Call, Result, UserMessage
 
 TALK = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import NOON
 from effort import rounds
 from treering.context.tokens import estimate
-from treering.derive.memory_prompts import (
+from treering.memory.recall_result import (
     CLOSING,
     OPENING,
     SUMMARY_CHARACTERS_MAX,

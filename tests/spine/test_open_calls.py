@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.carried_events import recorded
-from treering.derive.open_calls import open_calls
 from treering.model.runs import OpenCall
+from treering.spine.closing import open_calls
 
 if TYPE_CHECKING:
     from treering import Header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treering.derive.fact_support import is_supported
+from treering.memory.model_extraction import is_supported
 
 
 @pytest.mark.parametrize(
