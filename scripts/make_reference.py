@@ -26,6 +26,7 @@ from treering.errors import Disabled, TreeringError
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.keys import LedgerKeys
+from treering.model.arguments import annotations_of
 from treering.surfaces.cli.main import root
 
 if TYPE_CHECKING:
@@ -300,7 +301,14 @@ def signature(name: str, function: Any, *, method: bool = False) -> str:
             star = True
             parameters.append("*")
         star = star or parameter.kind is parameter.VAR_POSITIONAL
-        parameters.append(parameter_text(parameter))
+        if str(parameter.annotation).startswith("Unpack["):
+            parameters += [
+                f"{keyword}: {plain(kind)} = …"
+                for keyword, kind in annotations_of(function).items()
+                if keyword not in declared.parameters
+            ]
+        else:
+            parameters.append(parameter_text(parameter))
     result = plain(declared.return_annotation)
     result = f" -> {result}" if result else ""
     line = f"{name}({', '.join(parameters)}){result}"

@@ -14,6 +14,7 @@ from treering import InvalidInput, TreeringError
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.keys import LedgerKeys
+from treering.model.arguments import annotations_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,11 +102,19 @@ def stage() -> Iterator[Stage]:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    return [
+    """Return what ``function`` takes, with each keyword of its ``**options: Unpack[Options]``."""
+    declared = inspect.signature(function).parameters
+    named = [
         parameter
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in declared.values()
         if parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}
     ]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in annotations_of(function).items()
+        if name not in declared
+    ]
+    return named + options
 
 
 def _others(function: Callable[..., Any], tried: str) -> dict[str, Any]:

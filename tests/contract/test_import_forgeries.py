@@ -48,7 +48,7 @@ def forged(*events: dict[str, Any], session_id: str = "s1", **session: str) -> l
     for seq, stated in enumerate(events, start=1):
         event = {"event_id": f"e{seq}", **EVENT, **stated}
         digest = b"" if event.get("erasure") == "expired" else content_digest(event)
-        header = chain.header_digest(*(event.get(field) for field in HEADER))  # type: ignore[arg-type]
+        header = chain.header_digest(tuple(event.get(field) for field in HEADER))  # type: ignore[arg-type]
         link = chain.link(link, seq, header, digest)
         lines.append(
             {"record": "event", "session_id": session_id, "seq": seq, "salt": SALT.hex(),

@@ -15,12 +15,19 @@ Changing anything in this file makes every ledger unverifiable.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from treering.model.codec import content_of, encode
 
 if TYPE_CHECKING:
     from treering.ledger.records import ForkPoint
+
+FixedFields: TypeAlias = tuple[
+    str, str | None, int | None, str | None, str, str | None, str, str, str | None,
+    int, int, str, int,
+]  # fmt: skip
+"""event_id, run_id, run_seq, turn_id, agent_id, user_id, kind, source, origin, ts_ms, recorded_ms,
+visibility and schema_version of an event."""
 
 SALT_BYTES: Final = 16
 LINK_BYTES: Final = 32
@@ -49,26 +56,8 @@ def content_digest(salt: bytes, summary: str, refs: bytes | None, payload: bytes
     return sha256(salt + content_of(summary, refs, payload)).digest()
 
 
-def header_digest(
-    event_id: str,
-    run_id: str | None,
-    run_seq: int | None,
-    turn_id: str | None,
-    agent_id: str,
-    user_id: str | None,
-    kind: str,
-    source: str,
-    origin: str | None,
-    ts_ms: int,
-    recorded_ms: int,
-    visibility: str,
-    schema_version: int,
-) -> bytes:
+def header_digest(fixed: FixedFields) -> bytes:
     """Return the digest of the fields that never change; seq and position are not among them."""
-    fixed = (
-        event_id, run_id, run_seq, turn_id, agent_id, user_id, kind, source, origin,
-        ts_ms, recorded_ms, visibility, schema_version,
-    )  # fmt: skip
     return sha256(encode(fixed)).digest()
 
 

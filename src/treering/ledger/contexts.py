@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 import msgspec
 
@@ -19,18 +20,19 @@ from treering.context.attachments import media_tokens_of
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
 from treering.context.exact import exact_counter
+from treering.context.tokens import Counter
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
+from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from treering.context.tokens import Counter
     from treering.ledger.lineage import Lineage, Segment
     from treering.model.events import Event, Header
     from treering.model.tools import SyntheticPolicy
@@ -101,6 +103,37 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """False if what it showed of the ledger was erased since, or is assembled otherwise today."""
 
 
+class EstimateOptions(TypedDict, total=False):
+    """What tokens are estimated by."""
+
+    model: str | None
+    count: Counter | None
+
+
+class ContextRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a context is assembled for."""
+
+    max_tokens: int | None
+    dialect: str
+    contributors: Sequence[Contributor] = ()
+    reserve_output_tokens: int = 0
+    system: str = ""
+    tools: Any = None
+    model: str | None = None
+    """The model that is asked: its reports say what tokens cost."""
+    count: Counter | None = None
+    """Counts tokens in place of the built-in estimate."""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInput if ``model`` or ``count`` has a wrong type."""
+        if self.model is not None:
+            check_text(self.model, "model")
+        if self.count is not None and not callable(self.count):
+            raise InvalidInput(
+                f"count is a {type(self.count).__name__}", hint="give a function of a text"
+            )
+
+
 class Contexts:
     """Assembles what a session's model is shown."""
 
@@ -110,29 +143,21 @@ class Contexts:
 
     def assemble(
         self,
+        request: ContextRequest,
         *,
-        max_tokens: int | None,
-        dialect: str,
-        contributors: Sequence[Contributor] = (),
-        reserve_output_tokens: int = 0,
-        system: str = "",
-        tools: Any = None,
         prepended: str | None = None,
         run_id: str | None = None,
-        model: str | None = None,
-        count: Counter | None = None,
         record: Callable[..., Header | None],
     ) -> Context:
         """Return what the model is shown now; ``record`` is how contributors write.
 
-        Gates put ``prepended`` before the user's words; the reports of ``model`` say what tokens
-        cost.
+        Gates put ``prepended`` before the user's words.
         """
-        spelling = check_dialect(dialect)
-        limit = _check_tokens(max_tokens, reserve_output_tokens)
-        canonical([system, tools], "system and tools")
+        spelling = check_dialect(request.dialect)
+        limit = _check_tokens(request.max_tokens, request.reserve_output_tokens)
+        canonical([request.system, request.tools], "system and tools")
         working = Working(self._lineage, run_id, record)
-        contributions, failures = _ask(contributors, working)
+        contributions, failures = _ask(request.contributors, working)
         if prepended:
             contributions.append(contribution("gates", prepended))
         # A contributor may have written: the window is read after it.
@@ -140,22 +165,22 @@ class Contexts:
             self._lineage,
             tokens=limit,
             run_id=run_id,
-            model=model,
-            media_tokens=lambda media: media_tokens_of(media, spelling, model),
+            model=request.model,
+            media_tokens=lambda media: media_tokens_of(media, spelling, request.model),
         )
         context = assemble(
             window,
             ContextTarget(
                 dialect=spelling,
-                model=model,
-                max_tokens=max_tokens,
-                reserve_output_tokens=reserve_output_tokens,
+                model=request.model,
+                max_tokens=request.max_tokens,
+                reserve_output_tokens=request.reserve_output_tokens,
             ),
             policy=self._policy(),
-            system=system,
-            tools=tools,
+            system=request.system,
+            tools=request.tools,
             contributions=contributions,
-            budget=None if count is None else Budget(count=count, margin=1.0),
+            budget=None if request.count is None else Budget(count=request.count, margin=1.0),
         )
         return msgspec.structs.replace(context, report=[*context.report, *failures])
 

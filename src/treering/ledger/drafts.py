@@ -241,10 +241,10 @@ class Drafter:
             ),
             refs, payload, size, blob, salt,
             sha256(salt + content).digest(),
-            b"" if is_unnumbered else header_digest(
+            b"" if is_unnumbered else header_digest((
                 event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source, origin,
                 ts_ms, now_ms, visibility, SCHEMA_VERSION,
-            ),
+            )),
         )  # fmt: skip
 
     def _find_guard(self) -> ContentGuard:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from treering.errors import InvalidInput
 from treering.lazy import LazyModule
@@ -57,7 +57,14 @@ if TYPE_CHECKING:
         SweepReceipt,
     )
     from treering.model.retention import Retention
-    from treering.model.sessions import Isolation, Mode, SessionOutline, SessionState
+    from treering.model.sessions import (
+        Isolation,
+        Mode,
+        SessionFilters,
+        SessionOptions,
+        SessionOutline,
+        SessionState,
+    )
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
 else:
@@ -166,15 +173,8 @@ class Ledger(ReadableLedger):
         scope: str,
         agent: str,
         user: str | None = None,
-        channel: str | None = None,
         mode: Mode | None = None,
-        participants: Sequence[str] = (),
-        key: str | None = None,
-        tools: Sequence[str] | None = None,
-        isolation: Isolation | None = None,
-        title: str | None = None,
-        spawned_by: str | None = None,
-        spawned_call: str | None = None,
+        **settings: Unpack[SessionOptions],
     ) -> Session:
         """Return a handle on a session; it is recorded with its first event.
 
@@ -187,17 +187,7 @@ class Ledger(ReadableLedger):
         return sessions.Session(
             self._engine,
             session_id,
-            stated(
-                mode=mode,
-                channel=channel,
-                participants=participants,
-                key=key,
-                tools=tools,
-                isolation=isolation,
-                title=title,
-                spawned_by=spawned_by,
-                spawned_call=spawned_call,
-            ),
+            stated(mode=mode, **settings),
             scope=scope,
             agent=agent,
             user=user,
@@ -252,15 +242,13 @@ class Ledger(ReadableLedger):
         self,
         scope: str,
         *,
-        agent: str | None = None,
         since_ms: int | None = None,
         until_ms: int | None = None,
         state: SessionState | Sequence[SessionState] = (),
-        prefix: str | None = None,
-        text: str | None = None,
         subagents: bool = False,
         limit: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
+        **names: Unpack[SessionFilters],
     ) -> Page[SessionOutline]:
         """Return the sessions of a scope at a glance, the last written to first.
 
@@ -272,15 +260,16 @@ class Ledger(ReadableLedger):
         """
         query = SessionQuery(
             scope=parse_scope(scope),
-            agent=None if agent is None else check_text(agent, "agent"),
             since_ms=None if since_ms is None else check_time(since_ms),
             until_ms=None if until_ms is None else check_time(until_ms),
             states=(state,) if isinstance(state, str) else check_list(state, "state"),
-            prefix=None if prefix is None else check_text(prefix, "prefix"),
-            text=None if text is None else check_text(text, "text"),
             subagents=subagents,
             limit=check_count(limit, "limit"),
+            **names,
         )
+        for name in names:
+            if (value := getattr(query, name)) is not None:
+                check_text(value, name)
         place = None if after is None else check_text(after, "after")
         return list_sessions(self._store, query, after=place, now_ms=self._clock())
 

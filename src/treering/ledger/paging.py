@@ -33,14 +33,14 @@ Item = TypeVar("Item", bound="Header")
 
 def make_query(
     scope: str,
-    session_id: str | None,
-    kinds: Sequence[str],
-    since: int | None,
-    until: int | None,
-    first: int | None,
-    last: int | None,
     *,
+    first: int | None,
+    last: int | None = None,
+    session_id: str | None = None,
+    kinds: Sequence[str] = (),
     turn_id: str | None = None,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
 ) -> Query:
     """Return what is asked for, checked. Raises InvalidInput if it makes no sense."""
     if first is not None and last is not None:
@@ -52,8 +52,8 @@ def make_query(
             session_id=None if session_id is None else check_name(session_id, "session_id"),
             kinds=parse_kinds(kinds),
             turn_id=None if turn_id is None else check_name(turn_id, "turn_id"),
-            since_ms=None if since is None else check_time(since),
-            until_ms=None if until is None else check_time(until),
+            since_ms=None if since_ms is None else check_time(since_ms),
+            until_ms=None if until_ms is None else check_time(until_ms),
             limit=PAGE_ITEMS_DEFAULT if limit is None else limit,
             backwards=last is not None,
         )

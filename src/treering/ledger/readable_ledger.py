@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from treering.errors import NotFound
 from treering.lazy import LazyModule
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from treering.ledger.scopes import ScopeOutline
     from treering.model import search_queries
     from treering.model.events import Event, Header
-    from treering.model.queries import Page
+    from treering.model.queries import EventFilters, Page
     from treering.model.searches import SearchResult
-    from treering.model.tool_records import Order, ToolRecord, ToolStatistics
+    from treering.model.tool_records import Order, ToolFilters, ToolRecord, ToolStatistics
 else:
     runs = LazyModule("treering.ledger.runs")
     scopes = LazyModule("treering.ledger.scopes")
@@ -67,14 +67,10 @@ class ReadableLedger:
         self,
         scope: str,
         *,
-        session_id: str | None = None,
-        kinds: Sequence[str] = (),
-        turn_id: str | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
         first: int | None = None,
         last: int | None = None,
         after: str | None = None,
+        **filters: Unpack[EventFilters],
     ) -> Page[Header]:
         """Return a page of the headers of a scope by time: the ``first`` ones, or the ``last``.
 
@@ -82,28 +78,20 @@ class ReadableLedger:
         it. ``since_ms`` and ``until_ms`` are milliseconds since 1970, both inclusive. ``after`` is
         the ``next_cursor`` of the page before; with ``last`` it continues towards the past.
         """
-        query = make_query(
-            scope, session_id, kinds, since_ms, until_ms, first, last, turn_id=turn_id
-        )
+        query = make_query(scope, first=first, last=last, **filters)
         return read_page(self._store, query, after, self._store.headers)
 
     def events(
         self,
         scope: str,
         *,
-        session_id: str | None = None,
-        kinds: Sequence[str] = (),
-        turn_id: str | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
         first: int | None = None,
         last: int | None = None,
         after: str | None = None,
+        **filters: Unpack[EventFilters],
     ) -> Page[Event]:
         """Return the same as ``headers``, with payloads; a page of large ones is shorter."""
-        query = make_query(
-            scope, session_id, kinds, since_ms, until_ms, first, last, turn_id=turn_id
-        )
+        query = make_query(scope, first=first, last=last, **filters)
         return read_page(self._store, query, after, self._store.events)
 
     def replay(
@@ -114,14 +102,14 @@ class ReadableLedger:
         ``headers`` goes by ``ts_ms``, the time they happened: it lists an event that arrived late
         before events that were recorded earlier.
         """
-        query = make_query(scope, session_id, (), None, None, first, None)
+        query = make_query(scope, session_id=session_id, first=first)
         return read_session_page(self._store, query, after, self._store.session_headers)
 
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
         """Return the same as ``replay``, with payloads; a page of large ones is shorter."""
-        query = make_query(scope, session_id, (), None, None, first, None)
+        query = make_query(scope, session_id=session_id, first=first)
         return read_session_page(self._store, query, after, self._store.session_events)
 
     def event(self, scope: str, event_id: str) -> Event:
@@ -143,19 +131,14 @@ class ReadableLedger:
         self,
         scope: str,
         *,
-        session_id: str | None = None,
-        call_id: str | None = None,
-        tool: str | None = None,
         status: str | Sequence[str] | None = None,
         reason: str | None = None,
-        run_id: str | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
         order: Order = "time",
         first: int | None = None,
         last: int | None = None,
         after: str | None = None,
         progress: Callable[[int], None] | None = None,
+        **filters: Unpack[ToolFilters],
     ) -> Page[ToolRecord]:
         """Return one record for each tool call of a scope, those of failed runs among them.
 
@@ -164,17 +147,12 @@ class ReadableLedger:
         """
         query = ToolQuery(
             scope=parse_scope(scope),
-            session_id=session_id,
-            call_id=call_id,
-            tool=tool,
             statuses=parse_statuses(status),
             reason=None if reason is None else check_reason(reason),
-            run_id=run_id,
-            since_ms=since_ms,
-            until_ms=until_ms,
             order=order,
             limit=tools.limit_of(first, last),
             backwards=last is not None,
+            **filters,
         )
         return tools.read_page(self._store, query, after=after, progress=progress)
 
@@ -254,7 +232,9 @@ class ReadableLedger:
         the time of their start. ``after`` is the ``next_cursor`` of the page before. A page may be
         short, or empty, and still have more: it searches about 100,000 runs.
         """
-        query = make_query(scope, session_id, (), since_ms, until_ms, limit, None)
+        query = make_query(
+            scope, session_id=session_id, since_ms=since_ms, until_ms=until_ms, first=limit
+        )
         return runs.list_runs(self._store, query, failing=failing, after=after)
 
     def run_ids(
@@ -266,7 +246,7 @@ class ReadableLedger:
         after: str | None = None,
     ) -> Page[str]:
         """Return a page of the ids of the runs of a scope, the newest first."""
-        query = make_query(scope, session_id, (), None, None, limit, None)
+        query = make_query(scope, session_id=session_id, first=limit)
         return runs.list_run_ids(self._store, query, after=after)
 
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:

@@ -93,10 +93,10 @@ class Draft(msgspec.Struct, gc=False):
             event_id, scope, session_id, kind, source, origin, run_id, number, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
         )  # fmt: skip
-        self.header_digest = header_digest(
+        self.header_digest = header_digest((
             event_id, run_id, number, turn_id, agent_id, user_id, kind, source, origin,
             ts_ms, recorded_ms, visibility, SCHEMA_VERSION,
-        )  # fmt: skip
+        ))  # fmt: skip
         return number
 
 

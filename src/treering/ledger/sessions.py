@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from treering.context.dialects import render
 from treering.context.pairing import pair
 from treering.errors import Conflict, InvalidInput, NotFound, RunActive, TreeringError
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
-from treering.ledger.contexts import DIALECT_DEFAULT, Contexts
+from treering.ledger.contexts import DIALECT_DEFAULT, ContextRequest, Contexts
 from treering.ledger.episodes import ASKS_MAX, append_episode, close_with_episode, episode
 from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.guarded_append import (
@@ -61,11 +61,10 @@ if TYPE_CHECKING:
 
     from treering.context.assemble import Context
     from treering.context.summaries import Summariser
-    from treering.context.tokens import Counter
-    from treering.ledger.contexts import Contributor, Shown
+    from treering.ledger.contexts import Contributor, EstimateOptions, Shown
     from treering.ledger.engine import Engine
     from treering.ledger.people import ChannelPerson
-    from treering.model.events import Event, Header
+    from treering.model.events import Event, EventFields, Header
     from treering.model.kinds import Boundary
     from treering.model.runs import OpenRun
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
@@ -226,12 +225,7 @@ class Session:
         refs: Any = None,
         event_id: str | None = None,
         ts_ms: int | None = None,
-        run_id: str | None = None,
-        run_seq: int | None = None,
-        turn_id: str | None = None,
-        source: str | None = None,
-        origin: str | None = None,
-        visibility: str | None = None,
+        **fields: Unpack[EventFields],
     ) -> Header:
         """Append one event of any kind to the session."""
         event = self.new_event(
@@ -241,12 +235,7 @@ class Session:
             refs=refs,
             event_id=event_id,
             ts_ms=ts_ms,
-            run_id=run_id,
-            run_seq=run_seq,
-            turn_id=turn_id,
-            source=source,
-            origin=origin,
-            visibility=visibility,
+            **fields,
         )
         self.open()
         return self._engine.append([self._with_user(event)])[0]
@@ -525,8 +514,7 @@ class Session:
         system: str = "",
         tools: Sequence[Any] = (),
         turn: Run | None = None,
-        model: str | None = None,
-        count: Counter | None = None,
+        **estimates: Unpack[EstimateOptions],
     ) -> Context:
         """Return what a model is shown next: always legal, always within ``max_tokens``.
 
@@ -539,21 +527,19 @@ class Session:
         """
         if turn is not None and not isinstance(turn, Run):
             raise InvalidInput(f"turn is a {type(turn).__name__}", hint="give a turn under way")
-        if count is not None and not callable(count):
-            raise InvalidInput(
-                f"count is a {type(count).__name__}", hint="give a function of a text"
-            )
-        return self._contexts.assemble(
+        request = ContextRequest(
             max_tokens=max_tokens,
             dialect=check_text(dialect, "dialect"),
             contributors=check_list(contributors, "contributors"),
             reserve_output_tokens=check_count(reserve_output_tokens, "reserve_output_tokens"),
             system=check_text(system, "system"),
             tools=list(check_list(tools, "tools")),
+            **estimates,
+        )
+        return self._contexts.assemble(
+            request,
             prepended=None if turn is None else turn.prepend_context,
             run_id=None if turn is None else turn.run_id,
-            model=None if model is None else check_text(model, "model"),
-            count=count,
             record=self._note if turn is None else turn.emit,
         )
 

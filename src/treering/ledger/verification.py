@@ -329,11 +329,11 @@ def _explain(
 
 def link_of(previous: bytes, record: Record, seq: int | None = None) -> bytes:
     """Return the link that ``record`` has after ``previous``."""
-    header = chain.header_digest(
+    header = chain.header_digest((
         record.event_id, record.run_id, record.run_seq, record.turn_id, record.agent_id,
         record.user_id, record.kind, record.source, record.origin, record.ts_ms,
         record.recorded_ms, record.visibility, record.schema_version,
-    )  # fmt: skip
+    ))  # fmt: skip
     return chain.link(previous, seq or record.seq, header, record.content_digest)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import msgspec
 
@@ -18,7 +18,7 @@ from treering.memory.learning import Learner
 from treering.memory.model_extraction import ModelExtractor
 from treering.memory.recall import recall
 from treering.memory.recall_query import RecallQuery
-from treering.memory.recall_result import WEIGHTS, RecallResult
+from treering.memory.recall_result import RecallResult
 from treering.memory.walls import Walls
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from treering.ledger.memory_factory import Recorder
     from treering.ledger.sessions import Session
     from treering.memory.ports import Extractor, MemoryStore
-    from treering.memory.recall_result import Weights
+    from treering.memory.recall_query import RankingOptions
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.episodes import Episode
     from treering.model.events import Header
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Fact,
         FactAudit,
         FactChange,
+        FactDetails,
         FactState,
         FadeReceipt,
         LearnResult,
@@ -109,10 +110,8 @@ class Memory:
         confidence: float = CONFIDENCE_DEFAULT,
         evidence: Sequence[str] = (),
         session_id: str | None = None,
-        valid_from_ms: int | None = None,
-        valid_to_ms: int | None = None,
         origin: Origin = "host",
-        fact_id: str | None = None,
+        **details: Unpack[FactDetails],
     ) -> LearnResult:
         """Check a fact and remember it if it passes.
 
@@ -130,10 +129,8 @@ class Memory:
             confidence=confidence,
             evidence=tuple(check_list(evidence, "evidence")),
             session_id=session_id,
-            valid_from_ms=valid_from_ms,
-            valid_to_ms=valid_to_ms,
             origin=origin,
-            fact_id=fact_id,
+            **details,
         )
         return self.learn_all([fact])[0]
 
@@ -200,10 +197,9 @@ class Memory:
         session_id: str | None = None,
         limit: int = RECALL_DEFAULT,
         episodes: int = EPISODES_DEFAULT,
-        weights: Weights = WEIGHTS,
-        include_archived: bool = False,
         as_of_ms: int | None = None,
         record: bool = True,
+        **ranking: Unpack[RankingOptions],
     ) -> RecallResult:
         """Return the facts and episodes that answer ``query``, best first, each with its reasons.
 
@@ -231,9 +227,8 @@ class Memory:
                 limit=_limit(limit),
                 episodes=0 if at_ms is not None else episode_limit,
                 now_ms=self._recorder.engine.now_ms() if at_ms is None else at_ms,
-                weights=weights,
-                include_archived=include_archived,
                 as_of_ms=at_ms,
+                **ranking,
             )
             matches = recall(scope_memory, recall_query, self._recorder)
             notes = _notes(scope_memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -11,6 +11,13 @@ from treering.memory.recall_result import WEIGHTS, Weights
 
 if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
+
+
+class RankingOptions(TypedDict, total=False):
+    """What decides which memories are found first."""
+
+    weights: Weights
+    include_archived: bool
 
 
 class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,16 +63,38 @@ def _find_wrong(
         given = signature.bind(*args, **kwargs).arguments
     except TypeError:
         return None
-    for name, value in given.items():
-        parameter = signature.parameters[name]
-        annotation = parameter.annotation
-        is_one = parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
-        if is_one and isinstance(annotation, str) and not _fits(value, annotation, function):
+    annotations = annotations_of(function)
+    options = next(
+        (name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD), ""
+    )
+    for name, value in {**given, **given.get(options, {})}.items():
+        annotation = annotations.get(name)
+        if annotation is not None and not _fits(value, annotation, function):
             shown = f"a {type(value).__name__}"
             if type(value) in {str, int, float, bool, type(None)}:
                 shown = ascii(value)[:_ECHO_CHARACTERS_MAX]
             return InvalidInput(f"{name} cannot be {shown}", hint=f"pass {name}: {annotation}")
     return None
+
+
+def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the types of the arguments of ``function``, as its source writes them.
+
+    Keywords that it takes as ``**options: Unpack[Options]`` are among them.
+    """
+    annotations: dict[str, str] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        annotation = parameter.annotation
+        if not isinstance(annotation, str) or parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            annotations[parameter.name] = annotation
+        elif annotation.startswith("Unpack["):
+            options = _find_type(annotation[7:-1], function)
+            annotations |= {
+                name: one.__forward_arg__ for name, one in options.__annotations__.items()
+            }
+    return annotations
 
 
 def _fits(value: Any, annotation: str, function: Callable[..., Any]) -> bool:

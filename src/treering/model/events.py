@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -12,6 +12,17 @@ NAME_CHARACTERS_MAX: Final = 200
 """Longest event, session, run, turn, agent or user id."""
 REDACTED: Final = "[REDACTED]"
 """Replaces erased text."""
+
+
+class EventFields(TypedDict, total=False):
+    """Fields of an event that only few callers state."""
+
+    run_id: str | None
+    run_seq: int | None
+    turn_id: str | None
+    source: str | None
+    origin: str | None
+    visibility: str | None
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):

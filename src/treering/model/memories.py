@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -30,6 +30,14 @@ CONFIDENCE_DEFAULT: Final = 0.8
 RECALL_DEFAULT: Final = 10
 RECALL_MAX: Final = 100
 EPISODES_DEFAULT: Final = 5
+
+
+class FactDetails(TypedDict, total=False):
+    """Fields of a fact that only few callers state."""
+
+    valid_from_ms: int | None
+    valid_to_ms: int | None
+    fact_id: str | None
 
 
 class NewFact(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ private. ``safe_part`` takes only the fields of the kind's type from refs.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -26,6 +26,15 @@ class SafePart(msgspec.Struct, frozen=True, kw_only=True):
     def as_payload(self) -> dict[str, Any]:
         """Return the known facts under their envelope names."""
         return {envelope_name(name): value for name, value in self.as_refs().items()}
+
+
+class RunDetails(TypedDict, total=False):
+    """How a run came about, as callers state it."""
+
+    entry_point: str | None
+    runtime: str | None
+    model: str | None
+    provider: str | None
 
 
 class RunStarted(SafePart, frozen=True, kw_only=True):

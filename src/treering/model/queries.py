@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Generic, TypedDict, TypeVar
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
 from treering.model.cursors import pack, unpack
 from treering.model.scopes import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PAGE_ITEMS_MAX: Final = 1_000
 """The largest page; use its cursor to get more."""
@@ -18,6 +21,16 @@ VIEW_ITEMS_DEFAULT: Final = 200
 """Events of one run that a view shows."""
 
 Item = TypeVar("Item")
+
+
+class EventFilters(TypedDict, total=False):
+    """The filters of ``ledger.headers`` and ``ledger.events``."""
+
+    session_id: str | None
+    kinds: Sequence[str]
+    turn_id: str | None
+    since_ms: int | None
+    until_ms: int | None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 import msgspec
 
@@ -11,7 +11,7 @@ from treering.errors import InvalidInput
 from treering.model.codec import valid_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 Mode = Literal["main", "group", "queue"]
 """main: one person; group: several people, few tools; queue: messages one at a time, in order."""
@@ -91,6 +91,27 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True):
                 f"browser_access is {self.browser_access!r}",
                 hint=f"use {' or '.join(get_args(BrowserAccess))}",
             )
+
+
+class SessionOptions(TypedDict, total=False):
+    """The settings that ``ledger.session`` takes besides the mode."""
+
+    channel: str | None
+    participants: Sequence[str]
+    key: str | None
+    tools: Sequence[str] | None
+    isolation: Isolation | None
+    title: str | None
+    spawned_by: str | None
+    spawned_call: str | None
+
+
+class SessionFilters(TypedDict, total=False):
+    """The filters of ``ledger.sessions`` by name."""
+
+    agent: str | None
+    prefix: str | None
+    text: str | None
 
 
 class SessionSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypedDict
 
 import msgspec
 
@@ -89,6 +89,17 @@ class ToolStatistics(msgspec.Struct, frozen=True, kw_only=True):
     output_bytes: int
     last_ms: int
     """The time of its last call."""
+
+
+class ToolFilters(TypedDict, total=False):
+    """The filters of ``ledger.tool_calls`` that a query takes as they are."""
+
+    session_id: str | None
+    call_id: str | None
+    tool: str | None
+    run_id: str | None
+    since_ms: int | None
+    until_ms: int | None
 
 
 class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from treering.errors import InvalidInput
 from treering.model.arguments import checks_arguments
@@ -12,6 +12,7 @@ from treering.model.scopes import parse_scope
 if TYPE_CHECKING:
     from treering.ledger.engine import Engine
     from treering.ledger.sessions import Session
+    from treering.model.parts import RunDetails
     from treering.spine.ports import SinkStatus
     from treering.spine.runs import Run
 
@@ -30,13 +31,10 @@ class Spine:
         session: Session,
         *,
         agent: str | None = None,
-        entry_point: str | None = None,
-        runtime: str | None = None,
-        model: str | None = None,
-        provider: str | None = None,
         prompt: str | None = None,
         turn_id: str | None = None,
         wait_seconds: float | None = None,
+        **started: Unpack[RunDetails],
     ) -> Run:
         """Return a run of ``session``: a context manager, or to be started and ended.
 
@@ -48,11 +46,13 @@ class Spine:
             raise InvalidInput(
                 f"a run is part of a session, not of {session!r}", hint="give ledger.session(…)"
             )
-        started = RunStarted(
-            entry_point=entry_point, runtime=runtime, model=model, provider=provider
-        )
         return self._engine.run(
-            session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_seconds
+            session,
+            RunStarted(**started),
+            agent=agent,
+            turn_id=turn_id,
+            prompt=prompt,
+            wait_s=wait_seconds,
         )
 
     def follow(self, scope: str) -> None:
