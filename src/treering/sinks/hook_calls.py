@@ -164,7 +164,7 @@ class _HookCall(BoundedCall):
         begun = time.monotonic()
         try:
             value = function(*given)
-        except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+        except BaseException as error:  # noqa: BLE001  (reported to the one that waits for the hook)
             self.seconds = time.monotonic() - begun
             self.conclude(error=error)
         else:
@@ -176,7 +176,7 @@ class _HookCall(BoundedCall):
         begun = time.monotonic()
         try:
             value = await in_time(_called(self.hook, given), self.hook.timeout_s)
-        except BaseException as error:  # noqa: BLE001  (reported by whoever waits for the hook)
+        except BaseException as error:  # noqa: BLE001  (reported to the one that waits for the hook)
             self.seconds = time.monotonic() - begun
             self.conclude(error=error)
         else:
