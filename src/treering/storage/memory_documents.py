@@ -21,7 +21,7 @@ FOLDED_KINDS: Final = tuple(sorted({*REMEMBERED_KINDS, *ERASURE_KINDS}))
 MEMORIES: Final = TOLD_KINDS
 """The kinds in the index of memories. That of events has all that are not folded."""
 HNSW_DOCUMENTS: Final = 200_000
-"""A shelf with fewer is looked through as fast as by an index of neighbours."""
+"""An index with fewer documents is scanned as fast as by an index of neighbours."""
 BUILD_S: Final = 0.5
 """How long one question may take to build on such an index."""
 

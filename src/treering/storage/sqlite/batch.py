@@ -114,7 +114,7 @@ class Batch:
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link.
 
-        Raises if one cannot have it; ``torn`` then says whether others of the call were placed.
+        Raise if one cannot have it; ``torn`` then says whether others of the call were placed.
         """
         repeated: list[Header | int | None] = []
         fresh = drafts

@@ -216,7 +216,7 @@ class CompanionFile:
             self._write_lock.leave()
 
     def _give_up(self, error: Exception) -> None:
-        """Throw away what is unsound. Raises what has another cause."""
+        """Remove an unsound file. Raise any error that has another cause."""
         if isinstance(error, apsw.Error) and not (_is_damage(error) or self._is_unsound(error)):
             raise translate(error, self.path) from error
         if self._database.read_only:

@@ -182,7 +182,7 @@ def lock_bytes(descriptor: int, sort: int, start: int, length: int) -> bool:
     """Lock bytes of a file; return whether the lock belongs to the opened file.
 
     If it does not, it belongs to the process, and goes when the process closes any descriptor of
-    the file. Raises BlockingIOError or PermissionError if somebody else has them.
+    the file. Raise BlockingIOError or PermissionError if another process has them.
     """
     if _OF_FILE is not None:
         asked = struct.pack(_FLOCK, _SORTS[sort], os.SEEK_SET, start, length, 0)
