@@ -69,8 +69,10 @@ def _records(
     ledger: treering.Ledger,
 ) -> tuple[Mapping[tuple[str, str], SessionRecord], list[Sequence[Record]]]:
     store, scope = ledger._store, Scope(SCOPE)
-    sessions = {(one.scope, one.session_id): one for one in store.session_records(scope)}
-    return sessions, _pages([record for page in store.record_pages(scope) for record in page])
+    sessions = {(one.scope, one.session_id): one for one in store.sessions.records(scope)}
+    return sessions, _pages(
+        [record for page in store.reader.record_pages(scope) for record in page]
+    )
 
 
 def _rows(url: str) -> list[Sequence[tuple[Any, ...]]]:

@@ -59,7 +59,7 @@ def outcome_of(copier: Colleague) -> tuple[int, int, bool, bool]:
 
 def events_of(ledger: Ledger) -> int:
     """Return how many events a ledger has, by where its sessions end."""
-    return sum(session.head_seq for session in ledger._store.session_records())
+    return sum(session.head_seq for session in ledger._store.sessions.records())
 
 
 def test_a_copy_that_is_killed_again_and_again_brings_all_once(tmp_path: Path) -> None:

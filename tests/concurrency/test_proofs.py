@@ -31,7 +31,7 @@ def test_a_redaction_in_the_middle_of_a_proof_is_no_alarm(tmp_path: Path) -> Non
     with treering.open(path) as ledger, treering.open(path) as other:
         ledger.append([said(number) for number in range(EVENTS)])
         store = ledger._store
-        read = store.records
+        read = store.reader.records
         pages = 0
 
         def reading(*arguments: object, **options: int) -> object:
@@ -42,10 +42,10 @@ def test_a_redaction_in_the_middle_of_a_proof_is_no_alarm(tmp_path: Path) -> Non
                 other.redact(SCOPE, event_id=f"e{number}")
             return page
 
-        store.records = reading  # type: ignore[method-assign, assignment]
+        store.reader.records = reading  # type: ignore[method-assign, assignment]
         result = ledger.admin.verify(SCOPE)
 
         assert pages > 5
         assert result.intact, result.first_broken
-        store.records = read  # type: ignore[method-assign]
+        store.reader.records = read  # type: ignore[method-assign]
         assert ledger.admin.verify().intact

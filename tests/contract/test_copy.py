@@ -365,13 +365,24 @@ class Changed:
 
     def __init__(self, store: Any, change: Change) -> None:
         self._store = store
-        self._change = change
+        self.reader = ChangedReader(store.reader, change)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
+
+class ChangedReader:
+    """The reader of such a store."""
+
+    def __init__(self, reader: Any, change: Change) -> None:
+        self._reader = reader
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
     def record_pages(self, *place: Any, **options: Any) -> Iterator[list[Record]]:
-        for page in self._store.record_pages(*place, **options):
+        for page in self._reader.record_pages(*place, **options):
             yield [changed for record in page if (changed := self._change(record)) is not None]
 
 

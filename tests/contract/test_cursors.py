@@ -24,42 +24,42 @@ OURS, THEIRS = Scope(HERE), Scope("acme/other")
 def test_a_follower_that_kept_nothing_has_no_cursor(ledger: Ledger) -> None:
     ledger.append([said("hello")])
 
-    assert ledger._store.cursor(OURS, "sink") is None
-    assert ledger._store.cursor(Scope("acme/none"), "sink") is None
+    assert ledger._store.cursors.find(OURS, "sink") is None
+    assert ledger._store.cursors.find(Scope("acme/none"), "sink") is None
 
 
 def test_the_last_cursor_counts(ledger: Ledger) -> None:
     for cursor in ("one", "two", "two"):
-        ledger._store.set_cursor(OURS, "sink", cursor)
+        ledger._store.cursors.set(OURS, "sink", cursor)
 
-    assert ledger._store.cursor(OURS, "sink") == "two"
+    assert ledger._store.cursors.find(OURS, "sink") == "two"
 
 
 def test_scopes_and_followers_keep_cursors_of_their_own(ledger: Ledger) -> None:
     kept = {(OURS, "a"): "1", (OURS, "b"): "2", (THEIRS, "a"): "3", (THEIRS, "b"): "4"}
 
     for (scope, follower), cursor in kept.items():
-        ledger._store.set_cursor(scope, follower, cursor)
+        ledger._store.cursors.set(scope, follower, cursor)
 
-    assert {place: ledger._store.cursor(*place) for place in kept} == kept
+    assert {place: ledger._store.cursors.find(*place) for place in kept} == kept
 
 
 def test_several_cursors_are_kept_at_once(ledger: Ledger) -> None:
-    ledger._store.set_cursor(OURS, "a", "0")
+    ledger._store.cursors.set(OURS, "a", "0")
 
-    ledger._store.set_cursors(OURS, {"a": "1", "b": "2"})
-    ledger._store.set_cursors(OURS, {"b": "3"})
+    ledger._store.cursors.set_all(OURS, {"a": "1", "b": "2"})
+    ledger._store.cursors.set_all(OURS, {"b": "3"})
 
-    assert ledger._store.cursors(OURS) == {"a": "1", "b": "3"}
+    assert ledger._store.cursors.all(OURS) == {"a": "1", "b": "3"}
 
 
 def test_a_cursor_is_no_event(ledger: Ledger) -> None:
     ledger.append([said("hello")])
-    ledger._store.set_cursor(OURS, "sink", "one")
+    ledger._store.cursors.set(OURS, "sink", "one")
 
     ledger.admin.rebuild()
 
-    assert ledger._store.cursor(OURS, "sink") == "one"
+    assert ledger._store.cursors.find(OURS, "sink") == "one"
     assert len(ledger.headers(HERE).items) == 1
     assert ledger.admin.verify().intact
 
@@ -70,7 +70,7 @@ def test_cursors_stay_behind_when_events_are_copied_or_exported(
     """A place in one ledger says nothing in another."""
     source, copied, restored = open_ledger(), open_ledger(), open_ledger()
     source.append([said("hello")])
-    source._store.set_cursor(OURS, "sink", "a-place-of-its-own")
+    source._store.cursors.set(OURS, "sink", "a-place-of-its-own")
     stream = io.BytesIO()
 
     source.admin.copy_to(copied)
@@ -80,7 +80,7 @@ def test_cursors_stay_behind_when_events_are_copied_or_exported(
     assert b"a-place-of-its-own" not in stream.getvalue()
     for target in (copied, restored):
         assert len(target.headers(HERE).items) == 1
-        assert target._store.cursor(OURS, "sink") is None
+        assert target._store.cursors.find(OURS, "sink") is None
 
 
 def test_a_cursor_is_kept_and_cannot_be_changed_by_one_who_only_reads(
@@ -91,12 +91,12 @@ def test_a_cursor_is_kept_and_cannot_be_changed_by_one_who_only_reads(
         places: Places = request.getfixturevalue("postgres")
         location = places.fresh()
     with treering.open(location) as ledger:
-        ledger._store.set_cursor(OURS, "sink", "one")
+        ledger._store.cursors.set(OURS, "sink", "one")
 
     with treering.open(location, mode="ro") as reading:
         with pytest.raises(treering.errors.ReadOnly) as refused:
-            reading._store.set_cursor(OURS, "sink", "two")
-        kept = reading._store.cursor(OURS, "sink")
+            reading._store.cursors.set(OURS, "sink", "two")
+        kept = reading._store.cursors.find(OURS, "sink")
 
     assert kept == "one"
     assert refused.value.hint

@@ -98,11 +98,11 @@ def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
     ledger = open_ledger()
     live(ledger)
     store, scope = ledger._store, Scope(HERE)
-    seq, body = store.snapshot(scope, "long", until_seq=2**40) or (0, b"")
+    seq, body = store.snapshots.latest(scope, "long", until_seq=2**40) or (0, b"")
     snapshot = decode_snapshot(body, seq)
     assert snapshot is not None
     snapshot.tally.kinds["conversation.user"] += 1
-    store.keep_snapshot(scope, "long", seq=seq, body=encode_snapshot(snapshot))
+    store.snapshots.keep(scope, "long", seq=seq, body=encode_snapshot(snapshot))
 
     found = ledger.admin.verify(derived=True).first_broken
 
@@ -121,13 +121,13 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
     memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
     ledger._memory_factory.close()
     store, scope = ledger._store, Scope(HERE)
-    kept = store.memory_rows(scope)
+    kept = store.memory.memory_rows(scope)
     assert ledger.admin.verify(derived=True).intact
     lies = [
         Row(row.sort, row.key, (row.body or b"").replace(b"forgotten", b"current"))
         for row in kept.items
     ]
-    assert store.keep_memory_rows(scope, lies, since=kept.mark, until=kept.mark, anew=False)
+    assert store.memory.keep_memory_rows(scope, lies, since=kept.mark, until=kept.mark, anew=False)
 
     found = ledger.admin.verify(derived=True).first_broken
 
@@ -138,8 +138,8 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
 
 def test_a_follower_that_was_moved_behind_the_last_event_is_found(ledger: Ledger) -> None:
     ledger.append([said("one")])
-    end = tuple(number + 5 for number in ledger._store.end(Scope(HERE)))
-    ledger._store.set_cursor(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
+    end = tuple(number + 5 for number in ledger._store.reader.end(Scope(HERE)))
+    ledger._store.cursors.set(Scope(HERE), "sink", cursor_at(Scope(HERE), end))
 
     found = ledger.admin.verify(derived=True).first_broken
 

@@ -359,7 +359,7 @@ def test_a_run_under_way_is_interrupted_first(ledger: Ledger) -> None:
 
     ledger.forget(HERE, user=ADA)
 
-    assert ledger._store.open_runs(Scope(HERE)) == []
+    assert ledger._store.reader.open_runs(Scope(HERE)) == []
     assert ledger.admin.verify().intact
 
 

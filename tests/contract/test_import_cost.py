@@ -32,7 +32,7 @@ def steps_of_finding(path: Path, sessions: int) -> list[int]:
                 apsw.SQLITE_TRACE_PROFILE,
                 lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]),
             )
-        (found,) = store.session_records(Scope(HERE), f"s{sessions - 1}")
+        (found,) = store.sessions.records(Scope(HERE), f"s{sessions - 1}")
         assert found.session_id == f"s{sessions - 1}"
     assert steps
     return steps

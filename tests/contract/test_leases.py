@@ -88,7 +88,7 @@ def test_a_name_is_recorded_as_it_is_whatever_the_guard(store: EventStore, ledge
     start = start_id("r1", store.leases.owner())
     ledger.append([said("start", kind="run.started", run_id="r1", event_id=start)])
 
-    assert [run.owner for run in store.open_runs(Scope(HERE))] == [store.leases.owner()]
+    assert [run.owner for run in store.reader.open_runs(Scope(HERE))] == [store.leases.owner()]
 
 
 def test_who_is_at_work_is_not_gone(store: EventStore) -> None:

@@ -39,20 +39,20 @@ def tell(events: Sequence[Event]) -> list[IndexEntry]:
 
 
 def catch_up(store: EventStore, shelf: IndexName, scope: Scope = SCOPE) -> None:
-    while store.follow_documents(scope, shelf, tell, embedder=SPACE).more:
+    while store.memory.follow_documents(scope, shelf, tell, embedder=SPACE).more:
         pass
 
 
 def shelved(store: EventStore, shelf: IndexName, scope: Scope = SCOPE) -> list[str]:
     """Return the words of all documents on a shelf, in order."""
-    found = store.documents(scope, shelf, after=0, limit=9_999)
+    found = store.memory.documents(scope, shelf, after=0, limit=9_999)
     assert [number for number, _ in found] == sorted({number for number, _ in found})
     return [document.terms.decode() for _, document in found]
 
 
 def remembered(store: EventStore, scope: Scope = SCOPE) -> list[str]:
     """Return what is said by all that is remembered, the unsettled tail included."""
-    stretch = store.remembered_after(scope, (), limit=100)
+    stretch = store.memory.remembered_after(scope, (), limit=100)
     assert not stretch.more
     return [str(event.summary) for event in stretch.items]
 
@@ -70,7 +70,7 @@ def test_what_was_just_written_is_remembered_and_shelved_in_order(
 
         told = [f"fact {n}" for n in range(number + 1)]
         assert remembered(store) == shelved(store, "memories") == told
-    [*_, last] = store.remembered_after(SCOPE, (), limit=9).items
+    [*_, last] = store.memory.remembered_after(SCOPE, (), limit=9).items
     assert (last.payload, last.kind) == ({"text": "fact 2"}, "memory.stored")
 
 
@@ -81,7 +81,7 @@ def test_a_stretch_goes_on_behind_its_last_mark(ledger: Ledger) -> None:
     found: list[str] = []
     mark: tuple[int, ...] = ()
     for _ in range(9):
-        stretch = store.remembered_after(SCOPE, mark, limit=2)
+        stretch = store.memory.remembered_after(SCOPE, mark, limit=2)
         settled = [one <= stretch.last for one in stretch.marks]
         found += [
             str(event.summary)
@@ -99,7 +99,7 @@ def test_what_was_erased_is_not_told_and_what_vouches_for_it_is(ledger: Ledger) 
     ledger.append([stored("gone", event_id="e1"), stored("kept")])
     ledger.redact(HERE, event_id="e1")
 
-    told = ledger._store.remembered_after(SCOPE, (), limit=9).items
+    told = ledger._store.memory.remembered_after(SCOPE, (), limit=9).items
 
     catch_up(ledger._store, "memories")
     assert shelved(ledger._store, "memories") == ["kept"]
@@ -124,7 +124,7 @@ def test_events_come_by_position_as_they_are_asked_for(ledger: Ledger) -> None:
     ledger.redact(HERE, event_id="e1")
     asked = [headers[at].position for at in (3, 0, 1, 4, 2)]
 
-    found = ledger._store.events_at_positions(SCOPE, [*asked, 10**9])
+    found = ledger._store.memory.events_at_positions(SCOPE, [*asked, 10**9])
 
     assert [event.summary for event in found] == ["e3", "e0", "e2"]
     assert found[0].payload == {"text": "e3"}
@@ -136,51 +136,53 @@ def test_events_come_by_position_as_they_are_asked_for(ledger: Ledger) -> None:
 def test_rows_are_kept_changed_and_taken_out(ledger: Ledger) -> None:
     ledger.append([stored("a"), stored("b")])
     store = ledger._store
-    first = store.end(SCOPE)
+    first = store.reader.end(SCOPE)
     kept = [Row("fact", "a", b"1"), Row("fact", "b", b"2"), Row("user", "a", b"3")]
     changed = [Row("fact", "a", None), Row("fact", "b", b"4"), Row("fact", "c", b"5")]
 
-    assert store.memory_rows(SCOPE).items == []
-    assert store.memory_rows(SCOPE).mark == ()
-    assert store.keep_memory_rows(SCOPE, kept, since=(), until=first, anew=False)
-    assert store.keep_memory_rows(SCOPE, changed, since=first, until=first, anew=False)
+    assert store.memory.memory_rows(SCOPE).items == []
+    assert store.memory.memory_rows(SCOPE).mark == ()
+    assert store.memory.keep_memory_rows(SCOPE, kept, since=(), until=first, anew=False)
+    assert store.memory.keep_memory_rows(SCOPE, changed, since=first, until=first, anew=False)
 
-    assert store.memory_rows(SCOPE).mark == first
-    assert sorted(store.memory_rows(SCOPE).items, key=str) == [
+    assert store.memory.memory_rows(SCOPE).mark == first
+    assert sorted(store.memory.memory_rows(SCOPE).items, key=str) == [
         Row("fact", "b", b"4"), Row("fact", "c", b"5"), Row("user", "a", b"3"),
     ]  # fmt: skip
-    assert store.memory_rows(OTHER).items == []
-    assert store.keep_memory_rows(SCOPE, kept[:1], since=first, until=first, anew=True)
-    assert store.memory_rows(SCOPE).items == kept[:1]
+    assert store.memory.memory_rows(OTHER).items == []
+    assert store.memory.keep_memory_rows(SCOPE, kept[:1], since=first, until=first, anew=True)
+    assert store.memory.memory_rows(SCOPE).items == kept[:1]
 
 
 def test_whoever_comes_late_changes_nothing(ledger: Ledger) -> None:
     ledger.append([stored("a"), stored("b")])
     store = ledger._store
-    end, late = store.end(SCOPE), [Row("fact", "late", b"1")]
-    assert store.keep_memory_rows(SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False)
+    end, late = store.reader.end(SCOPE), [Row("fact", "late", b"1")]
+    assert store.memory.keep_memory_rows(
+        SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False
+    )
 
-    assert not store.keep_memory_rows(SCOPE, late, since=(), until=end, anew=False)
-    assert not store.keep_memory_rows(SCOPE, late, since=(), until=end, anew=True)
+    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, anew=False)
+    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, anew=True)
 
-    assert store.memory_rows(SCOPE).items == [Row("fact", "a", b"1")]
+    assert store.memory.memory_rows(SCOPE).items == [Row("fact", "a", b"1")]
 
 
 def test_of_several_who_keep_rows_at_once_one_does(ledger: Ledger) -> None:
     ledger.append([stored("a")])
     store = ledger._store
-    end = store.end(SCOPE)
+    end = store.reader.end(SCOPE)
 
     kept: dict[str, bool] = {}
 
     def keep(key: str) -> None:
         rows = [Row("fact", key, b"1")]
-        kept[key] = store.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        kept[key] = store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
 
     in_threads(*(partial(keep, key) for key in "abcd"))
 
     assert sorted(kept.values()) == [False, False, False, True]
-    assert [kept[row.key] for row in store.memory_rows(SCOPE).items] == [True]
+    assert [kept[row.key] for row in store.memory.memory_rows(SCOPE).items] == [True]
 
 
 def test_rows_are_folded_anew_after_something_remembered_was_erased(ledger: Ledger) -> None:
@@ -188,18 +190,20 @@ def test_rows_are_folded_anew_after_something_remembered_was_erased(ledger: Ledg
     store = ledger._store
     for scope in (SCOPE, OTHER):
         ledger.append([stored("x", scope=scope)])
-        end = store.end(scope)
-        assert store.keep_memory_rows(scope, [Row("f", "a", b"1")], since=(), until=end, anew=False)
+        end = store.reader.end(scope)
+        assert store.memory.keep_memory_rows(
+            scope, [Row("f", "a", b"1")], since=(), until=end, anew=False
+        )
 
     ledger.redact(HERE, event_id="chat")
-    assert store.memory_rows(SCOPE).items == [Row("f", "a", b"1")]
+    assert store.memory.memory_rows(SCOPE).items == [Row("f", "a", b"1")]
     before = store.projection_counts(SCOPE)
     ledger.redact(HERE, event_id="a")
 
     after = store.projection_counts(SCOPE)
     assert (before["memory_rows"], after["memory_rows"]) == (1, 0)
-    assert (store.memory_rows(SCOPE).mark, store.memory_rows(SCOPE).items) == ((), [])
-    assert store.memory_rows(OTHER).items == [Row("f", "a", b"1")]
+    assert (store.memory.memory_rows(SCOPE).mark, store.memory.memory_rows(SCOPE).items) == ((), [])
+    assert store.memory.memory_rows(OTHER).items == [Row("f", "a", b"1")]
 
 
 # Documents.
@@ -218,7 +222,10 @@ def test_each_shelf_follows_its_kinds(ledger: Ledger) -> None:
         ]
     )
     store = ledger._store
-    assert (store.documents_lag(SCOPE, "events"), store.documents_lag(SCOPE, "memories")) == (4, 2)
+    assert (
+        store.memory.documents_lag(SCOPE, "events"),
+        store.memory.documents_lag(SCOPE, "memories"),
+    ) == (4, 2)
 
     for shelf in ("events", "memories"):
         catch_up(store, shelf)
@@ -226,7 +233,10 @@ def test_each_shelf_follows_its_kinds(ledger: Ledger) -> None:
     assert shelved(store, "events") == ["talk", "run started", "tried", "run over"]
     assert shelved(store, "memories") == ["a fact", "an episode"]
     assert shelved(store, "events", OTHER) == []
-    assert (store.documents_lag(SCOPE, "events"), store.documents_lag(SCOPE, "memories")) == (0, 0)
+    assert (
+        store.memory.documents_lag(SCOPE, "events"),
+        store.memory.documents_lag(SCOPE, "memories"),
+    ) == (0, 0)
 
 
 def test_a_document_says_where_its_event_stands_and_which_space_it_is_in(ledger: Ledger) -> None:
@@ -234,7 +244,7 @@ def test_a_document_says_where_its_event_stands_and_which_space_it_is_in(ledger:
     store = ledger._store
     catch_up(store, "events")
 
-    [(_, long), (_, short)] = store.documents(SCOPE, "events", after=0, limit=9)
+    [(_, long), (_, short)] = store.memory.documents(SCOPE, "events", after=0, limit=9)
 
     assert (long.position, long.seq, long.ts_ms) == (first.position, 1, NOON)
     assert (long.kind, long.embedder, long.vectors) == ("conversation.user", SPACE, b"vector")
@@ -246,7 +256,7 @@ def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:
     ledger.append([said("a"), said("b")])
     store = ledger._store
 
-    step = store.follow_documents(
+    step = store.memory.follow_documents(
         SCOPE,
         "events",
         lambda events: [IndexEntry(event.position, b"", b"") for event in events],
@@ -254,21 +264,21 @@ def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:
     )
 
     assert (step.events, shelved(store, "events")) == (2, [])
-    assert store.documents_lag(SCOPE, "events") == 0
+    assert store.memory.documents_lag(SCOPE, "events") == 0
 
 
 def test_documents_come_in_pages_and_new_ones_behind_them(ledger: Ledger) -> None:
     ledger.append([said(f"e{n}") for n in range(5)])
     store = ledger._store
     catch_up(store, "events")
-    before = store.index_state(SCOPE, "events")
-    page = store.documents(SCOPE, "events", after=0, limit=3)
+    before = store.memory.index_state(SCOPE, "events")
+    page = store.memory.documents(SCOPE, "events", after=0, limit=3)
     ledger.append([said("e5"), said("other", scope=ELSEWHERE)])
     catch_up(store, "events")
 
-    rest = store.documents(SCOPE, "events", after=page[-1][0], limit=9)
+    rest = store.memory.documents(SCOPE, "events", after=page[-1][0], limit=9)
 
-    after = store.index_state(SCOPE, "events")
+    after = store.memory.index_state(SCOPE, "events")
     assert [document.terms for _, document in page + rest] == [b"e%d" % n for n in range(6)]
     assert (before.count, after.count) == (5, 6)
     assert before.generation == after.generation
@@ -289,7 +299,7 @@ def test_threads_that_follow_at_once_enter_each_event_once(ledger: Ledger) -> No
     catch_up(store, "events")
     found = shelved(store, "events")
     assert len(found) == len(set(found)) == 1_109
-    assert store.index_state(SCOPE, "events").count == 1_109
+    assert store.memory.index_state(SCOPE, "events").count == 1_109
 
 
 def test_whoever_follows_while_others_erase_keeps_nothing_of_it(ledger: Ledger) -> None:
@@ -309,7 +319,7 @@ def test_whoever_follows_while_others_erase_keeps_nothing_of_it(ledger: Ledger) 
     assert sorted(shelved(store, "events")) == [
         f"{number}-{at}" for number in range(3) for at in range(0, 8, 2)
     ]
-    assert store.index_state(SCOPE, "events").count == 12
+    assert store.memory.index_state(SCOPE, "events").count == 12
 
 
 @pytest.mark.parametrize("how", ["event", "session", "expired"])
@@ -326,8 +336,8 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
     catch_up(store, "memories")
-    before = {shelf: store.index_state(SCOPE, shelf) for shelf in ("events", "memories")}
-    elsewhere = store.index_state(OTHER, "events")
+    before = {shelf: store.memory.index_state(SCOPE, shelf) for shelf in ("events", "memories")}
+    elsewhere = store.memory.index_state(OTHER, "events")
 
     if how == "event":
         ledger.redact(HERE, event_id="e1")
@@ -338,11 +348,11 @@ def test_documents_leave_with_what_is_erased(ledger: Ledger, how: str) -> None:
 
     assert shelved(store, "events") == ["kept"]
     assert store.projection_counts(SCOPE)["documents"] == 2
-    after = store.index_state(SCOPE, "events")
+    after = store.memory.index_state(SCOPE, "events")
     assert (after.count, before["events"].count) == (1, 2)
     assert after.generation != before["events"].generation
-    assert store.index_state(SCOPE, "memories") == before["memories"]
-    assert store.index_state(OTHER, "events") == elsewhere
+    assert store.memory.index_state(SCOPE, "memories") == before["memories"]
+    assert store.memory.index_state(OTHER, "events") == elsewhere
     catch_up(store, "events")
     assert shelved(store, "events") == ["kept"]
 
@@ -353,34 +363,34 @@ def test_documents_are_dropped_and_entered_anew(ledger: Ledger) -> None:
     for scope in (SCOPE, OTHER):
         catch_up(store, "events", scope)
         catch_up(store, "memories", scope)
-    before = store.index_state(SCOPE, "events")
+    before = store.memory.index_state(SCOPE, "events")
 
-    assert store.drop_documents(SCOPE) == 2
+    assert store.memory.drop_documents(SCOPE) == 2
     assert shelved(store, "events") == shelved(store, "memories") == []
-    assert store.documents_lag(SCOPE, "events") == 1
+    assert store.memory.documents_lag(SCOPE, "events") == 1
     catch_up(store, "events")
     assert shelved(store, "events") == ["ours"]
-    assert store.index_state(SCOPE, "events").generation != before.generation
+    assert store.memory.index_state(SCOPE, "events").generation != before.generation
     assert shelved(store, "events", OTHER) == ["theirs"]
-    assert store.drop_documents() == 2
-    assert store.index_state(OTHER, "events").count == 0
+    assert store.memory.drop_documents() == 2
+    assert store.memory.index_state(OTHER, "events").count == 0
 
 
 def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) -> None:
     ledger.append([said("talk"), stored("a fact")])
     store = ledger._store
     catch_up(store, "events")
-    end = store.end(SCOPE)
-    store.keep_memory_rows(SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False)
-    before = store.index_state(SCOPE, "events")
+    end = store.reader.end(SCOPE)
+    store.memory.keep_memory_rows(SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False)
+    before = store.memory.index_state(SCOPE, "events")
 
     store.rebuild()
 
-    kept = store.memory_rows(SCOPE)
+    kept = store.memory.memory_rows(SCOPE)
     assert (kept.mark, kept.items, shelved(store, "events")) == ((), [], [])
     catch_up(store, "events")
     assert shelved(store, "events") == ["talk"]
-    assert store.index_state(SCOPE, "events").generation != before.generation
+    assert store.memory.index_state(SCOPE, "events").generation != before.generation
     assert ledger.admin.verify().intact
 
 
@@ -389,7 +399,11 @@ def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> Non
 
     catch_up(store, "events", nobody)
 
-    assert (store.memory_rows(nobody).items, remembered(store, nobody)) == ([], [])
-    assert store.index_state(nobody, "events").count == store.documents_lag(nobody, "events") == 0
-    assert not store.keep_memory_rows(nobody, [], since=(1,) * 3, until=(2,) * 3, anew=False)
-    assert isinstance(store.index_state(nobody, "events"), IndexState)
+    assert (store.memory.memory_rows(nobody).items, remembered(store, nobody)) == ([], [])
+    assert (
+        store.memory.index_state(nobody, "events").count
+        == store.memory.documents_lag(nobody, "events")
+        == 0
+    )
+    assert not store.memory.keep_memory_rows(nobody, [], since=(1,) * 3, until=(2,) * 3, anew=False)
+    assert isinstance(store.memory.index_state(nobody, "events"), IndexState)

@@ -32,7 +32,7 @@ def places(store: EventStore, *where: str) -> list[tuple[str, str, str]]:
 
 
 def listed(store: EventStore, scope: str | None = None, session_id: str | None = None) -> list[Any]:
-    return store.open_runs(None if scope is None else Scope(scope), session_id)
+    return store.reader.open_runs(None if scope is None else Scope(scope), session_id)
 
 
 def test_a_ledger_without_runs_has_none_open(ledger: Ledger, store: EventStore) -> None:

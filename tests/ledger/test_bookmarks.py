@@ -15,10 +15,10 @@ def test_a_note_in_the_spelling_of_an_earlier_version_is_read(ledger: Ledger) ->
     bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
     store, key = ledger._store, bookmarks._key("log.jsonl")
-    kept = store.cursor(bookmarks._scope, key)
+    kept = store.cursors.find(bookmarks._scope, key)
     assert kept is not None
 
-    store.set_cursor(bookmarks._scope, key, b85encode(b64decode(kept[1:])).decode())
+    store.cursors.set(bookmarks._scope, key, b85encode(b64decode(kept[1:])).decode())
 
     assert ledger.importing.bookmarks(HERE).find("log.jsonl") == {"line": 7}
 
@@ -27,6 +27,6 @@ def test_a_note_that_cannot_be_read_is_none(ledger: Ledger) -> None:
     bookmarks = ledger.importing.bookmarks(HERE)
     bookmarks.keep("log.jsonl", {"line": 7})
     for kept in (":", ":%%%", "plain", ":AAAA", ""):
-        ledger._store.set_cursor(bookmarks._scope, bookmarks._key("log.jsonl"), kept)
+        ledger._store.cursors.set(bookmarks._scope, bookmarks._key("log.jsonl"), kept)
 
         assert bookmarks.find("log.jsonl") is None

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, run_of, said
+from ledger.counted import Counted
 from treering import Conflict, InvalidInput, NotFound
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable
 
     from treering import Header, Ledger, Session
-    from treering.ledger.ports import EventStore
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def asked(session: Session) -> list[str]:
 
 
 def records(ledger: Ledger, session_id: str) -> list[Any]:
-    return list(ledger._store.records(Scope(HERE), session_id, after_seq=0, limit=1_000))
+    return list(ledger._store.reader.records(Scope(HERE), session_id, after_seq=0, limit=1_000))
 
 
 # Where a fork leaves.
@@ -645,18 +645,6 @@ def test_views_that_a_fork_has_kept_know_what_is_erased_of_the_shared_past(
 
 
 # What it costs.
-
-
-class Counted:
-    """A store that counts what it is asked."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-        self.asked: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        self.asked[name] += 1
-        return getattr(self._store, name)
 
 
 @pytest.mark.parametrize("named", [True, False])

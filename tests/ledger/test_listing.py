@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
+from ledger.counted import Counted
 from treering import InvalidInput, NotFound
 from treering.ledger import titles
 from treering.ledger.outlines import Sketch, head_of
@@ -23,8 +24,7 @@ from treering.model.scopes import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treering import Event, Ledger, Session
-    from treering.model.queries import Query
+    from treering import Ledger, Session
     from treering.model.sessions import SessionOutline
 
 MINUTE = 60_000
@@ -422,22 +422,6 @@ def test_a_session_without_a_past_has_no_outline(ledger: Ledger) -> None:
         ledger.family(HERE, "s1")
 
 
-class Counted:
-    """A store that counts the events that are read from it."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.read = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def events(self, query: Query) -> list[Event]:
-        found: list[Event] = self._store.events(query)
-        self.read += len(found)
-        return found
-
-
 def test_the_outline_of_one_session_costs_no_look_at_the_titles_of_others(ledger: Ledger) -> None:
     for number in range(50):
         opened(ledger, f"s{number}").rename(f"Title {number}")
@@ -447,7 +431,7 @@ def test_the_outline_of_one_session_costs_no_look_at_the_titles_of_others(ledger
     session._store = cast("Any", store)
 
     assert session.outline().title == "Another title"
-    assert store.read <= 2
+    assert store.items["events"] <= 2
 
 
 def test_titles_are_listed_however_many_were_given_since(

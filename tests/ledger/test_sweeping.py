@@ -625,7 +625,7 @@ def test_what_a_sweep_that_died_left_is_not_taken_from_a_fork(
 def erase_some(ledger: Ledger, count: int) -> None:
     """Erase the first events of s1, as a sweep does before it dies."""
     drafter = ledger._drafter
-    ledger._store.erase(
+    ledger._store.erasure.erase(
         Selection(scope=OURS, session_id="s1", spare=REMAINS),
         erasure="expired",
         limit=count,
@@ -673,7 +673,7 @@ def test_after_pruning_no_byte_of_the_session_is_in_any_file(
     ledger.session("s1", scope=HERE, agent="lyria").close("pruned")
     done = expire_session(ledger._store, ledger._drafter, OURS, "s1", until_seq=4, spare=REMAINS)
     assert done == 4
-    assert ledger._store.finish_erasure() == "done"
+    assert ledger._store.erasure.finish() == "done"
 
     left = raw_bytes(path)
     assert shown(old, left) == set()

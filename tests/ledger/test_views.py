@@ -270,14 +270,14 @@ def test_a_view_of_a_long_session_reads_its_snapshot_and_the_tail() -> None:
         ledger.append(long_story(2, 20, 1_500))
         costs = {}
         for name in ("counts", "goals", "schedules", "memories", "usage"):
-            store.read = 0
+            store.items.clear()
             getattr(views, name)()
             costs[name] = store.read
         ledger.append([undo(29_990)])
-        store.read = 0
+        store.items.clear()
         undone = views.counts()
         costs["undone"] = store.read
-        store.read = 0
+        store.items.clear()
         assert [turn.prompt for turn in views.turns(last=2)] == ["asked 1500", "asked 1501"]
         costs["turns"] = store.read
 

@@ -52,7 +52,7 @@ def texts(event: Event) -> list[str]:
 
 
 def copied(book: Ledger, embedder: Embedder | None) -> DocumentIndex:
-    copy = DocumentIndex(book._store, SCOPE, "events", embedder)
+    copy = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
     copy.catch_up(texts)
     return copy
 
@@ -66,7 +66,7 @@ def test_what_is_said_is_on_the_shelf_once_it_is_asked_for(
 ) -> None:
     heard: list[int] = []
     book.append([said(one) for one in TALK])
-    copy = DocumentIndex(book._store, SCOPE, "events", embedder)
+    copy = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
 
     copy.catch_up(texts, progress=heard.append)
     book.append([said("nothing"), said("green tea")])
@@ -109,7 +109,7 @@ def test_beyond_what_is_held_the_cosines_are_the_same(
     monkeypatch.setattr(document_index, "PAGE", 2)
     query = asked(embedder, "bread")
 
-    far = DocumentIndex(book._store, SCOPE, "events", embedder)
+    far = DocumentIndex(book._store.memory, SCOPE, "events", embedder)
     far.refresh()
 
     assert held.vectors is not None
@@ -150,7 +150,7 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
         learned = memory.learn("Likes rye bread", user="ann", fact_id="f1")
 
         assert memory.recall("rye bread", user="ann").ids == [learned.fact_id]
-        assert ledger._store.index_state(SCOPE, "memories").count == 0
+        assert ledger._store.memory.index_state(SCOPE, "memories").count == 0
         ledger.redact(HERE, event_id="memory:f1")
         assert memory.recall("rye bread", user="ann").ids == []
 
@@ -198,5 +198,5 @@ def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> No
         opened.admin.rebuild_vectors()
 
     with treering.open(tmp_path / "l.db", mode="ro") as opened:
-        [(_, held)] = opened._store.documents(SCOPE, "memories", after=0, limit=10)
+        [(_, held)] = opened._store.memory.documents(SCOPE, "memories", after=0, limit=10)
         assert held.embedder == StaticEmbedder().name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering import Event
-    from treering.ledger.ports import EventStore
+    from treering.memory.ports import MemoryStore
     from treering.model.followers import Mark
 
 SCOPE = Scope(HERE)
@@ -35,7 +35,7 @@ def book(tmp_path: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def recollected(store: EventStore, scope: Scope = SCOPE) -> MemoryFold:
+def recollected(store: MemoryStore, scope: Scope = SCOPE) -> MemoryFold:
     found = MemoryFold(store, lambda *_: COMMON, scope)
     found.refresh()
     return found
@@ -53,7 +53,7 @@ def told(found: MemoryFold) -> dict[str, str]:
 
 
 def test_what_others_record_is_taken_in(book: Ledger, tmp_path: Path) -> None:
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
     with treering.open(tmp_path / "ledger.db") as other:
         [first] = learn(other, "Lives in Ghent")
         learn(other, "Likes cake", scope=ELSEWHERE)
@@ -69,12 +69,12 @@ def test_what_others_record_is_taken_in(book: Ledger, tmp_path: Path) -> None:
 
 def test_whoever_comes_next_goes_on_where_another_stopped(book: Ledger) -> None:
     [first] = learn(book, "Lives in Ghent")
-    early = recollected(book._store)
+    early = recollected(book._store.memory)
     early.save()
-    assert book._store.memory_rows(SCOPE).mark == book._store.end(SCOPE)
+    assert book._store.memory.memory_rows(SCOPE).mark == book._store.reader.end(SCOPE)
     [second] = learn(book, "Likes tea")
 
-    late = recollected(book._store)
+    late = recollected(book._store.memory)
 
     assert late.state.changed <= {(FACT, second)}
     assert told(late) == {first: "Lives in Ghent", second: "Likes tea"}
@@ -85,7 +85,7 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
         [fact_id] = learn(book, "Lives in Ghent")
 
     with treering.open(tmp_path / "ledger.db") as book:
-        kept = [row.key for row in book._store.memory_rows(SCOPE).items]
+        kept = [row.key for row in book._store.memory.memory_rows(SCOPE).items]
         assert kept == [fact_id]
         assert learn(book, "Lives in Ghent") == [fact_id]
 
@@ -96,20 +96,20 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, damaged: Row) -> None:
     [fact_id] = learn(book, "Lives in Ghent")
     store = book._store
-    end = store.end(SCOPE)
-    assert store.keep_memory_rows(SCOPE, [damaged], since=(), until=end, anew=True)
+    end = store.reader.end(SCOPE)
+    assert store.memory.keep_memory_rows(SCOPE, [damaged], since=(), until=end, anew=True)
 
-    found = recollected(store)
+    found = recollected(store.memory)
 
     assert told(found) == {fact_id: "Lives in Ghent"}
     found.save()
-    assert [row.key for row in store.memory_rows(SCOPE).items] == [fact_id]
+    assert [row.key for row in store.memory.memory_rows(SCOPE).items] == [fact_id]
 
 
 def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) -> None:
     book.memory(HERE).learn("Lives in Ghent", user="ann", fact_id="f1")
     [kept] = learn(book, "Likes tea")
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
     assert len(told(found)) == 2
     position = found.state.facts["f1"].position
 
@@ -124,19 +124,19 @@ def test_an_erasure_has_all_folded_anew_and_no_text_outlives_it(book: Ledger) ->
 
 def test_what_was_erased_is_not_among_rows_that_were_kept_before(book: Ledger) -> None:
     book.memory(HERE).learn("Lives in Ghent", user="ann", fact_id="f1")
-    recollected(book._store).save()
+    recollected(book._store.memory).save()
     book.redact(HERE, event_id="memory:f1")
 
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
 
     assert told(found) == {}
     found.save()
-    assert "f1" not in {row.key for row in book._store.memory_rows(SCOPE).items}
+    assert "f1" not in {row.key for row in book._store.memory.memory_rows(SCOPE).items}
 
 
 def test_an_erasure_elsewhere_changes_nothing(book: Ledger) -> None:
     [fact_id] = learn(book, "Lives in Ghent")
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
     book.memory(ELSEWHERE).learn("Likes cake", fact_id="f1")
     book.redact(ELSEWHERE, event_id="memory:f1")
 
@@ -150,7 +150,7 @@ def test_what_cites_an_event_is_known_by_its_own_event(book: Ledger) -> None:
     said = session.record("conversation.user", "I live in Ghent").event_id
     learned = book.memory(HERE).learn("Lives in Ghent", user="ann", evidence=[said])
 
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
 
     assert found.citing([said, "unknown"]) == [learned.event_id]
     assert found.citing(["unknown"]) == []
@@ -162,7 +162,7 @@ def test_texts_that_are_not_held_are_read_again(
     monkeypatch.setattr(memory_fold, "TEXTS_MAX", 1)
     ids = learn(book, "Lives in Ghent", "Likes tea", "Has a dog named Max")
 
-    found = recollected(book._store)
+    found = recollected(book._store.memory)
 
     assert list(told(found)) == list(told(found)) == ids
 
@@ -173,7 +173,7 @@ def test_texts_that_are_not_held_are_read_again(
 class Unsettled:
     """A store whose events stand in the order that a test says, some of them not for good."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
         stretch = store.remembered_after(SCOPE, (), limit=99)
         self.events: list[Event] = list(stretch.items)
@@ -198,8 +198,7 @@ def unsettled(book: Ledger) -> Unsettled:
     memory = book.memory(HERE)
     memory.learn("Lives in Ghent", user="ann", valid_from_ms=1, fact_id="ghent")
     memory.learn("Lives in Porto", user="ann", valid_from_ms=1, fact_id="porto")
-    store: Any = book._store
-    found = Unsettled(store)
+    found = Unsettled(book._store.memory)
     found.events = [event for event in found.events if event.kind == "memory.stored"]
     return found
 

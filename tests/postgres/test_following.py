@@ -320,7 +320,7 @@ def test_a_committed_follower_that_is_stopped_within_a_run_gets_all_of_it_again(
 def looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
     """Note where followers look for more; one that looks again and again is stopped."""
     made: list[Mark] = []
-    headers_after = store_of(ledger).headers_after
+    headers_after = store_of(ledger).reader.headers_after
 
     def counting(scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         made.append(mark)

@@ -19,7 +19,7 @@ from postgres_writers import open_ledger, race_for_fork, store_of
 from threads import in_threads
 from treering.errors import Conflict, NotFound, NotPermitted
 from treering.model.scopes import Scope
-from treering.storage.postgres import cuts, sessions, snapshots
+from treering.storage.postgres import cuts, reader, sessions, snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,9 @@ def test_of_processes_that_fork_into_the_same_session_exactly_one_wins(
             assert sorted(word for word, _ in outcomes) == ["lost"] * (PROCESSES - 1) + ["won"]
             assert {seq for _, seq in outcomes} == {2}
 
-    assert ledger._store.forks(OURS, "s1") == [f"fork {number}" for number in range(ROUNDS)]
+    assert ledger._store.sessions.forks(OURS, "s1") == [
+        f"fork {number}" for number in range(ROUNDS)
+    ]
     assert ledger.admin.verify().intact
 
 
@@ -75,7 +77,10 @@ def test_a_fork_and_an_append_that_open_the_same_session_never_both_do(ledger: L
     in_threads(forks, appends)
 
     seqs = [
-        [header.seq for header in ledger._store.session_headers(OURS, name, after_seq=0, limit=9)]
+        [
+            header.seq
+            for header in ledger._store.reader.session_headers(OURS, name, after_seq=0, limit=9)
+        ]
         for name in (f"n{number}" for number in range(20))
     ]
     assert seqs == [[1] if number in lost else [4, 5] for number in range(20)]
@@ -98,7 +103,7 @@ def test_sessions_are_forked_while_others_append_to_them_and_to_their_forks(
         partial(append, "s1"), partial(append, "s1"), partial(forks, "a"), partial(forks, "b")
     )
 
-    heads = ledger._store.session_heads(OURS, before_position=None, limit=100)
+    heads = ledger._store.sessions.heads(OURS, before_position=None, limit=100)
     assert sorted({head.head_seq for head in heads}) == [6, 63]
     assert len(heads) == 21
     assert ledger.admin.verify().intact
@@ -114,10 +119,10 @@ def test_roles_fork_read_and_erase_within_their_scope(place: Place, sort: str) -
         store = ledger._store
         ledger.append([*run_of("r1", "well"), *run_of("r2", "ill", end="run.failed")])
         first = fork(ledger, "f", parent="s1", seq=3)
-        store.keep_snapshot(OURS, "f", seq=4, body=b"4")
+        store.snapshots.keep(OURS, "f", seq=4, body=b"4")
 
-        cut = store.cut(OURS, "f")
-        counted = store.committed_events(
+        cut = store.sessions.cut(OURS, "f")
+        counted = store.reader.committed_events(
             *(OURS, "s1"),
             kinds={"conversation.user"},
             before_seq=9,
@@ -125,16 +130,16 @@ def test_roles_fork_read_and_erase_within_their_scope(place: Place, sort: str) -
             run_id=None,
             limit=9,
         )
-        assert (first.seq, store.forks(OURS, "s1")) == (4, ["f"])
+        assert (first.seq, store.sessions.forks(OURS, "s1")) == (4, ["f"])
         assert cut is not None
         assert (cut.parent, cut.seq) == ("s1", 3)
         assert [event.summary for event in counted] == ["well"]
-        assert [event.seq for event in store.events_at(OURS, "s1", [5, 1])] == [1, 5]
-        heads = store.session_heads(OURS, before_position=None, limit=9)
+        assert [event.seq for event in store.reader.events_at(OURS, "s1", [5, 1])] == [1, 5]
+        heads = store.sessions.heads(OURS, before_position=None, limit=9)
         assert [(head.session_id, head.cut) for head in heads] == [("f", cut), ("s1", None)]
-        assert store.snapshot(OURS, "f", until_seq=4) == (4, b"4")
+        assert store.snapshots.latest(OURS, "f", until_seq=4) == (4, b"4")
         assert ledger.redact(HERE, session_id="s1").redacted_count == 6
-        assert store.snapshot(OURS, "f", until_seq=4) is None
+        assert store.snapshots.latest(OURS, "f", until_seq=4) is None
         assert ledger.admin.verify(HERE).intact
 
 
@@ -143,7 +148,7 @@ def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Pl
     with treering.open(place.url) as ledger:
         ledger.append([said(text, scope=ELSEWHERE) for text in "ab"])
         fork(ledger, "f", parent="s1", seq=1, scope=ELSEWHERE)
-        ledger._store.keep_snapshot(theirs, "f", seq=2, body=b"2")
+        ledger._store.snapshots.keep(theirs, "f", seq=2, body=b"2")
     with treering.open(place.url_of(place.role(HERE))) as ledger:
         store = ledger._store
         ledger.append([said("ours", session_id="ours")])
@@ -152,13 +157,13 @@ def test_a_held_role_finds_nothing_of_another_scope_to_fork_or_to_list(place: Pl
             fork(ledger, "g", parent="s1", seq=1)
         with pytest.raises((NotFound, NotPermitted)):
             fork(ledger, "g", parent="s1", seq=1, scope=ELSEWHERE)
-        assert store.session_heads(theirs, before_position=None, limit=9) == []
-        assert store.forks(theirs, "s1") == []
-        assert store.cut(theirs, "f") is None
-        assert store.snapshot(theirs, "f", until_seq=9) is None
-        store.keep_snapshot(theirs, "f", seq=2, body=b"lie")
+        assert store.sessions.heads(theirs, before_position=None, limit=9) == []
+        assert store.sessions.forks(theirs, "s1") == []
+        assert store.sessions.cut(theirs, "f") is None
+        assert store.snapshots.latest(theirs, "f", until_seq=9) is None
+        store.snapshots.keep(theirs, "f", seq=2, body=b"lie")
     with treering.open(place.url) as ledger:
-        assert ledger._store.snapshot(theirs, "f", until_seq=9) == (2, b"2")
+        assert ledger._store.snapshots.latest(theirs, "f", until_seq=9) == (2, b"2")
         assert ledger.admin.verify().intact
 
 
@@ -169,9 +174,9 @@ def test_a_role_that_may_not_keep_snapshots_reads_on(place: Place, ledger: Ledge
     role = place.role(HERE)
     place.sql(f"REVOKE INSERT ON snapshots FROM {place.schema}_scoped")
     with treering.open(place.url_of(role)) as reader:
-        reader._store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
+        reader._store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
 
-        assert reader._store.snapshot(OURS, "s1", until_seq=9) is None
+        assert reader._store.snapshots.latest(OURS, "s1", until_seq=9) is None
         assert len(reader.headers(HERE).items) == 3
         reader.append([said("d")])
 
@@ -183,14 +188,14 @@ def test_a_replica_keeps_no_snapshot_and_reads_those_of_its_primary() -> None:
         place.administration.init(partitions=2)
         with open_ledger(place.url) as ledger:
             ledger.append([said("a")])
-            ledger._store.keep_snapshot(OURS, "s1", seq=1, body=b"1")
+            ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"1")
         with primary.replica() as replica:
             replica.catch_up()
             there = Place(replica, schema=place.schema)
             with open_ledger(there.url, mode="ro") as reader:
-                reader._store.keep_snapshot(OURS, "s1", seq=2, body=b"2")
+                reader._store.snapshots.keep(OURS, "s1", seq=2, body=b"2")
 
-                assert reader._store.snapshot(OURS, "s1", until_seq=9) == (1, b"1")
+                assert reader._store.snapshots.latest(OURS, "s1", until_seq=9) == (1, b"1")
 
 
 def test_while_another_holds_the_table_no_snapshot_is_waited_for(
@@ -198,9 +203,9 @@ def test_while_another_holds_the_table_no_snapshot_is_waited_for(
 ) -> None:
     with place.connect() as other, other.transaction():
         other.execute("LOCK TABLE snapshots IN SHARE MODE")
-        ledger._store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
+        ledger._store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
 
-    assert ledger._store.snapshot(OURS, "s1", until_seq=9) is None
+    assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) is None
 
 
 def test_while_a_scope_is_erased_from_no_snapshot_of_it_is_kept(
@@ -210,17 +215,17 @@ def test_while_a_scope_is_erased_from_no_snapshot_of_it_is_kept(
     store = store_of(ledger)
     with store._server.lend(OURS) as connection, connection.transaction():
         snapshots.drop(connection, store._cache, OURS, [1])
-        store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
+        store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
 
     assert place.sql("SELECT count(*) FROM snapshots") == [(0,)]
-    store.keep_snapshot(OURS, "s1", seq=3, body=b"3")
+    store.snapshots.keep(OURS, "s1", seq=3, body=b"3")
     assert place.sql("SELECT seq FROM snapshots") == [(3,)]
 
 
 def test_many_who_keep_snapshots_and_erase_do_not_lock_each_other_out(ledger: Ledger) -> None:
     def keep(seqs: Iterator[int]) -> None:
         for _ in range(60):
-            ledger._store.keep_snapshot(OURS, "f", seq=next(seqs), body=b"1")
+            ledger._store.snapshots.keep(OURS, "f", seq=next(seqs), body=b"1")
 
     def erase() -> None:
         for number in range(10):
@@ -232,7 +237,7 @@ def test_many_who_keep_snapshots_and_erase_do_not_lock_each_other_out(ledger: Le
     in_threads(erase, *(partial(keep, seqs) for _ in range(3)))
     ledger.redact(HERE, session_id="s1")
 
-    assert ledger._store.snapshot(OURS, "f", until_seq=2**62) is None
+    assert ledger._store.snapshots.latest(OURS, "f", until_seq=2**62) is None
     assert ledger.admin.verify().intact
 
 
@@ -258,7 +263,7 @@ def test_a_fork_that_was_changed_by_hand_is_found(
     place: Place, ledger: Ledger, statement: str
 ) -> None:
     fork(ledger, "f", parent="s1", seq=2)
-    ledger._store.keep_snapshot(OURS, "f", seq=3, body=b"3")
+    ledger._store.snapshots.keep(OURS, "f", seq=3, body=b"3")
     assert ledger.admin.verify().intact
 
     place.sql(statement)
@@ -295,12 +300,12 @@ ANALYZE;
 """
 QUESTIONS: Final[dict[str, tuple[str, Any, tuple[str, ...]]]] = {
     "events at": (
-        sessions.EVENTS_AT,
+        reader.EVENTS_AT,
         {"scope": HERE, "session": 5, "seqs": [1, 2]},
         ("events_0*_pkey",),
     ),
     "committed": (
-        sessions.COMMITTED,
+        reader.COMMITTED,
         {
             "scope": HERE,
             "session": 5,

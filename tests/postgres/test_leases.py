@@ -282,14 +282,14 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
         ours = walled._store.leases.owner()
         mine = start_id("r2", ours)
         walled.append([said("start", kind="run.started", run_id="r2", event_id=mine)])
-        walled._store.set_cursor(scope, "sink", "one")
-        walled._store.set_cursor(scope, "sink", "two")
+        walled._store.cursors.set(scope, "sink", "one")
+        walled._store.cursors.set(scope, "sink", "two")
 
-        assert [run.owner for run in walled._store.open_runs(scope)] == [ours]
-        assert [run.run_id for run in walled._store.open_runs(scope, "s1")] == ["r2"]
-        assert walled._store.open_runs() == []
-        assert [run.run_id for run in ledger._store.open_runs()] == ["r2", "r1"]
-        assert (ledger._store.cursor(scope, "sink"), walled._store.leases.hold("sink")) == (
+        assert [run.owner for run in walled._store.reader.open_runs(scope)] == [ours]
+        assert [run.run_id for run in walled._store.reader.open_runs(scope, "s1")] == ["r2"]
+        assert walled._store.reader.open_runs() == []
+        assert [run.run_id for run in ledger._store.reader.open_runs()] == ["r2", "r1"]
+        assert (ledger._store.cursors.find(scope, "sink"), walled._store.leases.hold("sink")) == (
             "two",
             True,
         )
@@ -308,8 +308,8 @@ def test_whoever_sees_one_scope_holds_and_finds_like_the_owner(
 def test_a_held_role_keeps_no_cursor_in_another_scope(place: Place) -> None:
     with treering.open(place.url_of(place.role(HERE))) as walled:
         with pytest.raises(treering.TreeringError) as refused:
-            walled._store.set_cursor(Scope(ELSEWHERE), "sink", "one")
-        assert walled._store.cursor(Scope(ELSEWHERE), "sink") is None
+            walled._store.cursors.set(Scope(ELSEWHERE), "sink", "one")
+        assert walled._store.cursors.find(Scope(ELSEWHERE), "sink") is None
 
     assert "db grant" in str(refused.value.hint)
 
@@ -361,8 +361,8 @@ def test_an_owner_who_opens_a_ledger_of_the_first_schema_brings_its_roles_along(
 def check_walled(place: Place, role: str) -> None:
     """Check that a role can use what came with an upgrade, and sees what was there before."""
     with treering.open(place.url_of(role)) as ledger:
-        ledger._store.set_cursor(Scope(HERE), "sink", "one")
-        assert ledger._store.cursor(Scope(HERE), "sink") == "one"
+        ledger._store.cursors.set(Scope(HERE), "sink", "one")
+        assert ledger._store.cursors.find(Scope(HERE), "sink") == "one"
         assert [header.summary for header in ledger.headers(HERE).items] == ["of the first schema"]
         assert ledger.admin.verify(HERE).intact
 
@@ -376,7 +376,7 @@ def test_a_ledger_without_roles_is_brought_up_without_them(
         place.administration.init(partitions=2, with_roles=False)
 
     with treering.open(place.url) as ledger:
-        ledger._store.set_cursor(Scope(HERE), "sink", "one")
+        ledger._store.cursors.set(Scope(HERE), "sink", "one")
 
     assert place.administration.status().schema_version == len(known)
     assert place.sql("SELECT 1 FROM pg_policies WHERE schemaname = %s", place.schema) == []

@@ -28,11 +28,11 @@ def tell(events: Sequence[Event]) -> list[IndexEntry]:
 def shelve(ledger: Ledger) -> list[str]:
     """Catch up with the events; return the words of all documents."""
     store = ledger._store
-    while store.follow_documents(SCOPE, "events", tell, embedder="").more:
+    while store.memory.follow_documents(SCOPE, "events", tell, embedder="").more:
         pass
     return [
         document.terms.decode()
-        for _, document in store.documents(SCOPE, "events", after=0, limit=9_999)
+        for _, document in store.memory.documents(SCOPE, "events", after=0, limit=9_999)
     ]
 
 
@@ -44,14 +44,14 @@ def test_what_has_not_settled_is_told_beyond_the_last_mark_and_told_again(place:
         other.execute("SELECT pg_current_xact_id()")
         ledger.append([said("second", kind="memory.stored"), said("third", kind="memory.stored")])
 
-        early = store.remembered_after(SCOPE, (), limit=9)
+        early = store.memory.remembered_after(SCOPE, (), limit=9)
 
         assert [event.summary for event in early.items] == ["first", "second", "third"]
         assert [mark > early.last for mark in early.marks] == [False, True, True]
         assert not early.more
-        assert store.remembered_after(SCOPE, early.last, limit=1).items == early.items[1:]
+        assert store.memory.remembered_after(SCOPE, early.last, limit=1).items == early.items[1:]
         other.execute("COMMIT")
-        late = store.remembered_after(SCOPE, early.last, limit=9)
+        late = store.memory.remembered_after(SCOPE, early.last, limit=9)
         assert (late.items, late.marks) == (early.items[1:], early.marks[1:])
         assert late.last == late.marks[-1]
 
@@ -68,8 +68,8 @@ def test_what_has_not_settled_is_entered_once(place: Place) -> None:
         other.execute("COMMIT")
 
         assert shelve(ledger) == ["first", "second", "third"]
-        assert ledger._store.index_state(SCOPE, "events").count == 3
-        assert ledger._store.documents_lag(SCOPE, "events") == 0
+        assert ledger._store.memory.index_state(SCOPE, "events").count == 3
+        assert ledger._store.memory.documents_lag(SCOPE, "events") == 0
 
 
 def test_the_terms_of_what_was_erased_are_in_no_table(place: Place) -> None:
@@ -85,7 +85,7 @@ def test_the_terms_of_what_was_erased_are_in_no_table(place: Place) -> None:
         place.sql("CHECKPOINT")
         assert not _in_documents(place, b"quokka-0001")
         assert _in_documents(place, b"numbat-0001")
-        ledger._store.drop_documents(SCOPE)
+        ledger._store.memory.drop_documents(SCOPE)
         place.sql("CHECKPOINT")
         assert not _in_documents(place, b"numbat-0001")
         assert ledger.admin.erasure_state() == "done"
@@ -109,11 +109,11 @@ def test_a_ledger_that_may_only_be_read_keeps_nothing(place: Place) -> None:
     with treering.open(place.url, mode="ro") as ledger:
         store = ledger._store
         assert shelve(ledger) == ["first"]
-        assert store.documents_lag(SCOPE, "events") == 1
-        assert not store.keep_memory_rows(
+        assert store.memory.documents_lag(SCOPE, "events") == 1
+        assert not store.memory.keep_memory_rows(
             SCOPE, [Row("f", "a", b"1")], since=(), until=(), anew=True
         )
-        assert store.drop_documents(SCOPE) == 0
+        assert store.memory.drop_documents(SCOPE) == 0
 
 
 @pytest.mark.parametrize(

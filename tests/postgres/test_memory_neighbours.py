@@ -77,14 +77,16 @@ def tell(ledger: Ledger, numbers: range, scope: str = HERE, *, vectors: Matrix =
         ]
 
     ledger.append([said(f"{one}", event_id=f"e{one}", scope=scope) for one in numbers])
-    while ledger._store.follow_documents(Scope(scope), "events", read, embedder="space").more:
+    while ledger._store.memory.follow_documents(
+        Scope(scope), "events", read, embedder="space"
+    ).more:
         pass
 
 
 def exactly(ledger: Ledger, asked: bytes, scope: str = HERE) -> dict[int, float]:
     """Return the five documents that are nearest of all, with their cosines."""
     [vector], _ = unpack([asked], DIMENSIONS)
-    found = ledger._store.documents(Scope(scope), "events", after=0, limit=50_000)
+    found = ledger._store.memory.documents(Scope(scope), "events", after=0, limit=50_000)
     told = [
         (number, max(float(one @ vector) for one in unpack([document.vectors], DIMENSIONS)[0]))
         for number, document in found
@@ -96,7 +98,7 @@ def nearest(
     ledger: Ledger, asked: bytes, scope: str = HERE, *, space: str = "space"
 ) -> dict[int, float] | None:
     """Return the same by the index; None without one."""
-    found = ledger._store.nearest(Scope(scope), "events", asked, embedder=space, limit=5)
+    found = ledger._store.memory.nearest(Scope(scope), "events", asked, embedder=space, limit=5)
     return None if found is None else dict(found)
 
 
@@ -201,7 +203,7 @@ def test_a_role_cannot_put_a_table_of_its_own_in_the_place_of_the_vectors(near: 
         tell(ledger, range(120))
         nearest(ledger, asked)
         [table] = tables(near)
-        ledger._store.drop_documents(Scope(HERE))
+        ledger._store.memory.drop_documents(Scope(HERE))
         tell(ledger, range(120, 240))
 
     with near.connect(role) as connection:

@@ -191,7 +191,7 @@ def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
     with treering.open(old.url) as ledger:
         for scope in (HERE, ELSEWHERE):
             ledger.tool_calls(scope)
-            ledger._store.set_cursor(scope, "bridge", "1")  # type: ignore[arg-type]
+            ledger._store.cursors.set(scope, "bridge", "1")  # type: ignore[arg-type]
             fork(ledger, scope)
             shelve(ledger, scope)
     tables = ("tool_calls", "tool_marks", "cursors", "forks", "snapshots", "memory_documents")
@@ -216,23 +216,23 @@ def test_a_role_of_the_third_schema_forks_what_it_recorded_before(
 
     with treering.open(place.url_of(role)) as ledger:
         header = fork(ledger, HERE)
-        assert (header.seq, ledger._store.forks(Scope(HERE), "s1")) == (3, ["fork"])
-        assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) == (3, b"1")
+        assert (header.seq, ledger._store.sessions.forks(Scope(HERE), "s1")) == (3, ["fork"])
+        assert ledger._store.snapshots.latest(Scope(HERE), "fork", until_seq=9) == (3, b"1")
         assert ledger.redact(HERE, event_id="e2").redacted_count == 1
-        assert ledger._store.snapshot(Scope(HERE), "fork", until_seq=9) is None
+        assert ledger._store.snapshots.latest(Scope(HERE), "fork", until_seq=9) is None
         assert ledger.admin.verify(HERE).intact
 
 
 def shelve(ledger: Ledger, scope: str) -> int:
     """Have the memory follow the events of ``scope``; return how many documents there are."""
     store = ledger._store
-    store.follow_documents(
+    store.memory.follow_documents(
         Scope(scope),
         "events",
         lambda events: [IndexEntry(event.position, b"term", b"") for event in events],
         embedder="",
     )
-    return store.index_state(Scope(scope), "events").count
+    return store.memory.index_state(Scope(scope), "events").count
 
 
 @pytest.mark.parametrize("sort", ["application", "held"])
@@ -251,8 +251,8 @@ def test_a_role_of_the_sixth_schema_remembers_what_it_recorded_before(
     with treering.open(place.url_of(role)) as ledger:
         assert shelve(ledger, HERE) == 2
         assert ledger.redact(HERE, event_id="e1").redacted_count == 1
-        assert ledger._store.index_state(Scope(HERE), "events").count == 1
-        assert ledger._store.drop_documents(Scope(HERE)) == 1
+        assert ledger._store.memory.index_state(Scope(HERE), "events").count == 1
+        assert ledger._store.memory.drop_documents(Scope(HERE)) == 1
         assert ledger.admin.verify(HERE).intact
 
 
@@ -260,7 +260,7 @@ def fork(ledger: Ledger, scope: str) -> Header:
     """Fork the session of ``scope`` at its second event, and keep a snapshot of the fork."""
     [draft] = ledger._drafter.draft([said("forked", scope=scope, session_id="fork")])
     header = ledger._store.fork(draft, parent="s1", seq=2)
-    ledger._store.keep_snapshot(Scope(scope), "fork", seq=header.seq, body=b"1")
+    ledger._store.snapshots.keep(Scope(scope), "fork", seq=header.seq, body=b"1")
     return header
 
 

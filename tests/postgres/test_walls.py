@@ -74,7 +74,7 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
         ]
     )
     ledger.set_retention(scope, {"tool.call": 7})
-    ledger._store.set_cursor(Scope(scope), f"{mark}sink", f"{mark}cursor")
+    ledger._store.cursors.set(Scope(scope), f"{mark}sink", f"{mark}cursor")
     tool = {"call_id": f"{mark}call", "tool": f"{mark}tool"}
     called = [said("x", kind=kind, refs=tool, **names) for kind in ("tool.call", "tool.result")]
     ledger.append([*called, called[1]])
@@ -82,14 +82,14 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     ledger.admin.index(scope)
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
     ledger._store.fork(draft, parent=f"{mark}session", seq=2)
-    ledger._store.keep_snapshot(Scope(scope), f"{mark}fork", seq=3, body=b"1")
+    ledger._store.snapshots.keep(Scope(scope), f"{mark}fork", seq=3, body=b"1")
     remember(ledger, Scope(scope), mark)
 
 
 def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
     """Put something into every table of the memory."""
     store = ledger._store
-    store.follow_documents(
+    store.memory.follow_documents(
         scope,
         "events",
         lambda events: [
@@ -98,7 +98,7 @@ def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
         embedder="",
     )
     rows = [Row("fact", f"{mark}fact", f"{mark}body".encode())]
-    assert store.keep_memory_rows(scope, rows, since=(), until=(0, 0, 1), anew=False)
+    assert store.memory.keep_memory_rows(scope, rows, since=(), until=(0, 0, 1), anew=False)
 
 
 @pytest.fixture(scope="module")

@@ -579,7 +579,7 @@ def test_an_export_that_was_left_half_way_does_not_outlive_the_ledger(
         # The pool's, and that of the thread which announces.
         until(lambda: connected() > 1)
         before = connected()
-        pages = store_of(ledger).record_pages(parse_scope(HERE))
+        pages = store_of(ledger).reader.record_pages(parse_scope(HERE))
         taken = [len(next(pages)) for _ in range(pages_taken)]
         within = connected()
 
@@ -592,7 +592,7 @@ def test_an_export_that_was_left_half_way_does_not_outlive_the_ledger(
 
 def test_a_child_that_lets_go_of_an_export_does_no_harm_to_it(ledger: Ledger) -> None:
     ledger.append([said("x") for _ in range(MANY)])
-    pages = store_of(ledger).record_pages(parse_scope(HERE))
+    pages = store_of(ledger).reader.record_pages(parse_scope(HERE))
     taken = len(next(pages))
 
     def let_go() -> None:

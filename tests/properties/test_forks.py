@@ -104,9 +104,9 @@ class Tree:
         past: list[Event] = []
         place: str | None = name
         while place is not None:
-            own = store.session_events(OURS, place, after_seq=0, limit=1_000)
+            own = store.reader.session_events(OURS, place, after_seq=0, limit=1_000)
             past[:0] = [e for e in own if e.seq <= until]
-            cut = store.cut(OURS, place)
+            cut = store.sessions.cut(OURS, place)
             place, until = (None, 0) if cut is None else (cut.parent, cut.seq)
         return [(event.seq, event.event_id, event.redacted) for event in past]
 

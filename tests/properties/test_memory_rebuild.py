@@ -47,14 +47,17 @@ def derived(ledger: Ledger) -> Derived:
     holdings.save()
     state = holdings.of(SCOPE).fold.state
     rows = state.rows(state.all_keys())
-    kept = [(row.sort, row.key, row.body) for row in store.memory_rows(SCOPE).items]
+    kept = [(row.sort, row.key, row.body) for row in store.memory.memory_rows(SCOPE).items]
     # Whoever finds that an erasure took them keeps none, and leaves that to who comes next.
     assert sorted(kept) in (rows, [])
     return Derived(
         rows=rows,
         documents={
             shelf: sorted(
-                (document for _, document in store.documents(SCOPE, shelf, after=0, limit=9_999)),
+                (
+                    document
+                    for _, document in store.memory.documents(SCOPE, shelf, after=0, limit=9_999)
+                ),
                 key=lambda document: document.position,
             )
             for shelf in INDEX_NAMES

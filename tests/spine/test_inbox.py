@@ -390,7 +390,7 @@ def test_a_session_with_a_long_past_is_read_from_its_last_taking(
     assert fresh._inbox._settled() == last_taken.refs["settled_seq"]
     received = [header.seq for header in inbox.headers() if header.kind == "inbox.received"]
     assert received[-2] <= last_taken.refs["settled_seq"] < received[-1]
-    assert store.last_headers(Scope(HERE), "inbox", before_seq=None, limit=1)[0].seq == (
+    assert store.reader.last_headers(Scope(HERE), "inbox", before_seq=None, limit=1)[0].seq == (
         fresh._inbox._read_to
     )
     assert fresh._inbox._waiting == {}

@@ -75,7 +75,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ledger.redact(scope, event_id="e3")
             ledger.expire(scope, policy={"tool.call": 30}, now_ms=NOON + 45 * DAY)
             ledger.set_retention(scope, {"ops.alert": 90})
-            ledger._store.set_cursor(Scope(scope), "sink", ledger.end_cursor(scope))
+            ledger._store.cursors.set(Scope(scope), "sink", ledger.end_cursor(scope))
             memory = ledger.memory(scope)
             memory.learn("Lives in Porto", user="ann")
             ledger.tool_calls(scope)

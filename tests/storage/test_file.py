@@ -399,14 +399,14 @@ def test_a_payload_that_is_erased_while_it_is_read_is_exported_as_erased(
 ) -> None:
     source, target = treering.open(tmp_path / "source.db"), treering.open(tmp_path / "target.db")
     source.append([said("large", event_id="big", payload={"t": "long " * 5_000})])
-    blobs = source._store._reader.blobs  # type: ignore[attr-defined]
+    blobs = source._store.reader.blobs  # type: ignore[attr-defined]
 
     class Erasing(dict[int, bytes | None]):
         def __missing__(self, blob: int) -> bytes | None:
             source.redact(HERE, event_id="big")
             return blobs[blob]  # type: ignore[no-any-return]
 
-    source._store._reader.blobs = Erasing()  # type: ignore[attr-defined]
+    source._store.reader.blobs = Erasing()  # type: ignore[attr-defined]
 
     stream = io.BytesIO()
     source.admin.export(HERE, stream, payloads="included")
@@ -448,8 +448,8 @@ def test_a_look_before_a_write_waits_for_nobody_who_writes(path: Path) -> None:
         assert held.wait(PATIENCE_S)
         try:
             with ThreadPoolExecutor(1) as pool:
-                runs = pool.submit(store.open_runs, HERE, "s1").result(PATIENCE_S / 2)
-                first = pool.submit(store.session_events, HERE, "s1", after_seq=0, limit=1)
+                runs = pool.submit(store.reader.open_runs, HERE, "s1").result(PATIENCE_S / 2)
+                first = pool.submit(store.reader.session_events, HERE, "s1", after_seq=0, limit=1)
                 events = first.result(PATIENCE_S / 2)
         finally:
             over.set()
@@ -467,7 +467,7 @@ def test_a_look_from_inside_a_write_sees_what_is_committed(path: Path) -> None:
 
         def work(batch: Any, _: None) -> None:
             batch.connection.execute("UPDATE runs SET state = 1")
-            seen.extend(store.open_runs(HERE, "s1"))
+            seen.extend(store.reader.open_runs(HERE, "s1"))
 
         store._writer.transact(work, None)
 

@@ -172,8 +172,8 @@ def test_what_is_remembered_of_a_fork_goes_with_its_transaction(
         [added] = ledger.append([said("an ordinary session", session_id="h")])
 
         assert added.seq == 1
-        assert ledger._store.cut(OURS, "h") is None
-        assert ledger._store.forks(OURS, "f") == ["g"]
+        assert ledger._store.sessions.cut(OURS, "h") is None
+        assert ledger._store.sessions.forks(OURS, "f") == ["g"]
         assert ledger.admin.verify().intact
 
 
@@ -191,7 +191,7 @@ def test_a_process_that_ends_in_the_middle_of_a_fork_leaves_nothing(path: Path) 
 
     with treering.open(path) as ledger:
         assert status == 7
-        assert ledger._store.cut(OURS, "h") is None
+        assert ledger._store.sessions.cut(OURS, "h") is None
         assert fork(ledger, "h", parent="s1", seq=1).seq == 2
         assert ledger.admin.verify().intact
 
@@ -200,12 +200,12 @@ def test_a_snapshot_that_cannot_be_kept_fails_nobody(path: Path) -> None:
     with treering.open(path) as ledger, closing(apsw.Connection(str(path))) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        ledger._store.keep_snapshot(OURS, "s1", seq=1, body=b"x")
+        ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"x")
 
         other.execute("ROLLBACK")
-        assert ledger._store.snapshot(OURS, "s1", until_seq=9) is None
-        ledger._store.keep_snapshot(OURS, "s1", seq=1, body=b"y")
-        assert ledger._store.snapshot(OURS, "s1", until_seq=9) == (1, b"y")
+        assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) is None
+        ledger._store.snapshots.keep(OURS, "s1", seq=1, body=b"y")
+        assert ledger._store.snapshots.latest(OURS, "s1", until_seq=9) == (1, b"y")
         assert ledger.append([said("on")])[0].seq == 5
 
 
@@ -276,7 +276,7 @@ def test_a_failed_run_is_not_decoded_to_be_left_out(
 
         monkeypatch.setattr("treering.storage.sqlite.rows.events", counting)
 
-        found = ledger._store.committed_events(
+        found = ledger._store.reader.committed_events(
             OURS, "s1", kinds=("conversation.user",), before_seq=999, until_seq=999,
             run_id=None, limit=4,
         )  # fmt: skip
@@ -297,7 +297,10 @@ def test_sessions_of_every_released_schema_can_be_forked(golden: Path, path: Pat
         fork(ledger, "f", parent="g1", seq=2, scope="golden")
         ledger.append([said("on", session_id="f", scope="golden")])
 
-        assert [e.seq for e in ledger._store.events_at(Scope("golden"), "f", [3, 4])] == [3, 4]
+        assert [e.seq for e in ledger._store.reader.events_at(Scope("golden"), "f", [3, 4])] == [
+            3,
+            4,
+        ]
         assert ledger.admin.verify().events == before.events + 2
         assert ledger.admin.verify().intact
 
@@ -317,7 +320,7 @@ def test_what_is_erased_leaves_no_byte_though_it_was_forked(path: Path) -> None:
     with treering.open(path) as ledger:
         ledger.append([said("sensitive-words", event_id="x", payload={"text": "sensitive-words"})])
         fork(ledger, "h", parent="s1", seq=5)
-        ledger._store.keep_snapshot(OURS, "h", seq=6, body=b"numbers")
+        ledger._store.snapshots.keep(OURS, "h", seq=6, body=b"numbers")
         receipt = ledger.redact(HERE, event_id="x")
         fork(ledger, "i", parent="s1", seq=5)
 

@@ -60,7 +60,7 @@ def fill(ledger: Ledger, count: int, *, first: int = 0) -> None:
 
 
 def whole(ledger: Ledger, session: str) -> list[Any]:
-    return store_of(ledger).session_headers(OURS, session, after_seq=0, limit=99)
+    return store_of(ledger).reader.session_headers(OURS, session, after_seq=0, limit=99)
 
 
 def seqs(found: list[Any]) -> list[int]:
@@ -78,15 +78,15 @@ def test_every_stretch_of_a_session_is_read_in_order(path: Path, count: int) -> 
                 for after in range(own + 1):
                     wanted = list(range(after + 1, min(after + limit, own) + 1))
                     read = {"after_seq": after, "limit": limit}
-                    assert seqs(store.session_headers(OURS, name, **read)) == wanted
-                    assert seqs(store.session_events(OURS, name, **read)) == wanted
-                    assert seqs(store.records(OURS, name, **read)) == wanted
+                    assert seqs(store.reader.session_headers(OURS, name, **read)) == wanted
+                    assert seqs(store.reader.session_events(OURS, name, **read)) == wanted
+                    assert seqs(store.reader.records(OURS, name, **read)) == wanted
                     wanted = list(range(max(after + 1 - limit, 1), after + 1))
                     last = {"before_seq": after + 1, "limit": limit}
-                    assert seqs(store.last_headers(OURS, name, **last)) == wanted
-                    assert seqs(store.last_events(OURS, name, **last)) == wanted
+                    assert seqs(store.reader.last_headers(OURS, name, **last)) == wanted
+                    assert seqs(store.reader.last_events(OURS, name, **last)) == wanted
             every = list(range(1, own + 1))
-            assert seqs(store.events_at(OURS, name, [*every, *every, own + 1])) == every
+            assert seqs(store.reader.events_at(OURS, name, [*every, *every, own + 1])) == every
     assert marks(path) == (count // LAG * LAG, count)
 
 
@@ -95,7 +95,7 @@ def test_every_id_is_found_and_repeats_are_known(path: Path) -> None:
         fill(ledger, 40)
         named = [f"e{n}" for n in range(1, 40, 2)]
 
-        assert sorted(store_of(ledger).find_ids(OURS, [*named, "new"])) == sorted(named)
+        assert sorted(store_of(ledger).reader.find_ids(OURS, [*named, "new"])) == sorted(named)
         for number, event_id in zip(range(1, 40, 2), named, strict=True):
             event = ledger.event(HERE, event_id)
             assert event.summary == f"event {number}"
@@ -142,9 +142,9 @@ def test_ids_of_what_expired_are_hidden_in_the_index_and_in_the_tail(path: Path)
             ledger.event(HERE, "old1")
 
         # They are not free, however: who repeats them is told of what was there.
-        assert sorted(store_of(ledger).find_ids(OURS, names)) == sorted(names)
+        assert sorted(store_of(ledger).reader.find_ids(OURS, names)) == sorted(names)
         fill(ledger, 3 * LAG)
-        assert sorted(store_of(ledger).find_ids(OURS, names)) == sorted(names)
+        assert sorted(store_of(ledger).reader.find_ids(OURS, names)) == sorted(names)
         assert ledger.admin.verify().intact
 
 
@@ -155,16 +155,16 @@ def test_runs_sessions_and_forks_are_found_on_both_sides(path: Path) -> None:
         ledger.append(run_of("r2", "c", session_id="new")[:-1])
         store = store_of(ledger)
 
-        assert sorted(one.run_id for one in store.open_runs()) == ["r1", "r2"]
-        assert all(one.seen_ms for one in store.open_runs())
-        heads = store.session_heads(OURS, before_position=None, limit=9)
+        assert sorted(one.run_id for one in store.reader.open_runs()) == ["r1", "r2"]
+        assert all(one.seen_ms for one in store.reader.open_runs())
+        heads = store.sessions.heads(OURS, before_position=None, limit=9)
         assert heads[0].session_id == "new"
         assert heads[-1].session_id == "old"
         assert len(heads) == 5
-        paged = store.session_heads(OURS, before_position=heads[1].position, limit=9)
+        paged = store.sessions.heads(OURS, before_position=heads[1].position, limit=9)
         assert paged == heads[2:]
-        for record in store.session_records():
-            assert store.link_at(OURS, record.genesis, record.head_seq) == record.head_link
+        for record in store.sessions.records():
+            assert store.sessions.link_at(OURS, record.genesis, record.head_seq) == record.head_link
         assert ledger.admin.verify().intact
 
 

@@ -39,9 +39,9 @@ def tell(events: Sequence[Event]) -> list[IndexEntry]:
 def shelve(ledger: Ledger) -> list[str]:
     """Catch up with the events; return the words of all documents."""
     store = ledger._store
-    while store.follow_documents(SCOPE, "events", tell, embedder="").more:
+    while store.memory.follow_documents(SCOPE, "events", tell, embedder="").more:
         pass
-    found = store.documents(SCOPE, "events", after=0, limit=50_000)
+    found = store.memory.documents(SCOPE, "events", after=0, limit=50_000)
     return [document.terms.decode() for _, document in found]
 
 
@@ -66,9 +66,9 @@ def test_no_file_is_made_before_there_is_something_to_keep(tmp_path: Path) -> No
     with treering.open(path) as ledger:
         ledger.append([said("x", event_id="e1")])
         store = ledger._store
-        assert store.memory_rows(SCOPE).items == []
-        assert store.index_state(SCOPE, "events").count == 0
-        assert store.documents(SCOPE, "events", after=0, limit=9) == []
+        assert store.memory.memory_rows(SCOPE).items == []
+        assert store.memory.index_state(SCOPE, "events").count == 0
+        assert store.memory.documents(SCOPE, "events", after=0, limit=9) == []
         ledger.redact(HERE, event_id="e1")
 
         assert not (tmp_path / "a.db.memory").exists()
@@ -114,7 +114,7 @@ def test_what_was_dropped_and_then_erased_is_in_no_byte_either(tmp_path: Path) -
     with treering.open(path) as ledger:
         ledger.append([said(word(n), event_id=f"e{n}") for n in range(40)])
         shelve(ledger)
-        ledger._store.drop_documents(SCOPE)
+        ledger._store.memory.drop_documents(SCOPE)
 
         assert ledger.redact(HERE, session_id="s1").physical == "done"
 
@@ -174,7 +174,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger = treering.open(path)
     ledger.append([said(f"quokka {n}") for n in range(300)])
     shelve(ledger)
-    before = ledger._store.index_state(SCOPE, "events")
+    before = ledger._store.memory.index_state(SCOPE, "events")
     if opened == "anew":
         ledger.close()
     for suffix in ("-wal", "-shm"):
@@ -198,7 +198,7 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     ledger.append([said("next")])
 
     assert shelve(ledger) == [*(f"quokka {n}" for n in range(300)), "next"]
-    after = ledger._store.index_state(SCOPE, "events")
+    after = ledger._store.memory.index_state(SCOPE, "events")
     assert after.count == 301
     # In a connection that was open before, what was cached may hide the damage.
     assert after.generation != before.generation or opened == "already"
@@ -215,14 +215,14 @@ def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(
     with treering.open(path) as ledger:
         ledger.append([said("numbat"), said("bilby")])
         shelve(ledger)
-        end = ledger._store.end(SCOPE)
+        end = ledger._store.reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        assert ledger._store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
     shutil.copy(tmp_path / "backup.db", path)
 
     with treering.open(path) as ledger:
         ledger.append([said(f"wombat {n}") for n in range(3)])
-        assert ledger._store.memory_rows(SCOPE).items == []
+        assert ledger._store.memory.memory_rows(SCOPE).items == []
         assert shelve(ledger) == ["quokka", "wombat 0", "wombat 1", "wombat 2"]
 
 
@@ -242,19 +242,19 @@ def test_a_ledger_that_may_only_be_read_remembers_and_not_a_byte_changes(tmp_pat
     with treering.open(path) as ledger:
         ledger.append([said("quokka")])
         shelve(ledger)
-        end = ledger._store.end(SCOPE)
+        end = ledger._store.reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        assert ledger._store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
         ledger.append([said("numbat")])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
     with treering.open(path, mode="ro") as ledger:
         store = ledger._store
         assert shelve(ledger) == ["quokka"]
-        assert store.documents_lag(SCOPE, "events") == 1
-        assert store.memory_rows(SCOPE).items == rows
-        assert not store.keep_memory_rows(SCOPE, [], since=end, until=end, anew=True)
-        assert store.drop_documents() == 0
+        assert store.memory.documents_lag(SCOPE, "events") == 1
+        assert store.memory.memory_rows(SCOPE).items == rows
+        assert not store.memory.keep_memory_rows(SCOPE, [], since=end, until=end, anew=True)
+        assert store.memory.drop_documents() == 0
 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
@@ -282,7 +282,7 @@ def test_many_events_of_other_kinds_are_passed_over_in_steps(
         store, mark = ledger._store, tuple[int, ...]()
         steps: list[tuple[int, bool]] = []
         while not steps or steps[-1][1]:
-            stretch = store.remembered_after(SCOPE, mark, limit=100)
+            stretch = store.memory.remembered_after(SCOPE, mark, limit=100)
             mark = stretch.last
             steps.append((len(stretch.items), stretch.more))
 

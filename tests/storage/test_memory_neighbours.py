@@ -42,14 +42,14 @@ def shelve_vectors(ledger: Ledger, count: int, *, space: str = "space") -> None:
             for number in [int(str(event.summary))]
         ]
 
-    while ledger._store.follow_documents(SCOPE, "events", read, embedder=space).more:
+    while ledger._store.memory.follow_documents(SCOPE, "events", read, embedder=space).more:
         pass
 
 
 def exactly(ledger: Ledger, asked: bytes, limit: int) -> dict[int, float]:
     """Return the documents that are nearest of all, with their cosines."""
     [vector], _ = unpack([asked], 32)
-    found = ledger._store.documents(SCOPE, "events", after=0, limit=50_000)
+    found = ledger._store.memory.documents(SCOPE, "events", after=0, limit=50_000)
     told = [
         (number, max(float(one @ vector) for one in unpack([document.vectors], 32)[0]))
         for number, document in found
@@ -61,7 +61,7 @@ def nearest(
     ledger: Ledger, asked: bytes, limit: int, space: str = "space"
 ) -> dict[int, float] | None:
     """Return the same by the index; None without one."""
-    found = ledger._store.nearest(SCOPE, "events", asked, embedder=space, limit=limit)
+    found = ledger._store.memory.nearest(SCOPE, "events", asked, embedder=space, limit=limit)
     return None if found is None else dict(found)
 
 

@@ -141,7 +141,7 @@ class LedgerAdmin:
             embedder.embed(["a text"])
         shelved = self._memory_factory.shelved(scopes)
         for name in scopes:
-            self._store.drop_documents(name)
+            self._store.memory.drop_documents(name)
         self._memory_factory.rebuild(scopes, shelved, self._texts, progress)
         return VectorsReceipt(
             scopes=len(scopes),
@@ -151,7 +151,7 @@ class LedgerAdmin:
 
     def anchor(self, stream: IO[bytes]) -> AnchorReceipt:
         """Write the root over all session heads to ``stream``, for ``verify`` to check later."""
-        return write_anchor(self._store.session_records(), stream, at_ms=self._clock())
+        return write_anchor(self._store.sessions.records(), stream, at_ms=self._clock())
 
     def export(
         self,
@@ -221,7 +221,7 @@ class LedgerAdmin:
 
         Every erasure tries to remove them at once; readers that are open meanwhile delay it.
         """
-        return self._store.erasure_state()
+        return self._store.erasure.state()
 
     def rekey(self) -> int:
         """Hide ids that earlier versions made of words that were erased; return how many.
@@ -262,7 +262,9 @@ class LedgerAdmin:
 
     def _documents(self, scopes: Iterable[Scope]) -> int:
         return sum(
-            self._store.index_state(scope, name).count for scope in scopes for name in INDEX_NAMES
+            self._store.memory.index_state(scope, name).count
+            for scope in scopes
+            for name in INDEX_NAMES
         )
 
     def _texts(self, event: Event) -> list[str]:

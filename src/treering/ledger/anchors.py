@@ -67,7 +67,7 @@ def check_anchor(
     With a scope, only sessions that it still has are compared, and none of another is named.
     Raises InvalidInput if the anchor itself is damaged.
     """
-    own = None if scope is None else {s.genesis.hex() for s in store.session_records(scope)}
+    own = None if scope is None else {s.genesis.hex() for s in store.sessions.records(scope)}
     decoder = msgspec.json.Decoder(_Head | _Root)
     digest, count, compared = sha256(), 0, 0
     root: _Root | None = None
@@ -99,7 +99,7 @@ def _extend(digest: hashlib._Hash, head: _Head) -> None:
 def _check_head(store: EventStore, scope: Scope | None, head: _Head) -> Broken | None:
     if head.seq == 0:
         return None
-    found = store.link_at(scope, bytes.fromhex(head.genesis), head.seq)
+    found = store.sessions.link_at(scope, bytes.fromhex(head.genesis), head.seq)
     if found is None:
         detail = f"the anchor knows a session up to seq {head.seq} that is gone, or ends before"
         return _broken(store, scope, head, "missing", detail)
@@ -116,7 +116,7 @@ def _broken(
     fault: Literal["missing", "link"],
     detail: str,
 ) -> Broken:
-    known = (one for one in store.session_records(scope) if one.genesis.hex() == head.genesis)
+    known = (one for one in store.sessions.records(scope) if one.genesis.hex() == head.genesis)
     session = next(known, None)
     return Broken(
         scope=session.scope if session is not None else "",

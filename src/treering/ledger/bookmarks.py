@@ -34,7 +34,7 @@ def find_id_key(store: EventStore, scope: Scope) -> bytes:
 
     Raises KeyMissing if the scope was used with a key other than this one.
     """
-    return store.vault.find_id_key(scope, partial(store.cursor, scope), *ID_NOTES)
+    return store.vault.find_id_key(scope, partial(store.cursors.find, scope), *ID_NOTES)
 
 
 def id_key(store: EventStore, scope: Scope) -> bytes:
@@ -43,8 +43,8 @@ def id_key(store: EventStore, scope: Scope) -> bytes:
     Raises KeyMissing if the scope was used with a key other than this one.
     """
     key = find_id_key(store, scope) or store.vault.id_key()
-    if store.cursor(scope, MADE_IDS) is None:
-        store.set_cursor(scope, MADE_IDS, mark_of_key(key))
+    if store.cursors.find(scope, MADE_IDS) is None:
+        store.cursors.set(scope, MADE_IDS, mark_of_key(key))
     return key
 
 
@@ -52,7 +52,7 @@ def accept_id_key(store: EventStore, scope: Scope) -> None:
     """Note in a scope the key that is here, whichever it noted before."""
     mark = mark_of_key(store.vault.id_key())
     for name in ID_NOTES:
-        store.set_cursor(scope, name, mark)
+        store.cursors.set(scope, name, mark)
 
 
 class Bookmarks:
@@ -69,7 +69,7 @@ class Bookmarks:
         if not self._is_checked and not find_id_key(self._store, self._scope):
             return None
         self._is_checked = True
-        sealed = self._store.cursor(self._scope, self._key(name))
+        sealed = self._store.cursors.find(self._scope, self._key(name))
         try:
             return None if not sealed else decode(self._opened(_decoded(sealed)))
         except ValueError:
@@ -85,7 +85,7 @@ class Bookmarks:
             self._key(name): _BASE_64 + b64encode(self._sealed(encode(note))).decode()
             for name, note in notes.items()
         }
-        self._store.set_cursors(self._scope, sealed)
+        self._store.cursors.set_all(self._scope, sealed)
         id_key(self._store, self._scope)
 
     def _key(self, name: str) -> str:

@@ -235,7 +235,7 @@ class Contexts:
         store, scope = self._lineage.store, self._lineage.scope
         for segment in reversed(list(self._lineage.segments())):
             for run_id in run_ids:
-                for event in store.run_events(scope, segment.session_id, run_id):
+                for event in store.reader.run_events(scope, segment.session_id, run_id):
                     if event.kind == "context.assembled" and segment.holds(event.seq):
                         yield event
 
@@ -256,7 +256,7 @@ class Contexts:
             limit=min(count, PAGE_ITEMS_MAX),
             backwards=True,
         )
-        while page := self._lineage.store.events(query):
+        while page := self._lineage.store.reader.events(query):
             # A session may have continued after it was forked.
             yield from (event for event in reversed(page) if segment.holds(event.seq))
             query = msgspec.structs.replace(

@@ -45,7 +45,7 @@ def read_conversation(
     lineage = Lineage(store, scope, session_id)
     # In this order, a run that ends or begins meanwhile is read now or later, but never missed.
     head_seq = lineage.head_seq()
-    running = [run.first_seq - 1 for run in store.open_runs(scope, session_id)]
+    running = [run.first_seq - 1 for run in store.reader.open_runs(scope, session_id)]
     until_seq = min([head_seq, *running])
     in_group = settings.mode == "group"
     user = None if in_group else _user(lineage) or settings.sole_participant

@@ -112,13 +112,13 @@ def _plans(
     """Return a plan for each scope, from the ends of its sessions on both sides."""
     plans: dict[str, _Plan] = {}
     starts: dict[bytes, str] = {}
-    for session in source.session_records(scope):
+    for session in source.sessions.records(scope):
         plans.setdefault(session.scope, _Plan()).coming[session.session_id] = session
         starts[session.genesis] = session.session_id
         tally.sessions += 1
         tally.missing += max(session.head_seq - shared_seq(session), 0)
     tally.scopes = len(plans)
-    for there in target.session_records(scope):
+    for there in target.sessions.records(scope):
         plan = plans.get(there.scope, _Plan())
         # A session whose name was forgotten, here or there, is recognised by its genesis.
         here = plan.coming.get(starts.get(there.genesis, there.session_id))
@@ -156,14 +156,14 @@ def _difference(
         return 0, "the record of where the session ends is gone"
     if seq == shared_seq(here):
         return None
-    if longer.link_at(Scope(here.scope), here.genesis, seq) != shorter.head_link:
+    if longer.sessions.link_at(Scope(here.scope), here.genesis, seq) != shorter.head_link:
         return seq, f"the target has other events, at seq {seq} or before"
     return None
 
 
 def _check_seal(source: EventStore, target: EventStore, scope: Scope) -> None:
     """Raise InvalidInput if sealed payloads would be copied as plain text."""
-    if source.is_sealed(scope) and not target.is_sealed(scope):
+    if source.seals.is_sealed(scope) and not target.seals.is_sealed(scope):
         raise InvalidInput(
             f"scope {scope} is encrypted, and its copy would not be",
             hint="encrypt it in the target first:"
@@ -213,7 +213,7 @@ class _Passage:
         plan = self._plan
         if len(plan.coming) > 1:
             try:
-                yield from self._source.record_pages(self._scope, behind=dict(plan.behind))
+                yield from self._source.reader.record_pages(self._scope, behind=dict(plan.behind))
             except Corrupt:
                 pass  # Read alone, every session but the damaged one can be copied.
             else:
@@ -226,7 +226,7 @@ class _Passage:
     def _session_pages(self, name: str) -> Iterator[list[Record]]:
         place = {name: self._last(name)}
         try:
-            yield from self._source.record_pages(self._scope, session_id=name, behind=place)
+            yield from self._source.reader.record_pages(self._scope, session_id=name, behind=place)
         except Corrupt:
             yield from self._up_to_damage(name)
 
@@ -235,7 +235,7 @@ class _Passage:
         while name not in self._plan.refused:
             last = self._last(name)
             try:
-                page = self._source.records(self._scope, name, after_seq=last, limit=1)
+                page = self._source.reader.records(self._scope, name, after_seq=last, limit=1)
             except Corrupt as error:
                 self._refuse(name, last + 1, str(error))
                 return
@@ -261,7 +261,7 @@ class _Passage:
         name = record.session_id
         session = self._later.get(name) or self._plan.coming.get(name)
         if session is None or session.head_seq < record.seq:
-            session = next(self._source.session_records(self._scope, name), None)
+            session = next(self._source.sessions.records(self._scope, name), None)
             if session is None or session.head_seq < record.seq:
                 raise InvalidInput(
                     f"seq {record.seq} comes after the end of the session", hint=_HINT
@@ -284,7 +284,7 @@ class _Passage:
             self._refuse(name, record.seq, str(error))
             return False
         if record.erasure is not None and name not in self._proved:
-            sessions = self._source.session_records(self._scope, name)
+            sessions = self._source.sessions.records(self._scope, name)
             broken = verify(self._source, sessions).first_broken
             if broken is not None:
                 self._refuse(name, broken.seq, f"{broken.fault}: {broken.detail}")
@@ -305,12 +305,12 @@ class _Passage:
 
     def _keep_retention(self) -> None:
         """Give the target the scope's policy, if it has the scope and no policy for it."""
-        policy = self._source.retention(self._scope)
-        if not policy or self._target.retention(self._scope):
+        policy = self._source.erasure.retention(self._scope)
+        if not policy or self._target.erasure.retention(self._scope):
             return
         # A scope that was created for its policy alone would lack the hashed ids of expired events.
-        if next(self._target.session_records(self._scope), None) is not None:
-            self._target.set_retention(self._scope, policy)
+        if next(self._target.sessions.records(self._scope), None) is not None:
+            self._target.erasure.set_retention(self._scope, policy)
 
     def _last(self, name: str) -> int:
         """Return the seq up to which the target has a session, waiting records included."""

@@ -103,7 +103,7 @@ def _compare(
         yield "tool_calls", _checked(store.tools.compare(scope))
         yield "search", _checked(store.words.compare(scope, rules.search_text))
         yield "cursors", _compare_cursors(store, scope)
-    sessions = store.session_records(scope)
+    sessions = store.sessions.records(scope)
     for session in sessions if sample is None else islice(sessions, sample.sessions):
         yield "snapshots", _compare_snapshots(store, scope, session.session_id)
     yield "memory_rows", _compare_memory(store, scope)
@@ -121,12 +121,12 @@ def _checked(comparison: tuple[int, str | None]) -> int:
 def _compare_cursors(store: EventStore, scope: Scope) -> int:
     """Check that no follower is past the last event: it would skip the next ones."""
     count = 0
-    for follower, cursor in store.cursors(scope).items():
+    for follower, cursor in store.cursors.all(scope).items():
         try:
             mark = mark_of(cursor, scope)
         except InvalidCursor:
             continue  # A follower of something else, such as a log.
-        if mark > store.end(scope):
+        if mark > store.reader.end(scope):
             raise _Flaw(f"the follower {follower} was moved past the last event")
         count += 1
     return count
@@ -135,7 +135,7 @@ def _compare_cursors(store: EventStore, scope: Scope) -> int:
 def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
     snapshots: dict[int, bytes] = {}
     until = NO_END
-    while (snapshot := store.snapshot(scope, session_id, until_seq=until)) is not None:
+    while (snapshot := store.snapshots.latest(scope, session_id, until_seq=until)) is not None:
         seq, body = snapshot
         snapshots[seq] = body
         until = seq - 1
@@ -148,7 +148,7 @@ def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
 
 def _compare_memory(store: EventStore, scope: Scope) -> int:
     """Fold the memory again, up to the mark of the stored rows."""
-    rows = store.memory_rows(scope)
+    rows = store.memory.memory_rows(scope)
     if not rows.mark and not rows.items:
         return 0
     if any(row.sort not in ROW_SORTS for row in rows.items):
@@ -156,7 +156,7 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
     state, more = MemoryState(partial(read_attribution, store, scope)), True
     mark: Mark = ()
     while more:
-        stretch = store.remembered_after(scope, mark, limit=PAGE)
+        stretch = store.memory.remembered_after(scope, mark, limit=PAGE)
         for event, at in zip(stretch.items, stretch.marks, strict=True):
             if at <= rows.mark:
                 state.follow(event)
@@ -177,15 +177,17 @@ def _compare_documents(
 ) -> int:
     """Compare the documents of an index, of memories or of events."""
     texts = memory_texts if index == "memories" else rules.event_texts
-    held = store.index_state(scope, index)
+    held = store.memory.index_state(scope, index)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
-    key = store.term_key(scope)
+    key = store.memory.term_key(scope)
     count = worded = 0
     sessions: dict[int, str] = {}
-    while page := store.documents(scope, index, after=after, limit=PAGE):
+    while page := store.memory.documents(scope, index, after=after, limit=PAGE):
         documents = [document for _, document in page]
         positions = [document.position for document in documents]
-        events = {event.position: event for event in store.events_at_positions(scope, positions)}
+        events = {
+            event.position: event for event in store.memory.events_at_positions(scope, positions)
+        }
         made = _entries(list(events.values()), texts, rules.embedder, key)
         for document in documents:
             event, entry = events.get(document.position), made.get(document.position)
@@ -202,10 +204,10 @@ def _compare_documents(
         count += len(page)
         after = page[-1][0]
     # Unless somebody has added documents meanwhile.
-    if sample is None and held == store.index_state(scope, index):
+    if sample is None and held == store.memory.index_state(scope, index):
         if count != held.count:
             raise _Flaw(f"the index of {index} has {count} documents instead of {held.count}")
-        if count and not store.documents_lag(scope, index):
+        if count and not store.memory.documents_lag(scope, index):
             expected = _count_worded(store, scope, index, texts)
             if worded != expected:
                 raise _Flaw(f"the index of {index} has {worded} documents instead of {expected}")
@@ -253,7 +255,7 @@ def _count_worded(
     mark: Mark = ()
     more = True
     while more:
-        stretch = store.events_after(scope, mark, limit=PAGE)
+        stretch = store.reader.events_after(scope, mark, limit=PAGE)
         own = [
             event
             for event in stretch.items

@@ -40,8 +40,8 @@ def derived_texts_of(
         for header in _all(store, scope, name):
             if not header.redacted and _summarises(header, summarised):
                 yield header.event_id
-        for fork in store.forks(scope, name):
-            cut = store.cut(scope, fork)
+        for fork in store.sessions.forks(scope, name):
+            cut = store.sessions.cut(scope, fork)
             shared = [(a, min(b, cut.seq)) for a, b in summarised if a <= cut.seq] if cut else []
             if shared:
                 queue.append((fork, shared))
@@ -60,7 +60,7 @@ def _summarises(header: Header, ranges: Sequence[tuple[int, int]]) -> bool:
 
 def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     query = Query(scope=scope, session_id=session_id, kinds=KINDS, limit=PAGE_ITEMS_MAX)
-    while page := store.headers(query):
+    while page := store.reader.headers(query):
         yield from page
         query = msgspec.structs.replace(
             query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)

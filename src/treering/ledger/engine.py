@@ -354,7 +354,7 @@ class Engine:
         Those that came here in a copy are left alone: more of them may come.
         """
         closed = 0
-        for run in self.store.open_runs(scope):
+        for run in self.store.reader.open_runs(scope):
             if run.owner is None or self.store.leases.is_in_copy(run.owner):
                 continue
             if not self.store.leases.is_gone(run.owner, run.seen_ms):
@@ -379,7 +379,7 @@ class Engine:
         open, and runs that ``is_left`` says will not be ended. A run without an owner, such as an
         imported one, does not block another.
         """
-        for run in self.store.open_runs(scope, session_id):
+        for run in self.store.reader.open_runs(scope, session_id):
             if run.owner is None:
                 continue
             if (
@@ -427,7 +427,7 @@ class Engine:
 
     def head_seq(self, scope: Scope, session_id: str) -> int:
         """Return the last seq of a session; 0 if it has no past."""
-        last = self.store.last_headers(scope, session_id, before_seq=None, limit=1)
+        last = self.store.reader.last_headers(scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
     def session_key(self, scope: str, session_id: str) -> str | None:
@@ -463,11 +463,11 @@ class Engine:
         store = self.store
         if private:
             return Follower(
-                store, scope, read=store.events_after, of_run=store.run_events,
+                store, scope, read=store.reader.events_after, of_run=store.reader.run_events,
                 after=after, committed=False, idle_seconds=idle_seconds, stop=stop,
             )  # fmt: skip
         return Follower(
-            store, scope, read=store.headers_after, of_run=store.run_headers,
+            store, scope, read=store.reader.headers_after, of_run=store.reader.run_headers,
             after=after, committed=False, idle_seconds=idle_seconds, stop=stop,
         )  # fmt: skip
 

@@ -102,7 +102,7 @@ def redact(
         memories_redacted=memories_redacted,
         blobs_erased=erased,
         blobs_shared=shared,
-        physical=store.finish_erasure(),
+        physical=store.erasure.finish(),
     )
 
 
@@ -112,7 +112,7 @@ def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
     if session_id is not None:
         yield from derived_texts(store, scope, session_id, first_seq=1, last_seq=NO_END)
         return
-    event = store.find(scope, selection.event_id or "")
+    event = store.reader.find(scope, selection.event_id or "")
     if event is not None:
         seq = event.seq
         yield from derived_texts(store, scope, event.session_id, first_seq=seq, last_seq=seq)
@@ -124,7 +124,7 @@ def _ids(store: EventStore, selection: Selection) -> list[str]:
         return [selection.event_id or ""]
     found: list[str] = []
     after = 0
-    while page := store.session_headers(
+    while page := store.reader.session_headers(
         selection.scope, selection.session_id, after_seq=after, limit=ROUND_EVENTS_MAX
     ):
         found += [header.event_id for header in page]
@@ -138,7 +138,7 @@ def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, 
     The caller sees to it that the bytes leave the files.
     """
     count = erased = 0
-    for session in store.session_records(scope):
+    for session in store.sessions.records(scope):
         selection = Selection(scope=scope, session_id=session.session_id)
         redacted, blobs, _ = _redact(store, drafter, selection, "null")
         count += redacted
@@ -154,7 +154,9 @@ def _redact(
     count = erased = shared = 0
     more = True
     while more:
-        done = store.erase(selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch)
+        done = store.erasure.erase(
+            selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch
+        )
         count += sum(done.by_kind.values())
         erased += done.blobs_erased
         shared += done.blobs_shared
@@ -168,7 +170,7 @@ def effective_retention(store: EventStore, scope: Scope, policy: Retention | Non
     for kind, days in stated.items():
         if days is not None and kind in KEPT:
             raise InvalidInput(f"{kind} {KEPT[kind]}", hint="leave it out of the policy")
-    return {**DEFAULT_RETENTION, **store.retention(scope), **stated}
+    return {**DEFAULT_RETENTION, **store.erasure.retention(scope), **stated}
 
 
 def expire(
@@ -187,13 +189,13 @@ def expire(
     ``now_ms`` is what the clock says, it has to be plausible. Raises InvalidInput if it is not.
     """
     retention = effective_retention(store, scope, policy)
-    chosen = {**store.retention(scope), **check_retention(policy or {})}
+    chosen = {**store.erasure.retention(scope), **check_retention(policy or {})}
     selection = Selection(
         scope=scope,
         cutoffs=cutoffs(retention, now_ms),
         kept_if_imported=frozenset(retention) - frozenset(chosen),
     )
-    by_kind, kept_open, kept_imported = store.count_expirable(selection)
+    by_kind, kept_open, kept_imported = store.erasure.count_expirable(selection)
     sessions: set[str] = set()
     erased = shared = 0
     if is_clock and by_kind and not dry_run:
@@ -203,7 +205,9 @@ def expire(
         vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
         more = True
         while more:
-            done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
+            done = store.erasure.erase(
+                selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch
+            )
             counted.update(done.by_kind)
             sessions.update(done.sessions)
             erased += done.blobs_erased
@@ -222,13 +226,13 @@ def expire(
         sessions_kept_imported=kept_imported,
         blobs_erased=erased,
         blobs_shared=shared,
-        physical="done" if dry_run else store.finish_erasure(),
+        physical="done" if dry_run else store.erasure.finish(),
     )
 
 
 def check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
     """Refuse a clock that cannot be right by when events were recorded. Raises InvalidInput."""
-    latest = store.headers(Query(scope=scope, backwards=True, limit=1))
+    latest = store.reader.headers(Query(scope=scope, backwards=True, limit=1))
     recorded_ms = latest[0].recorded_ms if latest else now_ms
     if recorded_ms - now_ms <= CLOCK_BEHIND_DAYS_MAX * DAY_MS:
         found_ms = _recorded_before(store, scope, now_ms)
@@ -252,7 +256,7 @@ def _recorded_before(store: EventStore, scope: Scope, now_ms: int) -> int:
     What was recorded today proves nothing: the same clock said when.
     """
     query = Query(scope=scope, until_ms=now_ms - DAY_MS, backwards=True, limit=1)
-    return max((header.recorded_ms for header in store.headers(query)), default=0)
+    return max((header.recorded_ms for header in store.reader.headers(query)), default=0)
 
 
 def _is_recent(recorded_ms: int, now_ms: int) -> bool:
@@ -262,7 +266,7 @@ def _is_recent(recorded_ms: int, now_ms: int) -> bool:
 def _other_scopes(store: EventStore, scope: Scope) -> set[Scope]:
     """Return the other scopes of the ledger that this user may see."""
     with contextlib.suppress(NotPermitted):
-        return {Scope(one.scope) for one in store.session_records()} - {scope}
+        return {Scope(one.scope) for one in store.sessions.records()} - {scope}
     return set()
 
 
@@ -285,7 +289,9 @@ def expire_session(
     vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
     count, more = 0, True
     while more:
-        done = store.erase(selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch)
+        done = store.erasure.erase(
+            selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch
+        )
         count += sum(done.by_kind.values())
         more = done.more
     return count

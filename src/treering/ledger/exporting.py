@@ -67,14 +67,14 @@ def _pages(store: EventStore, scope: Scope, session_id: str | None) -> Iterator[
     if session_id is not None:
         for parent, until in _ancestors(store, scope, session_id):
             yield from _stretch(store, scope, parent, until)
-    yield from store.record_pages(scope, session_id=session_id)
+    yield from store.reader.record_pages(scope, session_id=session_id)
 
 
 def _ancestors(store: EventStore, scope: Scope, session_id: str) -> list[tuple[str, int]]:
     """Return the ancestors of a fork, the oldest first, each with the seq where it was forked."""
     ancestors: list[tuple[str, int]] = []
     name = session_id
-    while (cut := store.cut(scope, name)) is not None:
+    while (cut := store.sessions.cut(scope, name)) is not None:
         if ancestors and cut.seq >= ancestors[-1][1]:
             raise Corrupt(
                 f"session {name} of {scope} was forked after the point where its own fork begins",
@@ -90,7 +90,7 @@ def _stretch(
 ) -> Iterator[list[Record]]:
     """Yield a session up to ``until``, and further to the events that vouch for its erasures."""
     last = until
-    for page in store.record_pages(scope, session_id=session_id):
+    for page in store.reader.record_pages(scope, session_id=session_id):
         if any(record.erasure is not None for record in page):
             # Asked for each page: erasures may continue while we read.
             last = _vouched_until(store, scope, session_id, until)
@@ -103,7 +103,7 @@ def _stretch(
 
 def _vouched_until(store: EventStore, scope: Scope, session_id: str, until: int) -> int:
     """Return ``until``, or the later seq by which all erasures up to there are vouched for."""
-    for cover in store.covers(scope, session_id):
+    for cover in store.reader.covers(scope, session_id):
         payload = cover.payload if isinstance(cover.payload, dict) else {}
         if any(first <= until for first, _ in covered(payload)):
             until = max(until, cover.seq)
@@ -111,7 +111,7 @@ def _vouched_until(store: EventStore, scope: Scope, session_id: str, until: int)
 
 
 def _session_line(store: EventStore, scope: Scope, session_id: str) -> SessionLine:
-    session = next(store.session_records(scope, session_id), None)
+    session = next(store.sessions.records(scope, session_id), None)
     if session is None:
         raise Corrupt(
             f"session {session_id} of {scope} cannot be found by its name",

@@ -32,7 +32,7 @@ def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> 
     """Return the whole family of a session, from its oldest ancestor down. Raises NotFound."""
     root = session_id
     until_seq = NO_END
-    while (cut := store.cut(scope, root)) is not None:
+    while (cut := store.sessions.cut(scope, root)) is not None:
         if cut.seq >= until_seq:
             break  # No family is like this: verify names the fault.
         root, until_seq = cut.parent, cut.seq
@@ -94,7 +94,7 @@ def _descent(store: EventStore, sketch: Sketch, scope: Scope, root: str) -> Fami
             continue
         outlines[name] = sketch.outline(head)
         if len(order) < SESSIONS_MAX:
-            order += [(fork, name) for fork in store.forks(scope, name)]
+            order += [(fork, name) for fork in store.sessions.forks(scope, name)]
     forks: dict[str | None, list[Family]] = {}
     # From the last to the first, so that the forks of each are known before it is.
     for name, parent in reversed(order):

@@ -64,8 +64,8 @@ def forget(
     if not traces.found:
         if not dry_run:
             # The last step may be all that was left to do.
-            store.forget_names()
-            store.finish_erasure()
+            store.erasure.forget_names()
+            store.erasure.finish()
         raise NotFound(
             f"nobody called {users[0]} is known in scope {scope}",
             hint="check the user's id and the scope; sessions are listed with their users",
@@ -77,8 +77,8 @@ def forget(
         return forgetting.receipt(users, {}, physical="done", dry_run=True)
     forgetting.interrupt(interrupt)
     forgetting.carry_out(provenance)
-    names = store.forget_names()
-    physical = store.finish_erasure()
+    names = store.erasure.forget_names()
+    physical = store.erasure.finish()
     after = store.projection_counts(scope)
     taken = {name: max(count - after.get(name, 0), 0) for name, count in before.items()}
     return forgetting.receipt(users, {**taken, "names": names}, physical=physical, dry_run=False)
@@ -110,8 +110,8 @@ class _Forgetting:
     def interrupt(self, interrupt: Interrupt) -> None:
         """End the runs under way in their sessions, and their own in others."""
         for once in (True, False):
-            for run in self._store.open_runs(self._scope):
-                start = self._store.events_at(self._scope, run.session_id, [run.first_seq])
+            for run in self._store.reader.open_runs(self._scope):
+                start = self._store.reader.events_at(self._scope, run.session_id, [run.first_seq])
                 theirs = any(event.user_id in self._users for event in start)
                 if run.session_id not in self._whole and not theirs:
                     continue
@@ -137,7 +137,7 @@ class _Forgetting:
         opened = [event_id for event_id, _ in self._traces.openings.values()]
         single = (*summaries, *opened, *self._learnt(provenance), *self._traces.links)
         for event_id in dict.fromkeys(single):
-            found = self._store.find(self._scope, event_id)
+            found = self._store.reader.find(self._scope, event_id)
             if found is not None and not self._goes_anyway(found):
                 self._by_kind[found.kind] += 1
         self._retellings = len(summaries)
@@ -166,7 +166,7 @@ class _Forgetting:
         )
         count, going = 0, True
         while going:
-            done = self._store.erase(
+            done = self._store.erasure.erase(
                 selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch
             )
             count += self._note(done)
@@ -199,7 +199,7 @@ class _Forgetting:
             for event_id in (
                 derived_texts_of(self._store, self._scope, name, events) if events else ()
             ):
-                found = self._store.find(self._scope, event_id)
+                found = self._store.reader.find(self._scope, event_id)
                 if event_id in known or found is None or self._goes_anyway(found):
                     continue
                 known.add(event_id)
@@ -235,7 +235,9 @@ class _Forgetting:
 
     def _own(self, name: str) -> Iterator[Header]:
         """Return what is to go of a session that has anything about them."""
-        read = partial(self._store.session_headers, self._scope, name, limit=ROUND_EVENTS_MAX)
+        read = partial(
+            self._store.reader.session_headers, self._scope, name, limit=ROUND_EVENTS_MAX
+        )
         whole, after = name in self._whole, 0
         while page := read(after_seq=after):
             after = page[-1].seq

@@ -53,4 +53,4 @@ class ImportAccess:
 
         None if it never held any: it was made by a version that makes none.
         """
-        return self._store.rekeyed_ms()
+        return self._store.reader.rekeyed_ms()

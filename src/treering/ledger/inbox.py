@@ -124,7 +124,9 @@ class Inbox:
 
     def _report(self, append: Append, template: NewEvent) -> None:
         """Record what is set aside while nothing is taken, unless another process just did."""
-        last = self._store.last_headers(self._scope, self._session_id, before_seq=None, limit=1)
+        last = self._store.reader.last_headers(
+            self._scope, self._session_id, before_seq=None, limit=1
+        )
         message, aside = self.next(template)
         if message is None and aside:
             with contextlib.suppress(Conflict):
@@ -135,7 +137,7 @@ class Inbox:
         self._read_on()
         aside: list[_InboxItem] = []
         for waiting in list(self._waiting.values()):
-            event = self._store.find(self._scope, waiting.event_id)
+            event = self._store.reader.find(self._scope, waiting.event_id)
             if event is None or event.redacted:
                 # What was erased cannot be dealt with.
                 del self._waiting[waiting.event_id]
@@ -160,7 +162,7 @@ class Inbox:
     def _read_on(self) -> None:
         if self._read_to is None:
             self._read_to = self._settled()
-        while page := self._store.session_headers(
+        while page := self._store.reader.session_headers(
             self._scope, self._session_id, after_seq=self._read_to, limit=PAGE
         ):
             for header in page:
@@ -243,6 +245,6 @@ def _set_aside(template: NewEvent, waiting: _InboxItem) -> NewEvent:
 
 def _backwards(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
     before: int | None = None
-    while page := store.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+    while page := store.reader.last_headers(scope, session_id, before_seq=before, limit=PAGE):
         yield from reversed(page)
         before = page[0].seq

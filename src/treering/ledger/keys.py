@@ -39,7 +39,7 @@ class LedgerKeys:
         created = not vault.seals(name)
         generation = vault.create(name, at_ms=self._clock())
         # The key comes first, so that every writer who sees the scope's mark finds the key.
-        self._store.seal_scope(name)
+        self._store.seals.seal(name)
         vault.confirm(name)
         return KeyReceipt(scope=name, generation=generation, created=created)
 
@@ -52,7 +52,7 @@ class LedgerKeys:
 
     def list(self, scope: str | None = None) -> list[KeyGeneration]:
         """Return every generation of the keys of one scope, or of all encrypted scopes."""
-        scopes = self._store.sealed_scopes() if scope is None else [parse_scope(scope)]
+        scopes = self._store.seals.scopes() if scope is None else [parse_scope(scope)]
         return [generation for name in scopes for generation in _generations(self._store, name)]
 
     def destroy(self, scope: str, *, generation: int | None = None) -> DestroyReceipt:
@@ -97,8 +97,8 @@ class LedgerKeys:
                 hint="rotate the key first, or destroy all of the scope's keys",
             )
         # A writer who read the key before it was rotated is done after this.
-        store.await_writers(scope)
-        payloads = store.sealed_payloads(scope).get(generation, 0)
+        store.seals.await_writers(scope)
+        payloads = store.seals.payloads(scope).get(generation, 0)
         if payloads and record.destroyed_ms is None:
             raise InvalidInput(
                 f"scope {scope} holds {payloads:,} payload{'s' if payloads > 1 else ''} sealed"
@@ -117,9 +117,9 @@ class LedgerKeys:
         store.vault.retire(scope)
         # A key that is in use was made since, and stays.
         retired = [one.generation for one in store.vault.records(scope) if not one.in_use]
-        store.await_writers(scope)
+        store.seals.await_writers(scope)
         redacted, blobs = erasure.redact_all(store, self._drafter, scope)
-        physical = store.finish_erasure()
+        physical = store.erasure.finish()
         return DestroyReceipt(
             scope=scope,
             generations=store.vault.destroy(scope, retired, at_ms=at_ms),
@@ -145,7 +145,7 @@ def _check_not_lost(store: EventStore, scope: Scope) -> None:
     """
     if store.vault.records(scope):
         return
-    if store.is_sealed(scope) or store.sealed_payloads(scope):
+    if store.seals.is_sealed(scope) or store.seals.payloads(scope):
         raise KeyMissing(
             f"scope {scope} is sealed, and its key is not here",
             hint="put the key file into the folder of keys, or say where it is with TREERING_KEYS",
@@ -153,10 +153,10 @@ def _check_not_lost(store: EventStore, scope: Scope) -> None:
 
 
 def _generations(store: EventStore, scope: Scope) -> list[KeyGeneration]:
-    payloads = store.sealed_payloads(scope)
+    payloads = store.seals.payloads(scope)
     records = {one.generation: one for one in store.vault.records(scope)}
     numbers = sorted(records.keys() | payloads.keys())
-    if not numbers and store.is_sealed(scope):
+    if not numbers and store.seals.is_sealed(scope):
         numbers = [0]
     return [
         KeyGeneration(

@@ -275,7 +275,7 @@ class Ledger(ReadableLedger):
 
     def session_ids(self, scope: str) -> list[str]:
         """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
-        return self._store.sessions_named(parse_scope(scope), prefix="", suffix="")
+        return self._store.sessions.named(parse_scope(scope), prefix="", suffix="")
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree. Raises NotFound."""
@@ -459,13 +459,13 @@ class Ledger(ReadableLedger):
 
     def own_retention(self, scope: str) -> Retention:
         """Return the retention set for a scope, without the defaults."""
-        return self._store.retention(parse_scope(scope))
+        return self._store.erasure.retention(parse_scope(scope))
 
     def set_retention(self, scope: str, policy: Retention) -> None:
         """Keep ``policy`` for a scope: days by kind, None is forever."""
         name = parse_scope(scope)
         erasure.effective_retention(self._store, name, policy)
-        self._store.set_retention(name, check_retention(policy))
+        self._store.erasure.set_retention(name, check_retention(policy))
 
 
 def _check_channel(channel: str) -> None:

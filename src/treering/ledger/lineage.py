@@ -68,7 +68,7 @@ class Lineage:
             return None
         else:
             session_id, until_seq = below.parent, below.after_seq
-        cut = self.store.cut(self.scope, session_id)
+        cut = self.store.sessions.cut(self.scope, session_id)
         if cut is not None and cut.seq >= until_seq:
             raise Corrupt(
                 f"session {session_id} of {self.scope} is said to be forked from its own future",
@@ -91,7 +91,7 @@ class Lineage:
         return self._head_of(self.session_id)
 
     def _head_of(self, session_id: str) -> int:
-        last = self.store.last_headers(self.scope, session_id, before_seq=None, limit=1)
+        last = self.store.reader.last_headers(self.scope, session_id, before_seq=None, limit=1)
         return last[0].seq if last else 0
 
     def segment_of(self, seq: int) -> Segment | None:
@@ -100,19 +100,19 @@ class Lineage:
 
     def headers_after(self, seq: int, limit: int) -> list[Header]:
         """Return headers in order, after ``seq``; only an empty page is the end."""
-        return self._after(self.store.session_headers, seq, limit)
+        return self._after(self.store.reader.session_headers, seq, limit)
 
     def events_after(self, seq: int, limit: int) -> list[Event]:
         """Return the same as ``headers_after``, with payloads."""
-        return self._after(self.store.session_events, seq, limit)
+        return self._after(self.store.reader.session_events, seq, limit)
 
     def headers_before(self, seq: int | None, limit: int) -> list[Header]:
         """Return the last headers before ``seq``, in order; only an empty page is the end."""
-        return self._before(self.store.last_headers, seq, limit)
+        return self._before(self.store.reader.last_headers, seq, limit)
 
     def events_before(self, seq: int | None, limit: int) -> list[Event]:
         """Return the same as ``headers_before``, with payloads."""
-        return self._before(self.store.last_events, seq, limit)
+        return self._before(self.store.reader.last_events, seq, limit)
 
     def committed_before(
         self,
@@ -131,7 +131,7 @@ class Lineage:
         for segment in self.segments():
             if seq <= segment.after_seq + 1:
                 continue
-            page = self.store.committed_events(
+            page = self.store.reader.committed_events(
                 self.scope,
                 segment.session_id,
                 kinds=kinds,
@@ -151,7 +151,7 @@ class Lineage:
         for segment in self.segments():
             own = [seq for seq in wanted if segment.holds(seq)]
             if own:
-                found = self.store.events_at(self.scope, segment.session_id, own) + found
+                found = self.store.reader.events_at(self.scope, segment.session_id, own) + found
             if not wanted or wanted[0] > segment.after_seq:
                 break
         return found
@@ -160,7 +160,7 @@ class Lineage:
         """Return the headers of the run that the event at ``seq`` is of, in order."""
         segment = self.segment_of(seq)
         if segment is not None:
-            yield from self.store.run_headers(self.scope, segment.session_id, run_id)
+            yield from self.store.reader.run_headers(self.scope, segment.session_id, run_id)
 
     def ancestors(self) -> dict[str, int]:
         """Return how far each session has come that this one was forked from."""
@@ -174,7 +174,7 @@ class Lineage:
         """Whether an ancestor has lost anything since it had come so far."""
         for session_id, seq in ancestors.items():
             after = seq
-            while page := self.store.session_headers(
+            while page := self.store.reader.session_headers(
                 self.scope, session_id, after_seq=after, limit=PAGE
             ):
                 if any(header.kind in ERASURE_KINDS for header in page):
@@ -185,7 +185,7 @@ class Lineage:
     def snapshot(self, until_seq: int) -> tuple[int, bytes] | None:
         """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""
         for segment in self.segments():
-            found = self.store.snapshot(
+            found = self.store.snapshots.latest(
                 self.scope, segment.session_id, until_seq=min(until_seq, segment.until_seq)
             )
             if found is not None:
@@ -194,7 +194,7 @@ class Lineage:
 
     def keep_snapshot(self, seq: int, body: bytes) -> None:
         """Keep a snapshot of the lineage at ``seq``."""
-        self.store.keep_snapshot(self.scope, self.session_id, seq=seq, body=body)
+        self.store.snapshots.keep(self.scope, self.session_id, seq=seq, body=body)
 
     def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
         reached: list[Segment] = []

@@ -59,7 +59,7 @@ class Recorder:
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return session and time of the events with these ids, those that exist."""
-        locations = self._store.find_ids(scope, event_ids)
+        locations = self._store.reader.find_ids(scope, event_ids)
         return {
             event_id: (location.session_id, location.ts_ms)
             for event_id, location in locations.items()
@@ -67,14 +67,16 @@ class Recorder:
 
     def gone(self, scope: Scope, event_ids: Sequence[str]) -> set[str]:
         """Return those of the events with these ids whose content was erased or has expired."""
-        events = {event_id: self._store.find(scope, event_id) for event_id in event_ids}
+        events = {event_id: self._store.reader.find(scope, event_id) for event_id in event_ids}
         return {event_id for event_id, event in events.items() if event is None or event.redacted}
 
     def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the salts of the events with these ids that are not erased."""
         found: dict[str, bytes] = {}
-        for event_id, place in self._store.find_ids(scope, event_ids).items():
-            at = self._store.records(scope, place.session_id, after_seq=place.seq - 1, limit=1)
+        for event_id, place in self._store.reader.find_ids(scope, event_ids).items():
+            at = self._store.reader.records(
+                scope, place.session_id, after_seq=place.seq - 1, limit=1
+            )
             if at and at[0].seq == place.seq and at[0].salt is not None:
                 found[event_id] = at[0].salt
         return found
@@ -101,14 +103,14 @@ class Recorder:
     def read_through(self, scope: Scope, session_id: str) -> int:
         """Return the seq up to which a session was read for facts; 0 if it was not."""
         follower = self._follower(scope, session_id)
-        kept = None if follower is None else self._store.cursor(scope, follower)
+        kept = None if follower is None else self._store.cursors.find(scope, follower)
         return int(kept) if kept and kept.isascii() and kept.isdigit() else 0
 
     def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
         """Keep durably up to which seq a session was read for facts."""
         follower = self._follower(scope, session_id)
         if follower is not None:
-            self._store.set_cursor(scope, follower, str(seq))
+            self._store.cursors.set(scope, follower, str(seq))
 
     def usage(self, scope: Scope, *, since_ms: int, after: TimelinePoint | None) -> list[Header]:
         """Return a page of what was reported as used since a time, after ``after``, in order."""
@@ -119,11 +121,11 @@ class Recorder:
             limit=PAGE_ITEMS_MAX,
             after=after,
         )
-        return self._store.headers(query)
+        return self._store.reader.headers(query)
 
     def _follower(self, scope: Scope, session_id: str) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used again, is another one.
-        for record in self._store.session_records(scope, session_id):
+        for record in self._store.sessions.records(scope, session_id):
             return _READ + memory_state.hashed(record.genesis.hex())
         return None
 
@@ -147,7 +149,7 @@ class MemoryFactory:
         """Return the memories of scopes that are held."""
         store = self._store
         return scope_memory.ScopeMemories(
-            store, self._recorder.attribution, self.embedder, store.is_sealed
+            store.memory, self._recorder.attribution, self.embedder, store.seals.is_sealed
         )
 
     def memory(self, scope: Scope) -> Memory:
@@ -155,7 +157,7 @@ class MemoryFactory:
         from treering.memory.memory import Memory  # noqa: PLC0415  (slow to load)
 
         return Memory(
-            self._store,
+            self._store.memory,
             self._recorder,
             lambda: self.scope_memories.of(scope),
             scope,
@@ -177,7 +179,7 @@ class MemoryFactory:
 
     def shelved(self, scopes: Iterable[Scope]) -> list[Scope]:
         """Return those scopes whose events can be found by meaning by now."""
-        return [one for one in scopes if self._store.index_state(one, "events").count]
+        return [one for one in scopes if self._store.memory.index_state(one, "events").count]
 
     def rebuild(
         self,

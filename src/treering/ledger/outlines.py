@@ -92,7 +92,7 @@ def list_sessions(
 
 def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
     """Return the sessions of a scope at their last event, the last written to first."""
-    while page := store.session_heads(scope, before_position=before, limit=HEADS_PAGE):
+    while page := store.sessions.heads(scope, before_position=before, limit=HEADS_PAGE):
         # What the memory records by itself is nobody's conversation.
         yield from (head for head in page if not head.session_id.startswith(MEMORY_SESSION))
         before = page[-1].position
@@ -100,7 +100,7 @@ def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iter
 
 def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | None:
     """Return a session at its last event; None if it has no past."""
-    last = store.last_headers(scope, session_id, before_seq=None, limit=1)
+    last = store.reader.last_headers(scope, session_id, before_seq=None, limit=1)
     if not last:
         return None
     return SessionHead(
@@ -108,7 +108,7 @@ def head_of(store: EventStore, scope: Scope, session_id: str) -> SessionHead | N
         position=last[0].position,
         head_seq=last[0].seq,
         updated_ms=last[0].recorded_ms,
-        cut=store.cut(scope, session_id),
+        cut=store.sessions.cut(scope, session_id),
     )
 
 
@@ -126,14 +126,14 @@ class Sketch:
         self._store = store
         self._scope = scope
         self._idle_ms = now_ms - IDLE_MINUTES * 60_000
-        self._running = {run.session_id for run in store.open_runs(scope)}
+        self._running = {run.session_id for run in store.reader.open_runs(scope)}
         self._title_of = title_of or Titles(store, scope).of_one
 
     def outline(self, head: SessionHead) -> SessionOutline:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        first = store.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
+        first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
@@ -166,7 +166,7 @@ class Sketch:
             ) or SessionSettings()
         # Without the key of a sealed scope a list still has ids, states and times.
         with contextlib.suppress(KeyMissing):
-            for event in self._store.events_at(self._scope, name, [first[0].seq]):
+            for event in self._store.reader.events_at(self._scope, name, [first[0].seq]):
                 return settings_of(event.payload)
         return SessionSettings()
 
@@ -202,7 +202,9 @@ class Sketch:
         return None
 
     def _last(self, name: str, *, before_seq: int | None = None) -> Sequence[Header]:
-        return self._store.last_headers(self._scope, name, before_seq=before_seq, limit=LAST_EVENTS)
+        return self._store.reader.last_headers(
+            self._scope, name, before_seq=before_seq, limit=LAST_EVENTS
+        )
 
 
 def _first_words(events: Sequence[Header]) -> str | None:

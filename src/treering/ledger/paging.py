@@ -89,7 +89,9 @@ def read_session_page(
     seq = 0 if after is None else read_seq_cursor(scope, session_id, after)
     items = read(scope, session_id, after_seq=seq, limit=query.limit)
     last = items[-1].seq if items else seq
-    has_more = bool(items and store.session_headers(scope, session_id, after_seq=last, limit=1))
+    has_more = bool(
+        items and store.reader.session_headers(scope, session_id, after_seq=last, limit=1)
+    )
     cursor = make_seq_cursor(scope, session_id, last) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 
@@ -104,4 +106,4 @@ def _edge(query: Query, items: Sequence[Header]) -> TimelinePoint | None:
 
 def _has_more(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
     """Whether a short page was cut because its payloads are large."""
-    return bool(store.headers(msgspec.structs.replace(query, after=edge, limit=1)))
+    return bool(store.reader.headers(msgspec.structs.replace(query, after=edge, limit=1)))

@@ -35,7 +35,7 @@ def main_id(channel: str, handle: str) -> str:
 
 def opened_for(store: EventStore, scope: Scope, session_id: str) -> str | None:
     """Return the user that a session was opened for; None if there is no such session."""
-    first = store.session_headers(scope, session_id, after_seq=0, limit=1)
+    first = store.reader.session_headers(scope, session_id, after_seq=0, limit=1)
     return first[0].user_id if first else None
 
 
@@ -88,7 +88,7 @@ class People:
         several channels are looked at.
         """
         channels: dict[str, list[str]] = {}
-        for name in self._store.sessions_named(scope, prefix=MAIN_PREFIX, suffix=""):
+        for name in self._store.sessions.named(scope, prefix=MAIN_PREFIX, suffix=""):
             channel, _, handle = name.removeprefix(MAIN_PREFIX).partition(":")
             channels.setdefault(handle, []).append(channel)
         identities = self._identities_of(scope)
@@ -128,7 +128,7 @@ class People:
     def _identities_of(self, scope: Scope) -> UserIdentities | None:
         """Return who is linked and merged in a scope; None if nobody ever was."""
         query = Query(scope=scope, kinds=IDENTITY_KINDS, limit=1)
-        return self._identities(scope) if self._store.headers(query) else None
+        return self._identities(scope) if self._store.reader.headers(query) else None
 
     def _unused(self, scope: Scope, channel: str, handle: str) -> str:
         """Return the name of a new user: the same for every caller."""
@@ -141,7 +141,7 @@ class People:
     def _is_taken(self, scope: Scope, channel: str, handle: str, user: str) -> bool:
         """Whether somebody with another handle is called ``user``."""
         store, own = self._store, main_id(channel, handle)
-        named = store.sessions_named(scope, prefix=MAIN_PREFIX, suffix=f":{user}")
+        named = store.sessions.named(scope, prefix=MAIN_PREFIX, suffix=f":{user}")
         sessions = {one for one in named if one.split(":", 2)[2:] == [user]}
         # Those of somebody who was called by channel and handle, with a number or without.
         sessions |= {f"{MAIN_PREFIX}{user}", f"{MAIN_PREFIX}{user.rpartition(':')[0]}"}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from treering.memory.ports import MemoryStore
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
         SessionRecord,
         Share,
     )
+    from treering.memory.ports import MemoryStore
     from treering.model.codec import Json
     from treering.model.events import Event, Header
     from treering.model.followers import FollowedEvents, FollowStep, Mark
@@ -37,12 +36,40 @@ if TYPE_CHECKING:
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
 
-class EventStore(MemoryStore, Protocol):
+class EventStore(Protocol):
     """Stores events. Every implementation passes the same contract tests."""
 
     @property
     def vault(self) -> Vault:
         """Return the keys of the ledger's sealed scopes."""
+
+    @property
+    def reader(self) -> EventReader:
+        """Return the part that reads events."""
+
+    @property
+    def sessions(self) -> SessionStore:
+        """Return the part that knows which sessions exist."""
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        """Return the part that keeps snapshots of views."""
+
+    @property
+    def erasure(self) -> EraseStore:
+        """Return the part that erases."""
+
+    @property
+    def seals(self) -> SealStore:
+        """Return the part that knows which scopes are encrypted."""
+
+    @property
+    def cursors(self) -> CursorStore:
+        """Return the part that keeps cursors."""
+
+    @property
+    def memory(self) -> MemoryStore:
+        """Return the part that stores what the memory derives."""
 
     @property
     def leases(self) -> LeaseStore:
@@ -58,6 +85,43 @@ class EventStore(MemoryStore, Protocol):
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
+
+    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
+        """Open the session of ``draft`` as a fork of ``parent`` at its ``seq``; record ``draft``.
+
+        Raise Conflict if the session exists, NotFound if the parent has no such seq.
+        """
+
+    def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
+        """Return True once there may be events after ``seen``, False after the timeout."""
+
+    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+        """Return the first problem in the tables of the ledger, a scope or a session, or None.
+
+        A problem is a scope or session that is gone, an event missing from an index, or a derived
+        table that lacks it.
+        """
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Store ``records`` of one scope verbatim and in order, all or none.
+
+        Return how many were new.
+        """
+
+    def rebuild(self) -> RebuildReceipt:
+        """Rebuild every derived table from the events."""
+
+    def close(self) -> None:
+        """Close the database."""
+
+    def projection_counts(self, scope: Scope) -> dict[str, int]:
+        """Return the number of entries of a scope in each projection, by its name."""
+
+
+class EventReader(Protocol):
+    """Reads events by time, by session, by run, by id and in commit order."""
 
     def headers(self, query: Query) -> list[Header]:
         """Return up to ``query.limit`` headers in the query's direction."""
@@ -105,37 +169,6 @@ class EventStore(MemoryStore, Protocol):
         if its run is ``run_id``. Large payloads shorten a page; only an empty page is the end.
         """
 
-    def session_heads(
-        self, scope: Scope, *, before_position: int | None, limit: int
-    ) -> list[SessionHead]:
-        """Return the sessions of a scope, most recently written first."""
-
-    def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
-        """Open the session of ``draft`` as a fork of ``parent`` at its ``seq``; record ``draft``.
-
-        Raise Conflict if the session exists, NotFound if the parent has no such seq.
-        """
-
-    def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
-        """Return where a session was forked; None if it is not a fork or does not exist."""
-
-    def forks(self, scope: Scope, session_id: str) -> list[str]:
-        """Return the sessions forked from a session's own events, oldest first."""
-
-    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
-        """Return the sessions whose ids begin with ``prefix`` and end with ``suffix``."""
-
-    def snapshot(
-        self, scope: Scope, session_id: str, *, until_seq: int
-    ) -> tuple[int, bytes] | None:
-        """Return the seq and body of the latest snapshot at or before ``until_seq``."""
-
-    def keep_snapshot(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
-        """Keep a snapshot beside a few older ones; do nothing if the store is read-only.
-
-        An erasure drops the snapshots of its session and of all sessions forked from it.
-        """
-
     def find(self, scope: Scope, event_id: str) -> Event | None:
         """Return the event with this id, or None."""
 
@@ -144,18 +177,6 @@ class EventStore(MemoryStore, Protocol):
 
     def rekeyed_ms(self) -> int | None:
         """Return when guessable ids were replaced in this ledger; None if never."""
-
-    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
-        """Return scope, id and kind of events redacted before the ledger was rekeyed.
-
-        Empty after ``settle_legacy``, and for a role that may not call it.
-        """
-
-    def settle_legacy(self) -> int:
-        """Hide the ids of events that expired before the ledger was rekeyed; return how many.
-
-        Afterwards nothing is left to rekey.
-        """
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
@@ -174,39 +195,6 @@ class EventStore(MemoryStore, Protocol):
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that a follower can read by now."""
-
-    def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
-        """Return True once there may be events after ``seen``, False after the timeout."""
-
-    def erase(
-        self,
-        selection: Selection,
-        *,
-        erasure: Erasure,
-        limit: int,
-        vouch: Callable[[SessionErasure], Draft],
-    ) -> Erased:
-        """Blank up to ``limit`` selected events and record what ``vouch`` makes, atomically."""
-
-    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
-        """Return how many events would expire by kind, and how many open sessions are left."""
-
-    def finish_erasure(self) -> Physical:
-        """Remove erased bytes from every file; say whether that is complete."""
-
-    def erasure_state(self) -> Physical:
-        """Say whether erased bytes are still in some file; change nothing."""
-
-    def retention(self, scope: Scope) -> Retention:
-        """Return the scope's retention policy; empty if none is set."""
-
-    def set_retention(self, scope: Scope, policy: Retention) -> None:
-        """Set the scope's retention policy."""
-
-    def session_records(
-        self, scope: Scope | None = None, session_id: str | None = None
-    ) -> Iterator[SessionRecord]:
-        """Return where each session's chain starts and ends."""
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
@@ -227,56 +215,65 @@ class EventStore(MemoryStore, Protocol):
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that account for erasures in a session, in order."""
 
+
+class SessionStore(Protocol):
+    """Knows which sessions exist, where they begin and end, and where they were forked."""
+
+    def records(
+        self, scope: Scope | None = None, session_id: str | None = None
+    ) -> Iterator[SessionRecord]:
+        """Return where each session's chain starts and ends."""
+
+    def heads(self, scope: Scope, *, before_position: int | None, limit: int) -> list[SessionHead]:
+        """Return the sessions of a scope, most recently written first."""
+
+    def named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+        """Return the sessions whose ids begin with ``prefix`` and end with ``suffix``."""
+
+    def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
+        """Return where a session was forked; None if it is not a fork or does not exist."""
+
+    def forks(self, scope: Scope, session_id: str) -> list[str]:
+        """Return the sessions forked from a session's own events, oldest first."""
+
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
 
-    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
-        """Return the first problem in the tables of the ledger, a scope or a session, or None.
 
-        A problem is a scope or session that is gone, an event missing from an index, or a derived
-        table that lacks it.
+class SnapshotStore(Protocol):
+    """Keeps snapshots of views."""
+
+    def latest(self, scope: Scope, session_id: str, *, until_seq: int) -> tuple[int, bytes] | None:
+        """Return the seq and body of the latest snapshot at or before ``until_seq``."""
+
+    def keep(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+        """Keep a snapshot beside a few older ones; do nothing if the store is read-only.
+
+        An erasure drops the snapshots of its session and of all sessions forked from it.
         """
 
-    def restore(
-        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
-    ) -> int:
-        """Store ``records`` of one scope verbatim and in order, all or none.
 
-        Return how many were new.
-        """
+class EraseStore(Protocol):
+    """Erases events, and keeps what decides when they expire."""
 
-    def seal_scope(self, scope: Scope) -> None:
-        """Make every writer encrypt the payloads of the scope from now on."""
+    def erase(
+        self,
+        selection: Selection,
+        *,
+        erasure: Erasure,
+        limit: int,
+        vouch: Callable[[SessionErasure], Draft],
+    ) -> Erased:
+        """Blank up to ``limit`` selected events and record what ``vouch`` makes, atomically."""
 
-    def is_sealed(self, scope: Scope) -> bool:
-        """Whether payloads of the scope are encrypted."""
+    def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
+        """Return how many events would expire by kind, and how many open sessions are left."""
 
-    def sealed_scopes(self) -> list[Scope]:
-        """Return the encrypted scopes, by name."""
+    def finish(self) -> Physical:
+        """Remove erased bytes from every file; say whether that is complete."""
 
-    def sealed_payloads(self, scope: Scope) -> dict[int, int]:
-        """Return how many payloads each generation of the scope's key encrypts."""
-
-    def await_writers(self, scope: Scope) -> None:
-        """Return when every write to the scope that was in progress has ended."""
-
-    def cursor(self, scope: Scope, follower: str) -> str | None:
-        """Return a follower's stored cursor, or None."""
-
-    def set_cursor(self, scope: Scope, follower: str, cursor: str) -> None:
-        """Store a follower's cursor durably."""
-
-    def set_cursors(self, scope: Scope, cursors: Mapping[str, str]) -> None:
-        """Keep durably how far each of several followers has come, in one commit."""
-
-    def cursors(self, scope: Scope) -> dict[str, str]:
-        """Return the stored cursor of each follower."""
-
-    def rebuild(self) -> RebuildReceipt:
-        """Rebuild every derived table from the events."""
-
-    def close(self) -> None:
-        """Close the database."""
+    def state(self) -> Physical:
+        """Say whether erased bytes are still in some file; change nothing."""
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, with their number."""
@@ -284,8 +281,58 @@ class EventStore(MemoryStore, Protocol):
     def forget_names(self) -> int:
         """Remove names that nothing refers to any more; return how many."""
 
-    def projection_counts(self, scope: Scope) -> dict[str, int]:
-        """Return the number of entries of a scope in each projection, by its name."""
+    def retention(self, scope: Scope) -> Retention:
+        """Return the scope's retention policy; empty if none is set."""
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Set the scope's retention policy."""
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of events redacted before the ledger was rekeyed.
+
+        Empty after ``settle_legacy``, and for a role that may not call it.
+        """
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of events that expired before the ledger was rekeyed; return how many.
+
+        Afterwards nothing is left to rekey.
+        """
+
+
+class SealStore(Protocol):
+    """Knows which scopes are encrypted."""
+
+    def seal(self, scope: Scope) -> None:
+        """Make every writer encrypt the payloads of the scope from now on."""
+
+    def is_sealed(self, scope: Scope) -> bool:
+        """Whether payloads of the scope are encrypted."""
+
+    def scopes(self) -> list[Scope]:
+        """Return the encrypted scopes, by name."""
+
+    def payloads(self, scope: Scope) -> dict[int, int]:
+        """Return how many payloads each generation of the scope's key encrypts."""
+
+    def await_writers(self, scope: Scope) -> None:
+        """Return when every write to the scope that was in progress has ended."""
+
+
+class CursorStore(Protocol):
+    """Keeps the cursors of followers."""
+
+    def find(self, scope: Scope, follower: str) -> str | None:
+        """Return a follower's stored cursor, or None."""
+
+    def all(self, scope: Scope) -> dict[str, str]:
+        """Return the stored cursor of each follower."""
+
+    def set(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Store a follower's cursor durably."""
+
+    def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Keep durably how far each of several followers has come, in one commit."""
 
 
 class LeaseStore(Protocol):

@@ -118,7 +118,7 @@ def sweep(
         pruned=pruned,
         kept=kept,
         events_expired=expired,
-        physical=store.finish_erasure() if expired else "done",
+        physical=store.erasure.finish() if expired else "done",
         sessions_kept_imported=sum(why == "imported" for why in kept.values()),
     )
 
@@ -204,17 +204,17 @@ def _has_unread(store: EventStore, scope: Scope, session_id: str) -> bool:
 def _has_kind(store: EventStore, scope: Scope, session_id: str, kind: str) -> bool:
     """Whether a session has an event of ``kind``, redacted or not."""
     query = Query(scope=scope, session_id=session_id, kinds=(kind,), limit=1)
-    return bool(store.headers(query))
+    return bool(store.reader.headers(query))
 
 
 def _forks_gone(store: EventStore, scope: Scope, session_id: str, gone: set[str]) -> bool:
-    return all(fork in gone for fork in store.forks(scope, session_id))
+    return all(fork in gone for fork in store.sessions.forks(scope, session_id))
 
 
 def _has_content(store: EventStore, scope: Scope, session_id: str) -> bool:
     """Whether a session has an event that pruning does not leave."""
     before: int | None = None
-    while page := store.last_headers(scope, session_id, before_seq=before, limit=PAGE):
+    while page := store.reader.last_headers(scope, session_id, before_seq=before, limit=PAGE):
         if any(header.kind not in REMAINS and not header.redacted for header in page):
             return True
         before = page[0].seq

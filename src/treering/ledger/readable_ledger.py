@@ -79,7 +79,7 @@ class ReadableLedger:
         the ``next_cursor`` of the page before; with ``last`` it continues towards the past.
         """
         query = make_query(scope, first=first, last=last, **filters)
-        return read_page(self._store, query, after, self._store.headers)
+        return read_page(self._store, query, after, self._store.reader.headers)
 
     def events(
         self,
@@ -92,7 +92,7 @@ class ReadableLedger:
     ) -> Page[Event]:
         """Return the same as ``headers``, with payloads; a page of large ones is shorter."""
         query = make_query(scope, first=first, last=last, **filters)
-        return read_page(self._store, query, after, self._store.events)
+        return read_page(self._store, query, after, self._store.reader.events)
 
     def replay(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
@@ -103,18 +103,18 @@ class ReadableLedger:
         before events that were recorded earlier.
         """
         query = make_query(scope, session_id=session_id, first=first)
-        return read_session_page(self._store, query, after, self._store.session_headers)
+        return read_session_page(self._store, query, after, self._store.reader.session_headers)
 
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
         """Return the same as ``replay``, with payloads; a page of large ones is shorter."""
         query = make_query(scope, session_id=session_id, first=first)
-        return read_session_page(self._store, query, after, self._store.session_events)
+        return read_session_page(self._store, query, after, self._store.reader.session_events)
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload. Raise NotFound if the scope does not have it."""
-        event = self._store.find(parse_scope(scope), check_id(event_id))
+        event = self._store.reader.find(parse_scope(scope), check_id(event_id))
         if event is None:
             raise NotFound(f"no event {event_id} in scope {scope}", hint="check id and scope")
         return event
@@ -125,7 +125,7 @@ class ReadableLedger:
         Ids of redacted and expired events are found, too: they are never used again.
         """
         ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
-        return self._store.find_ids(parse_scope(scope), ids)
+        return self._store.reader.find_ids(parse_scope(scope), ids)
 
     def tool_calls(
         self,
@@ -283,13 +283,13 @@ class ReadableLedger:
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
         """Return an iterator over the headers of one run, in order."""
-        return self._store.run_headers(
+        return self._store.reader.run_headers(
             parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
         )
 
     def run_events(self, scope: str, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the same as ``run_headers``, with payloads."""
-        return self._store.run_events(
+        return self._store.reader.run_events(
             parse_scope(scope), check_name(session_id, "session_id"), check_name(run_id, "run_id")
         )
 
@@ -310,8 +310,8 @@ class ReadableLedger:
         return Follower(
             self._store,
             parse_scope(scope),
-            read=self._store.headers_after,
-            of_run=self._store.run_headers,
+            read=self._store.reader.headers_after,
+            of_run=self._store.reader.run_headers,
             after=after,
             committed=committed,
             idle_seconds=idle_s,
@@ -321,7 +321,7 @@ class ReadableLedger:
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
         name = parse_scope(scope)
-        return cursor_at(name, self._store.end(name))
+        return cursor_at(name, self._store.reader.end(name))
 
     def follow_events(
         self,
@@ -336,8 +336,8 @@ class ReadableLedger:
         return Follower(
             self._store,
             parse_scope(scope),
-            read=self._store.events_after,
-            of_run=self._store.run_events,
+            read=self._store.reader.events_after,
+            of_run=self._store.reader.run_events,
             after=after,
             committed=committed,
             idle_seconds=idle_s,

@@ -71,13 +71,13 @@ class RecordRestorer:
         return self._finds(Scope(scope), cut)
 
     def _finds(self, scope: Scope, cut: ForkPoint) -> bool:
-        if self._store.link_at(scope, cut.genesis, cut.seq) != cut.link:
+        if self._store.sessions.link_at(scope, cut.genesis, cut.seq) != cut.link:
             return False
         gone = forgotten_name(cut.genesis)
         if cut.parent == gone:
             return True  # Here it may still have the name that was forgotten there.
         names = (cut.parent, gone)
-        parents = (next(self._store.session_records(scope, name), None) for name in names)
+        parents = (next(self._store.sessions.records(scope, name), None) for name in names)
         return any(parent is not None and parent.genesis == cut.genesis for parent in parents)
 
     def take(self, record: Record, refuse: Refuse) -> None:
@@ -126,21 +126,23 @@ class RecordRestorer:
         self.flush()
         if not self._touched:
             return []
-        self._store.finish_erasure()
+        self._store.erasure.finish()
         faults = (self._prove(*key, whole=whole) for key in sorted(self._touched))
         return [broken for broken in faults if broken is not None]
 
     def _prove(self, scope: str, session_id: str, *, whole: bool) -> Broken | None:
         name, mark = Scope(scope), arriving(self._sessions[scope, session_id].genesis)
-        if whole and self._store.cursor(name, mark):
-            self._store.set_cursor(name, mark, "")
-        return verify(self._store, self._store.session_records(name, session_id)).first_broken
+        if whole and self._store.cursors.find(name, mark):
+            self._store.cursors.set(name, mark, "")
+        return verify(self._store, self._store.sessions.records(name, session_id)).first_broken
 
     def _check_link(self, session: SessionRecord, record: Record) -> None:
         """Raise InvalidInput unless ``record`` follows the one before."""
         seq, previous = self._links[record.scope, record.session_id]
         if record.seq != seq + 1:
-            before = self._store.link_at(Scope(record.scope), session.genesis, record.seq - 1)
+            before = self._store.sessions.link_at(
+                Scope(record.scope), session.genesis, record.seq - 1
+            )
             if before is None:
                 raise InvalidInput(
                     f"session {record.session_id} jumps from seq {seq} to {record.seq}",
@@ -175,7 +177,7 @@ class RecordRestorer:
 
 def id_marks(store: EventStore, scope: Scope) -> dict[str, str]:
     """Return the marks of the keys that hide the ids of a scope."""
-    marks = ((name, store.cursor(scope, name)) for name in ID_NOTES)
+    marks = ((name, store.cursors.find(scope, name)) for name in ID_NOTES)
     return {name: mark for name, mark in marks if mark is not None}
 
 
@@ -191,8 +193,8 @@ def check_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -
 
 def note_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -> None:
     """Note in the target which keys hide the ids that were stored."""
-    if marks and next(iter(target.session_records(scope)), None) is not None:
+    if marks and next(iter(target.sessions.records(scope)), None) is not None:
         there = id_marks(target, scope)
         for name in ID_NOTES:
             if name in marks and name not in there:
-                target.set_cursor(scope, name, marks[name])
+                target.cursors.set(scope, name, marks[name])

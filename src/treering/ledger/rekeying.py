@@ -27,13 +27,13 @@ _OF_WORDS: Final = re.compile(
 def rekey(store: EventStore, drafter: Drafter) -> int:
     """Rekey events that were erased before; return how many ids were hidden."""
     hidden = 0
-    for scope, event_id, kind in store.legacy_redacted():
+    for scope, event_id, kind in store.erasure.legacy_redacted():
         if kind not in KEPT and _OF_WORDS.fullmatch(event_id):
             vouch = voucher(drafter, scope, "ledger.expired", "expired", "expired")
             selection = Selection(scope=scope, event_id=event_id)
-            erased = store.erase(selection, erasure="expired", limit=1, vouch=vouch)
+            erased = store.erasure.erase(selection, erasure="expired", limit=1, vouch=vouch)
             hidden += sum(erased.by_kind.values())
-    hidden += store.settle_legacy()
+    hidden += store.erasure.settle_legacy()
     if hidden:
-        store.finish_erasure()
+        store.erasure.finish()
     return hidden

@@ -113,7 +113,7 @@ class RunStarts:
         ends: dict[tuple[str, str | None], Header] = {}
         self.next_cursor = cursor
         for _ in range(PAGES_MAX):
-            page = read_page(self._store, self._query, self.next_cursor, self._store.headers)
+            page = read_page(self._store, self._query, self.next_cursor, self._store.reader.headers)
             self.next_cursor = page.next_cursor
             for header in reversed(page.items):
                 key = (header.session_id, header.run_id)
@@ -207,7 +207,7 @@ def outline_run(store: EventStore, started: Header, ended: Header | None) -> Run
     events, calls = _number(ended) if ended else None, closing.tool_calls
     if events is None or calls is None:
         events = calls = 0
-        for header in store.run_headers(*_place(started)):
+        for header in store.reader.run_headers(*_place(started)):
             events = max(events + 1, _number(header) or 0)
             calls += header.kind == "tool.call"
             ended = header if header.kind in RUN_ENDS else ended
@@ -244,7 +244,9 @@ def view_run(
     head: list[RunMoment] = []
     tail: deque[RunMoment] = deque(maxlen=limit - limit // 2)
     kept, ended = 0, None
-    for event, header in safe_events(store.run_headers(*_place(started)), _key(store, started)):
+    for event, header in safe_events(
+        store.reader.run_headers(*_place(started)), _key(store, started)
+    ):
         kept += 1
         ended = header if header.kind in RUN_ENDS else ended
         moment = _moment(event, header, started)
@@ -282,7 +284,7 @@ def _key(store: EventStore, started: Header) -> str | None:
     scope, session_id, _ = _place(started)
     query = Query(scope=scope, session_id=session_id, kinds=("session.opened",), limit=1)
     with contextlib.suppress(KeyMissing):
-        opened = store.events(query)
+        opened = store.reader.events(query)
         return settings_of(opened[0].payload).key if opened else None
     return None
 

@@ -32,7 +32,7 @@ class ScopeOutline(msgspec.Struct, frozen=True, kw_only=True):
 
 def scope_names(store: EventStore) -> list[Scope]:
     """Return the scopes that have sessions, by name; only those that this user may see."""
-    return sorted({Scope(session.scope) for session in store.session_records()})
+    return sorted({Scope(session.scope) for session in store.sessions.records()})
 
 
 def list_scopes(store: EventStore, *, limit: int, after: str | None) -> Page[ScopeOutline]:
@@ -40,7 +40,7 @@ def list_scopes(store: EventStore, *, limit: int, after: str | None) -> Page[Sco
     check_limit(limit)
     last_name = "" if after is None else _read_cursor(after)
     counts: dict[str, tuple[int, int]] = {}
-    for session in store.session_records():
+    for session in store.sessions.records():
         if session.scope > last_name:
             sessions, events = counts.get(session.scope, (0, 0))
             is_talk = not session.session_id.startswith(MEMORY_SESSION)
@@ -57,7 +57,7 @@ def list_scopes(store: EventStore, *, limit: int, after: str | None) -> Page[Sco
 
 
 def _outline(store: EventStore, scope: Scope, sessions: int, events: int) -> ScopeOutline:
-    latest = store.session_heads(scope, before_position=None, limit=1)
+    latest = store.sessions.heads(scope, before_position=None, limit=1)
     return ScopeOutline(
         scope=scope,
         session_count=sessions,

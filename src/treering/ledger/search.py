@@ -113,7 +113,7 @@ def search(
     if type(limit) is not int or not 1 <= limit <= HITS_MAX:
         raise InvalidInput(f"invalid limit: {limit!r}", hint=f"ask for 1 to {HITS_MAX} hits")
     # The payloads of a sealed scope are in no index, so there are no vectors to compare with.
-    if mode == "words" or store.is_sealed(request.scope):
+    if mode == "words" or store.seals.is_sealed(request.scope):
         return _search_words(store, guard, request, progress)
     return _search_meaning(store, guard, request, scope_memory(), progress)
 
@@ -134,7 +134,7 @@ def _search_meaning(
         sessions=_grouped(store, guard, request.scope, hits, Counter()),
         total=len(hits),
         at_least=len(hits) >= request.limit,
-        lag=store.documents_lag(request.scope, "events"),
+        lag=store.memory.documents_lag(request.scope, "events"),
         took_ms=_milliseconds_since(started),
         vectors_missing=memory.events.documents.without_vector,
     )
@@ -359,7 +359,7 @@ def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str
         scope=scope, session_id=session_id, kinds=("session.titled",), limit=1, backwards=True
     )
     with contextlib.suppress(KeyMissing):
-        for event in store.events(query):
+        for event in store.reader.events(query):
             title = event.payload.get("title") if isinstance(event.payload, dict) else None
             return guard.mask_text(title) if isinstance(title, str) else None
     return None
@@ -407,7 +407,7 @@ def _with_whole_ids(store: EventStore, query: SearchQuery, narrowing: Narrowing)
     prefixes: list[str] = []
     for text in narrowing.values:
         asked = Query(scope=query.scope, session_id=text, limit=1)
-        if len(text) < ID_CHARACTERS_MIN or store.headers(asked):
+        if len(text) < ID_CHARACTERS_MIN or store.reader.headers(asked):
             ids[text] = None
         else:
             prefixes.append(text)
@@ -421,7 +421,7 @@ def _with_whole_ids(store: EventStore, query: SearchQuery, narrowing: Narrowing)
 def _sessions(store: EventStore, query: SearchQuery, prefixes: tuple[str, ...]) -> list[str]:
     ids: list[str] = []
     before = None
-    while page := store.session_heads(query.scope, before_position=before, limit=HEADS_PAGE):
+    while page := store.sessions.heads(query.scope, before_position=before, limit=HEADS_PAGE):
         ids += [head.session_id for head in page if head.session_id.startswith(prefixes)]
         before = page[-1].position
     if len(ids) > SESSIONS_MAX:

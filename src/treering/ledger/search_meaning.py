@@ -77,7 +77,7 @@ def search_by_meaning(
         page = places[at : at + PAGE]
         events = {
             event.position: event
-            for event in store.events_at_positions(scope, [position for _, position in page])
+            for event in store.memory.events_at_positions(scope, [position for _, position in page])
         }
         for number, position in page:
             event = events.get(position)
@@ -120,7 +120,7 @@ class _Runs:
 
     def _counts(self, event: Event) -> bool:
         """Whether the event's run has ended well, by the index of runs."""
-        events = self._store.committed_events(
+        events = self._store.reader.committed_events(
             self._scope,
             event.session_id,
             kinds={event.kind},
@@ -132,7 +132,7 @@ class _Runs:
         return bool(events) and events[-1].seq == event.seq
 
     def _ended_badly(self, run: tuple[str, str]) -> bool:
-        headers = self._store.run_headers(self._scope, *run)
+        headers = self._store.reader.run_headers(self._scope, *run)
         ends = [RUN_ENDS[one.kind] for one in headers if one.kind in RUN_ENDS]
         return bool(ends) and ends[-1] != "ended"
 

@@ -115,7 +115,7 @@ def opening(session: Session, settings: SessionSettings, *, ts_ms: int | None = 
 
 def read_settings(store: EventStore, scope: Scope, session_id: str) -> SessionSettings | None:
     """Return the settings that a session was opened with; None if it has no events."""
-    first = store.session_events(scope, session_id, after_seq=0, limit=1)
+    first = store.reader.session_events(scope, session_id, after_seq=0, limit=1)
     return _settings(store, first[0]) if first else None
 
 
@@ -127,7 +127,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
     seen: set[str] = set()
     while session_id != MEMORY_SESSION and not session_id.startswith(f"{MEMORY_SESSION}:"):
         seen.add(session_id)
-        first = store.session_events(scope, session_id, after_seq=0, limit=1)
+        first = store.reader.session_events(scope, session_id, after_seq=0, limit=1)
         settings = _settings(store, first[0]) if first else SessionSettings()
         user = first[0].user_id if first and first[0].kind in OPENINGS else None
         origin = settings.spawned_by
@@ -135,7 +135,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
             session_id = origin or ""
             continue
         imported = Query(scope=scope, session_id=session_id, kinds=(IMPORTED,), limit=1)
-        is_imported = bool(store.headers(imported))
+        is_imported = bool(store.reader.headers(imported))
         return attribution_of(session_id, settings, user=user, is_imported=is_imported)
     return COMMON
 
@@ -143,7 +143,7 @@ def read_attribution(store: EventStore, scope: Scope, session_id: str) -> Attrib
 def _settings(store: EventStore, opening: Event) -> SessionSettings:
     """Return the settings in the first event of a session, or their erased form."""
     scope, session_id = Scope(opening.scope), opening.session_id
-    cut = store.cut(scope, session_id) if opening.seq > 1 else None
+    cut = store.sessions.cut(scope, session_id) if opening.seq > 1 else None
     if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
         kept = settings_after_forgetting(store, scope, session_id)
         erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_SESSION
@@ -158,7 +158,7 @@ def settings_after_forgetting(
 
     The event that vouches for the erasure has them, without that participant.
     """
-    for event in reversed(store.covers(scope, session_id)):
+    for event in reversed(store.reader.covers(scope, session_id)):
         payload = event.payload if isinstance(event.payload, dict) else {}
         if event.kind == "ledger.forgotten" and "charter" in payload:
             return settings_of(payload["charter"])

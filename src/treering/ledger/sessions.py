@@ -155,7 +155,7 @@ class Session:
         words = check_text(text, "text")
         if self.settings.mode != "group" or mentions(words, (self.agent, *called)):
             return True
-        answered = None if replied is None else self._store.find(self.scope, replied)
+        answered = None if replied is None else self._store.reader.find(self.scope, replied)
         return (
             answered is not None
             and answered.kind == "conversation.assistant"
@@ -632,7 +632,7 @@ class Session:
         return agree(self._given, recorded, mode=self._mode, session_id=self.session_id)
 
     def _open_runs(self) -> list[OpenRun]:
-        return self._store.open_runs(self.scope, self.session_id)
+        return self._store.reader.open_runs(self.scope, self.session_id)
 
     def _owned_runs(self) -> list[OpenRun]:
         """Return the runs that have an owner: one of an imported log may never end."""
@@ -698,10 +698,12 @@ class Session:
         if at is None:
             return last_end(self._lineage, running=self._owned_runs)
         if whole_turn:
-            event = self._store.find(self.scope, check_id(at))
+            event = self._store.reader.find(self.scope, check_id(at))
             seq = turn_end_of(self._lineage, event, running=self._owned_runs)
         else:
-            seq = seq_of(self._lineage, self._store.find_ids(self.scope, [check_id(at)]).get(at))
+            seq = seq_of(
+                self._lineage, self._store.reader.find_ids(self.scope, [check_id(at)]).get(at)
+            )
         if seq is None:
             raise NotFound(
                 f"no event {at} in the past of session {self.session_id}",

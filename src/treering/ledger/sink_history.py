@@ -35,7 +35,7 @@ class SinkHistory:
 
     def run_started(self, scope: str, session_id: str, run_id: str) -> RunStarted:
         """Return the settings a run was started with; empty if unknown."""
-        headers = self._store.run_headers(Scope(scope), session_id, run_id)
+        headers = self._store.reader.run_headers(Scope(scope), session_id, run_id)
         first = next(iter(headers), None)
         part = None if first is None else safe_part(first.kind, first.refs)
         return part if isinstance(part, RunStarted) else RunStarted()
@@ -47,7 +47,7 @@ class SinkHistory:
 
     def opened_ms(self, scope: str, session_id: str) -> int | None:
         """Return when a session was opened."""
-        first = self._store.session_headers(Scope(scope), session_id, after_seq=0, limit=1)
+        first = self._store.reader.session_headers(Scope(scope), session_id, after_seq=0, limit=1)
         return first[0].ts_ms if first else None
 
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:

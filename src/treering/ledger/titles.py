@@ -80,7 +80,7 @@ class Titles:
 
     def _pages(self, query: Query) -> Iterator[list[Event]]:
         """Return pages of events, the latest first; each of them reads forwards."""
-        while page := self._store.events(query):
+        while page := self._store.reader.events(query):
             yield page
             query = msgspec.structs.replace(
                 query, after=TimelinePoint(page[0].ts_ms, page[0].position)

@@ -90,7 +90,7 @@ def _end_of(lineage: Lineage, segment: Segment) -> int:
     if segment.until_seq == NO_END:
         return NO_END
     before_seq = segment.until_seq + 1
-    headers = lineage.store.last_headers(
+    headers = lineage.store.reader.last_headers(
         lineage.scope, segment.session_id, before_seq=before_seq, limit=1
     )
     return headers[0].position if headers else 0

@@ -92,16 +92,16 @@ class _Survey:
     """Reads the sessions of a scope once."""
 
     def __init__(self, store: EventStore, scope: Scope, users: frozenset[str]) -> None:
-        self._is_sealed = store.is_sealed(scope)
+        self._is_sealed = store.seals.is_sealed(scope)
         self.users = users
-        self.shares: dict[str, Share] = store.shares(scope, sorted(users))
+        self.shares: dict[str, Share] = store.erasure.shares(scope, sorted(users))
         self.openings: dict[str, _Opening] = {}
         for event in _events(store, scope, OPENINGS):
             opening = _Opening(event.event_id, event.user_id, settings_of(event.payload))
             self.openings.setdefault(event.session_id, opening)
         self.cuts: dict[str, ForkPoint] = {}
         self._named: set[str] = set()
-        for session in store.session_records(scope):
+        for session in store.sessions.records(scope):
             if session.cut is not None:
                 self.cuts[session.session_id] = session.cut
             if session.salt:
@@ -189,7 +189,7 @@ def _names_in(payload: Any) -> set[str]:
 
 def _events(store: EventStore, scope: Scope, kinds: tuple[str, ...]) -> Iterator[Event]:
     query = Query(scope=scope, kinds=kinds, limit=PAGE_ITEMS_MAX)
-    while page := store.events(query):
+    while page := store.reader.events(query):
         yield from page
         query = msgspec.structs.replace(
             query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)

@@ -60,7 +60,7 @@ def verify_part(
     progress: Callable[[int], None] | None,
 ) -> Verification:
     """Prove the ledger, a scope or a session, lookups and derived tables included."""
-    result = verify(store, store.session_records(scope, session_id), progress=progress)
+    result = verify(store, store.sessions.records(scope, session_id), progress=progress)
     broken = find_flaw(store, scope, session_id) if result.intact else None
     if broken is not None:
         result = msgspec.structs.replace(result, intact=False, first_broken=broken)
@@ -78,7 +78,7 @@ def find_flaw(
     """Return the first fault outside the events of the ledger, a scope or a session; else None."""
     flaw = store.check_tables(scope, session_id)
     if flaw is None and scope is None:
-        flaw = _unmarked(store, {session.scope for session in store.session_records()})
+        flaw = _unmarked(store, {session.scope for session in store.sessions.records()})
     if flaw is None:
         return None
     return Broken(
@@ -134,7 +134,7 @@ def verify(
 
 def _unmarked(store: EventStore, scopes: Iterable[str]) -> str | None:
     """Return the fault if a scope was encrypted and its mark was removed."""
-    for name in sorted({*scopes} - {*store.sealed_scopes()}):
+    for name in sorted({*scopes} - {*store.seals.scopes()}):
         if store.vault.has_sealed(Scope(name)):
             return f"scope {name} was encrypted, but the ledger no longer says so"
     return None
@@ -164,12 +164,12 @@ def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | No
 def _is_arriving(store: EventStore, session: SessionRecord, broken: Broken) -> bool:
     """Whether an unfinished copy explains the fault."""
     unvouched = broken.fault == "erasure" or broken.detail == _NAME_GONE
-    return unvouched and bool(store.cursor(Scope(session.scope), arriving(session.genesis)))
+    return unvouched and bool(store.cursors.find(Scope(session.scope), arriving(session.genesis)))
 
 
 def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
     """Return the session as it is now, if it has grown since ``session`` was read."""
-    now = next(iter(store.session_records(Scope(session.scope), session.session_id)), None)
+    now = next(iter(store.sessions.records(Scope(session.scope), session.session_id)), None)
     return None if now is None or now.head_link == session.head_link else now
 
 
@@ -236,7 +236,7 @@ def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, 
         return "link", "the session's scope or name, or where it was forked, was changed"
     if cut is None:
         return None
-    there = store.link_at(Scope(session.scope), cut.genesis, cut.seq)
+    there = store.sessions.link_at(Scope(session.scope), cut.genesis, cut.seq)
     if there is None:
         return "missing", f"seq {cut.seq} of {cut.parent} is gone, where it was forked"
     if there != cut.link:
@@ -247,7 +247,7 @@ def _check_beginning(store: EventStore, session: SessionRecord) -> tuple[Fault, 
 def _is_forgotten(store: EventStore, session: SessionRecord) -> bool:
     """Whether an event of a session says that its name was forgotten."""
     return session.session_id == forgotten_name(session.genesis) and any(
-        is_whole(event) for event in store.covers(Scope(session.scope), session.session_id)
+        is_whole(event) for event in store.reader.covers(Scope(session.scope), session.session_id)
     )
 
 
@@ -338,7 +338,7 @@ def link_of(previous: bytes, record: Record, seq: int | None = None) -> bytes:
 
 
 def _records(store: EventStore, session: SessionRecord, after: int = 0) -> Iterator[Record]:
-    while page := store.records(
+    while page := store.reader.records(
         Scope(session.scope), session.session_id, after_seq=after, limit=PAGE
     ):
         yield from page
@@ -397,7 +397,9 @@ class _Covers:
 
     def _load(self) -> list[_Proof]:
         session = self._session
-        return [_Proof(e) for e in self._store.covers(Scope(session.scope), session.session_id)]
+        return [
+            _Proof(e) for e in self._store.reader.covers(Scope(session.scope), session.session_id)
+        ]
 
 
 class _Proof:

@@ -163,7 +163,7 @@ class ConversationReader:
 
     def _erased_before(self, facts: Sequence[NewFact]) -> set[str]:
         """Return the facts that were erased under the id an earlier version gave them."""
-        if self._recorder.engine.store.rekeyed_ms() is None:
+        if self._recorder.engine.store.reader.rekeyed_ms() is None:
             return set()
         legacy = {
             f"memory:{legacy_statement_id(cited, fact.text)}": fact.fact_id

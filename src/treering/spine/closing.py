@@ -77,7 +77,7 @@ class _RunClosing:
     def headers(self) -> list[Header]:
         """Return what the ledger holds of the run, in order."""
         run = self._run
-        return list(self._engine.store.run_headers(run.scope, run.session_id, run.run_id))
+        return list(self._engine.store.reader.run_headers(run.scope, run.session_id, run.run_id))
 
     def whole(self, headers: list[Header]) -> list[NewEvent]:
         """Return results for what is open, the end, and the mark."""

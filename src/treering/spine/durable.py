@@ -144,7 +144,7 @@ class DurableQueue:
     def _serve(self) -> None:
         """Hand over what there is, and wait a while for more."""
         number = self._begin_round()
-        self._cursor = self._engine.store.cursor(self.scope, self.sink.name)
+        self._cursor = self._engine.store.cursors.find(self.scope, self.sink.name)
         self._nudge.clear()
         idle_s = 0.0 if self._wanted > self._finished or self._stop.is_set() else IDLE_S
         following = self._engine.follow(
@@ -171,7 +171,7 @@ class DurableQueue:
         """See whether the process that serves the sink has served it all; wait a while."""
         number = self._begin_round()
         if self._wanted > self._finished:
-            after = self._engine.store.cursor(self.scope, self.sink.name)
+            after = self._engine.store.cursors.find(self.scope, self.sink.name)
             rest = self._engine.follow(
                 self.scope, after=after, idle_seconds=0, stop=self._stop, private=False
             )
@@ -233,7 +233,7 @@ class DurableQueue:
     def _save(self) -> None:
         """Keep the cursor, if it has moved."""
         if self._unsaved and self._cursor is not None:
-            self._engine.store.set_cursor(self.scope, self.sink.name, self._cursor)
+            self._engine.store.cursors.set(self.scope, self.sink.name, self._cursor)
         self._unsaved = 0
 
     def _halt(self, error: str) -> None:

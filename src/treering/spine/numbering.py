@@ -71,4 +71,4 @@ class RunNumbers:
         """Whether an event is appended again: then it keeps its number, whatever came since."""
         if event.event_id is None:
             return False
-        return bool(self._engine.store.find_ids(parse_scope(event.scope), [event.event_id]))
+        return bool(self._engine.store.reader.find_ids(parse_scope(event.scope), [event.event_id]))

@@ -179,11 +179,11 @@ class RunState:
     def headers(self) -> Iterable[Header]:
         """Return what the ledger holds of the run, in order."""
         session = self.session
-        return self.engine.store.run_headers(session.scope, session.session_id, self.run_id)
+        return self.engine.store.reader.run_headers(session.scope, session.session_id, self.run_id)
 
     def _is_closed_elsewhere(self) -> bool:
         """Whether it is closed in the ledger, by any process."""
-        open_runs = self.engine.store.open_runs(self.session.scope, self.session.session_id)
+        open_runs = self.engine.store.reader.open_runs(self.session.scope, self.session.session_id)
         return all(run.run_id != self.run_id for run in open_runs)
 
     # Start and end.

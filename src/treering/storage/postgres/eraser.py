@@ -12,12 +12,16 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import psycopg
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
+from uuid_utils import UUID
 
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, Erased, mark_of_key
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
+from treering.model.scopes import Scope
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
     ERASED,
     EXPIRED,
@@ -28,9 +32,16 @@ from treering.storage.encoding import (
     id_key,
     is_guessable,
     name_key,
+    name_of,
 )
 from treering.storage.erasure_records import cover_of
-from treering.storage.postgres import memory_shelves, search_index, snapshots, tool_calls
+from treering.storage.postgres import (
+    forgetting,
+    memory_shelves,
+    search_index,
+    snapshots,
+    tool_calls,
+)
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
@@ -39,13 +50,13 @@ from treering.storage.postgres.schema import NAMING, SCRUBBED
 from treering.storage.postgres.tool_records import lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, Erasure, Selection, SessionErasure
+    from treering.ledger.records import Draft, Erasure, Selection, SessionErasure, Share
     from treering.model.receipts import Physical
-    from treering.model.scopes import Scope
+    from treering.model.retention import Retention
     from treering.storage.postgres.batch import Batch
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.writer import Writer
@@ -54,6 +65,25 @@ SCRUB_BYTES_MAX: Final = 256 * 1024 * 1024
 """A larger table is rewritten only on request, for that locks it for a while."""
 SCRUB_PATIENCE: Final = "2s"
 
+_LEGACY_EXPIRED: Final = f"""
+SELECT scope, array_agg(session ORDER BY session, seq), array_agg(seq ORDER BY session, seq)
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+WHERE l.expired AND e.flags >= {EXPIRED}
+GROUP BY scope
+"""
+_LEGACY_REDACTED: Final = f"""
+SELECT e.scope, e.event_id, e.event_name, e.flags, e.kind
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+WHERE NOT l.expired AND e.flags & {ERASED} <> 0 AND e.flags < {EXPIRED}
+"""
+_LEGACY_TABLES: Final = """
+SELECT DISTINCT e.tableoid::regclass::text
+FROM legacy_events AS l
+JOIN events AS e USING (scope, session, seq)
+"""
+_HAS_LEGACY: Final = "SELECT 1 FROM legacy_events LIMIT 1"
 _FOUND: Final = "SELECT e.session, e.seq, e.link, e.kind FROM events AS e WHERE e.scope = %s"
 _CHOSEN: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags & {ERASED} = 0"
 _LEFT: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags < {EXPIRED}"
@@ -181,9 +211,10 @@ class _Attempt:
 class Eraser:
     """Blanks events and removes their bytes."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, notify: Callable[[], None]) -> None:
         self._writer = writer
         self._server = writer.server
+        self._notify = notify
 
     def erase(
         self,
@@ -207,7 +238,9 @@ class Eraser:
             last.voucher = None
             return self._erase(connection, selection, erasure, limit, vouching, last)
 
-        return self._server.write_once(work, selection.scope)
+        erased = self._server.write_once(work, selection.scope)
+        self._notify()
+        return erased
 
     def _erase(
         self,
@@ -308,6 +341,78 @@ class Eraser:
             if is_passing(error):
                 return "pending"
             raise translate(error, self._server.address.shown) from error
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, and how many."""
+        return self._server.read(lambda c: forgetting.shares(c, scope, users), scope)
+
+    def forget_names(self) -> int:
+        """Return 0: names that nothing refers to went with the events."""
+        return 0
+
+    def retention(self, scope: Scope) -> Retention:
+        """Return the policy of the scope; empty if none was set."""
+        found = self._server.read(
+            lambda c: c.execute(
+                "SELECT kind, days FROM retention WHERE scope = %s", (scope,)
+            ).fetchall(),
+            scope,
+        )
+        with corrupt_on_error(self._server.address.shown):
+            return msgspec.convert(dict(found), dict[str, int | None])
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Set the policy of the scope."""
+
+        def work(connection: Connection) -> None:
+            with connection.transaction(), connection.cursor() as cursor:
+                cursor.execute(
+                    "DELETE FROM retention WHERE scope = %s AND kind <> ALL(%s::text[])",
+                    (scope, list(policy)),
+                )
+                cursor.executemany(
+                    "INSERT INTO retention (scope, kind, days) VALUES (%s, %s, %s)"
+                    " ON CONFLICT (scope, kind) DO UPDATE SET days = excluded.days",
+                    [(scope, kind, days) for kind, days in policy.items()],
+                )
+
+        self._server.write(work, scope)
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of events redacted before the ledger was rekeyed."""
+        if not self._has_legacy():
+            return []
+        rows = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
+        return [
+            (
+                Scope(scope),
+                name_of(key, name) if flags & NAMED else str(UUID(bytes=key)),
+                kind,
+            )
+            for scope, key, name, flags, kind in rows
+        ]
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of events expired before the ledger was rekeyed; return how many."""
+        if not self._has_legacy():
+            return 0
+
+        def work(connection: Connection) -> int:
+            with connection.transaction():
+                found = connection.execute(_LEGACY_EXPIRED, binary=True).fetchall()
+                for scope, sessions, seqs in found:
+                    hide_ids(connection, self._writer.vault, Scope(scope), sessions, seqs)
+                note_erased(connection, [row[0] for row in connection.execute(_LEGACY_TABLES)])
+                connection.execute("DELETE FROM legacy_events")
+            return sum(len(seqs) for _, _, seqs in found)
+
+        return self._server.write(work)
+
+    def _has_legacy(self) -> bool:
+        """Whether this role has to settle events that were erased before the ledger was rekeyed."""
+        if self._server.walled:
+            return False  # The owner settles them.
+        return self._server.read(lambda c: c.execute(_HAS_LEGACY).fetchone()) is not None
 
     def _select(
         self,

@@ -67,7 +67,9 @@ class MemoryKeeper(MemoryReader):
 
         def work(connection: Connection) -> FollowStep:
             where, cache = (scope, shelf), self._cache
-            return memory_shelves.follow(connection, cache, where, self._to_events, read, embedder)
+            return memory_shelves.follow(
+                connection, cache, where, self._reader.to_events, read, embedder
+            )
 
         with corrupt_on_error(self._server.address.shown):
             return self._server.write(work, scope)
@@ -122,7 +124,7 @@ class MemoryKeeper(MemoryReader):
 
         return self._server.write(work, scope)
 
-    def memory_counts(self, scope: Scope) -> dict[str, int]:
+    def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
         [(rows, documents)] = self._server.read(
             lambda c: fetch(c, _COUNTS, {"scope": scope}), scope

@@ -10,7 +10,6 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
-from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.tool_rows import fetch
 from treering.storage.runs import state_after
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
+    from treering.storage.postgres.reader import Reader
 
 UNSETTLED_MAX: Final = 2_000
 """Events that are read before they have settled; others wait."""
@@ -86,8 +86,14 @@ CROSS JOIN LATERAL (
 """
 
 
-class MemoryReader(SessionReader):
+class MemoryReader:
     """Reads events for the memory."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._server = reader.server
+        self._cache = reader.cache
+        self.end = reader.end
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return the events that the memory is folded from, and the events that vouch for erasures.
@@ -101,7 +107,7 @@ class MemoryReader(SessionReader):
             if not more:
                 # No horizon here: it has moved on since the settled ones were read.
                 rows += unsettled(connection, scope, last, REMEMBERED)
-            events = self._to_events(connection, scope, rows)
+            events = self._reader.to_events(connection, scope, rows)
             return FollowedEvents(events, [mark_of(row) for row in rows], last, more)
 
         with corrupt_on_error(self._server.address.shown):
@@ -116,7 +122,7 @@ class MemoryReader(SessionReader):
             by_position = {row[0]: row for row in found}
             return [by_position[one] for one in positions if one in by_position]
 
-        return self._read(scope, look, self._to_events)
+        return self._reader.read(scope, look, self._reader.to_events)
 
 
 def stretch(

@@ -25,11 +25,11 @@ from treering.storage.postgres.rows import (
     WIDTH,
 )
 from treering.storage.repeats import taken
-from treering.storage.runs import open_run
+from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
@@ -118,29 +118,57 @@ def find_note(connection: Connection, scope: Scope, name: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+EVENTS_AT: Final = f"""
+SELECT {EVENT}
+FROM unnest(%(seqs)s::bigint[]) AS wanted (seq)
+CROSS JOIN LATERAL (
+  SELECT *
+  FROM events AS e
+  WHERE e.scope = %(scope)s AND e.session = %(session)s
+    AND e.seq BETWEEN wanted.seq AND wanted.seq AND e.flags < {EXPIRED}
+  ORDER BY e.seq
+  LIMIT 1
+) AS e
+ORDER BY e.seq
+"""
+COMMITTED: Final = f"""
+SELECT {EVENT}
+FROM events AS e
+WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND e.flags < {EXPIRED}
+  AND e.kind = ANY(%(kinds)s::text[])
+  AND (e.run_id IS NULL OR e.run_id = %(run)s OR (
+    SELECT r.state = {state_after("run.ended")} AND r.last_seq <= %(until)s
+    FROM runs AS r
+    WHERE r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
+  ))
+ORDER BY e.seq DESC
+LIMIT %(limit)s
+"""
+
+
 class Reader:
     """Reads events on connections of the pool."""
 
     def __init__(self, server: Server, cache: IdCache, vault: Vault) -> None:
-        self._server = server
-        self._cache = cache
+        self.server = server
+        self.cache = cache
         self._vault = vault
-        self._opener = Opener(vault)
+        self.opener = Opener(vault)
 
     # By time, in a scope or a session.
 
     def headers(self, query: Query) -> list[Header]:
         """Return up to ``query.limit`` headers in the query's direction."""
-        return self._read(query.scope, lambda c: self._by_time(c, query, HEADER), self._to_headers)
+        return self.read(query.scope, lambda c: self._by_time(c, query, HEADER), self.to_headers)
 
     def events(self, query: Query) -> list[Event]:
         """Return the same as ``headers``, with payloads; fewer if they are large."""
-        return self._read(query.scope, lambda c: self._by_time(c, query, EVENT), self._to_events)
+        return self.read(query.scope, lambda c: self._by_time(c, query, EVENT), self.to_events)
 
     def _by_time(self, connection: Connection, query: Query, columns: str) -> list[Row]:
         session = None
         if query.session_id is not None:
-            session = self._cache.session(connection, query.scope, query.session_id)
+            session = self.cache.session(connection, query.scope, query.session_id)
             if session is None:
                 return []
         found = timeline.page(connection, query, session, columns)
@@ -155,14 +183,14 @@ class Reader:
     ) -> list[Header]:
         """Return headers of a session in order, after ``after_seq``."""
         statement = _seq_statement(HEADER, "ASC")
-        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_headers)
+        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_headers)
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
         """Return events of a session in order, after ``after_seq``; fewer if they are large."""
         statement = _seq_statement(EVENT, "ASC")
-        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self._to_events)
+        return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_events)
 
     def last_headers(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -170,7 +198,7 @@ class Reader:
         """Return the last headers of a session, before ``before_seq``, in order."""
         statement = _seq_statement(HEADER, "DESC")
         before = before_seq or LAST
-        return self._by_seq(scope, session_id, statement, 0, before, limit, self._to_headers)[::-1]
+        return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_headers)[::-1]
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -178,7 +206,7 @@ class Reader:
         """Return the last events before ``before_seq``, in order; fewer if they are large."""
         statement = _seq_statement(EVENT, "DESC")
         before = before_seq or LAST
-        return self._by_seq(scope, session_id, statement, 0, before, limit, self._to_events)[::-1]
+        return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_events)[::-1]
 
     def _by_seq(
         self,
@@ -191,31 +219,69 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
     ) -> list[Item]:
         def look(connection: Connection) -> list[Row]:
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
             found = _fetch(connection, statement, (scope, session, after, before, limit))
             return bounded(found, PAYLOAD_BYTES)
 
-        return self._read(scope, look, build)
+        return self.read(scope, look, build)
+
+    def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
+        """Return the session's own events at ``seqs``, in order; each once."""
+
+        def look(connection: Connection) -> list[Row]:
+            session = self.cache.session(connection, scope, session_id)
+            place = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
+            return connection.execute(EVENTS_AT, place, binary=True).fetchall()
+
+        return self.read(scope, look, self.to_events)
+
+    def committed_events(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        kinds: Collection[str],
+        before_seq: int,
+        until_seq: int,
+        run_id: str | None,
+        limit: int,
+    ) -> list[Event]:
+        """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
+
+        def look(connection: Connection) -> list[Row]:
+            place = {
+                "scope": scope,
+                "session": self.cache.session(connection, scope, session_id),
+                "kinds": sorted(kinds),
+                "before": before_seq,
+                "until": until_seq,
+                "run": run_id,
+                "limit": limit,
+            }
+            found = connection.execute(COMMITTED, place, binary=True).fetchall()
+            return bounded(found, PAYLOAD_BYTES)[::-1]
+
+        return self.read(scope, look, self.to_events)
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
 
         def look(connection: Connection) -> list[Row]:
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
             found = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
             return bounded(found, PAYLOAD_BYTES)
 
-        return self._read(scope, look, self._to_records)
+        return self.read(scope, look, self.to_records)
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
 
         def look(connection: Connection) -> list[Row]:
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             return _fetch(
                 connection,
                 f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
@@ -223,7 +289,7 @@ class Reader:
                 (scope, session, sorted(ERASURE_KINDS)),
             )
 
-        return self._read(scope, look, self._to_events)
+        return self.read(scope, look, self.to_events)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
@@ -235,17 +301,17 @@ class Reader:
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, of those that this role may see."""
-        if scope is None and self._server.walled:
+        if scope is None and self.server.walled:
             return []  # It has to state a scope to see anything.
 
         def look(connection: Connection) -> list[Row]:
             if scope is None or session_id is None:
                 return runs.open_runs(connection, scope, None)
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             return [] if session is None else runs.open_runs(connection, scope, session)
 
-        found = self._server.read(look, scope)
-        with corrupt_on_error(self._server.address.shown):
+        found = self.server.read(look, scope)
+        with corrupt_on_error(self.server.address.shown):
             listed = [open_run(*row) for row in found]
         return [run for run in listed if session_id in {None, run.session_id}]
 
@@ -253,7 +319,7 @@ class Reader:
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:
         def look(connection: Connection) -> list[Row]:
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             return _fetch(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, %s) FROM runs"
@@ -261,7 +327,7 @@ class Reader:
                 (LAST, scope, session, run_id),
             )
 
-        stretch = self._server.read(look, scope)
+        stretch = self.server.read(look, scope)
         after, last = (stretch[0][0] - 1, stretch[0][1]) if stretch else (0, 0)
         while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
             yield from (part for part in page if part.run_id == run_id and part.seq <= last)
@@ -273,7 +339,7 @@ class Reader:
         """Return the event with this id, or None."""
 
         def look(connection: Connection) -> list[Row]:
-            scope_key = self._cache.scope_key(connection, scope)
+            scope_key = self.cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
             return _fetch(
@@ -282,47 +348,47 @@ class Reader:
                 (scope, key := id_key(scope_key, event_id)[0], key),
             )
 
-        return next(iter(self._read(scope, look, self._to_events)), None)
+        return next(iter(self.read(scope, look, self.to_events)), None)
 
     def rekeyed_ms(self) -> int | None:
         """Return when the ledger was rid of ids that reveal words; None if it never had them."""
-        return self._server.rekeyed_ms
+        return self.server.rekeyed_ms
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids are, of those that exist, erased or not."""
 
         def look(connection: Connection) -> dict[str, EventLocation]:
-            scope_key = self._cache.scope_key(connection, scope)
+            scope_key = self.cache.scope_key(connection, scope)
             if scope_key is None or not event_ids:
                 return {}
             keys = {id_key(scope_key, one)[0]: one for one in event_ids}
             keys = either_key(self.hiding(connection, scope, keys), keys)
             found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
             sessions = {row[1] for row in found}
-            names = self._cache.session_names(connection, scope, sessions)
+            names = self.cache.session_names(connection, scope, sessions)
             return {
                 keys[bytes(key)]: EventLocation(names[at], seq, ts_ms or 0)
                 for key, at, seq, ts_ms in found
             }
 
-        return self._server.read(look, scope)
+        return self.server.read(look, scope)
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope after ``mark``, in the order of following."""
-        return self._followed(scope, mark, limit, LIVE_HEADERS, self._to_headers)
+        return self._followed(scope, mark, limit, LIVE_HEADERS, self.to_headers)
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope after ``mark``, in the order of following."""
-        return self._followed(scope, mark, limit, LIVE_EVENTS, self._to_events)
+        return self._followed(scope, mark, limit, LIVE_EVENTS, self.to_events)
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that can be followed now."""
-        found = self._server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
+        found = self.server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
         return found[0] if found else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow after ``mark``."""
-        return self._server.read(lambda c: bool(_fetch(c, ANYTHING, _place(scope, mark, 1))), scope)
+        return self.server.read(lambda c: bool(_fetch(c, ANYTHING, _place(scope, mark, 1))), scope)
 
     def _followed(
         self,
@@ -343,8 +409,8 @@ class Reader:
                 build(connection, scope, kept), marks, marks[-1] if marks else mark, more
             )
 
-        with corrupt_on_error(self._server.address.shown):
-            return self._server.read(look, scope)
+        with corrupt_on_error(self.server.address.shown):
+            return self.server.read(look, scope)
 
     def record_pages(
         self,
@@ -355,7 +421,7 @@ class Reader:
     ) -> Iterator[list[Record]]:
         """Return all events of a scope or a session, erased ones included."""
         # One snapshot, so that each erasure comes with the event that vouches for it.
-        with self._server.naming_faults(), self._server.aside(scope) as connection:
+        with self.server.naming_faults(), self.server.aside(scope) as connection:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # The caller may be slow. A transaction that only reads holds no follower up.
             connection.execute(
@@ -367,8 +433,8 @@ class Reader:
                 while found:
                     page = bounded(found, PAYLOAD_BYTES)
                     found = found[len(page) :]
-                    with corrupt_on_error(self._server.address.shown):
-                        records = self._to_records(connection, scope, page)
+                    with corrupt_on_error(self.server.address.shown):
+                        records = self.to_records(connection, scope, page)
                     yield records
 
     def _records_from(
@@ -379,7 +445,7 @@ class Reader:
         behind: Mapping[str, int],
     ) -> tuple[str, tuple[Any, ...]]:
         if session_id is not None:
-            session = self._cache.session(connection, scope, session_id)
+            session = self.cache.session(connection, scope, session_id)
             return _SESSION_RECORDS, (scope, session, behind.get(session_id, 0))
         if not behind:
             return _ALL_RECORDS, (scope, 0, "0", 0)
@@ -389,37 +455,42 @@ class Reader:
 
     # From rows to values.
 
-    def _read(
+    def read(
         self,
         scope: Scope,
         look: Callable[[Connection], list[Row]],
         build: Callable[[Connection, Scope, list[Row]], list[Any]],
     ) -> list[Any]:
+        """Read rows of a scope on a connection, and make values of them."""
+
         def work(connection: Connection) -> list[Any]:
-            sessions = self._cache.sessions
+            sessions = self.cache.sessions
             built = build(connection, scope, look(connection))
             # The cache was emptied if a session was forgotten: its name may be another one now.
             return (
                 built
-                if self._cache.sessions is sessions
+                if self.cache.sessions is sessions
                 else build(connection, scope, look(connection))
             )
 
-        with corrupt_on_error(self._server.address.shown):
-            return self._server.read(work, scope)
+        with corrupt_on_error(self.server.address.shown):
+            return self.server.read(work, scope)
 
-    def _to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:
+    def to_headers(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Header]:
+        """Return the headers of rows."""
         return rows.headers(found, scope, self._names(connection, scope, found))
 
-    def _to_events(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Event]:
+    def to_events(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Event]:
+        """Return the events of rows."""
         names = self._names(connection, scope, found)
         blobs = _blobs(connection, scope, found)
-        return rows.events(found, scope, names, blobs, self._opener)
+        return rows.events(found, scope, names, blobs, self.opener)
 
-    def _to_records(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Record]:
+    def to_records(self, connection: Connection, scope: Scope, found: list[Row]) -> list[Record]:
+        """Return the records of rows."""
         names = self._names(connection, scope, found)
         blobs = _blobs(connection, scope, found)
-        return rows.records(found, scope, names, blobs, self._opener)
+        return rows.records(found, scope, names, blobs, self.opener)
 
     def _names(self, connection: Connection, scope: Scope, found: list[Row]) -> dict[int, str]:
         sessions = {row[SESSION] for row in found}
@@ -428,8 +499,8 @@ class Reader:
             row[SESSION] for row in found if row[KIND] in ERASURE_KINDS or row[FLAGS] >= EXPIRED
         }
         if doubtful:
-            self._cache.look_again(connection, scope, doubtful)
-        return self._cache.session_names(connection, scope, sessions)
+            self.cache.look_again(connection, scope, doubtful)
+        return self.cache.session_names(connection, scope, sessions)
 
     def hiding(self, connection: Connection, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may belong to an erased event.
@@ -455,11 +526,11 @@ class Reader:
             " WHERE e.scope = %s AND e.event_id = ANY(%b)",
             (scope, [Bytes(key) for key in keys]),
         )
-        headers = self._to_headers(connection, scope, found)
+        headers = self.to_headers(connection, scope, found)
         known: dict[bytes, Header] = {}
         for row, header in zip(found, headers, strict=True):
             key, salt = keys[row[WIDTH]], row[WIDTH + 1]
-            if not header.redacted and not self._opener.says_the_same(
+            if not header.redacted and not self.opener.says_the_same(
                 drafts[key], header, key, salt
             ):
                 raise taken(drafts[key])

@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.derive.search_texts import SearchText
-    from treering.model.events import Header
     from treering.model.search_queries import SearchQuery
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
-    from treering.storage.postgres.server import Server
+    from treering.storage.postgres.reader import Reader
 
 LAYOUT: Final = 3
 """Raised when other words of an event are entered: older entries lack some of them."""
@@ -129,18 +128,10 @@ _FAILED: Final = frozenset(
 class SearchIndex:
     """Keeps the index up to date with the events, and searches it."""
 
-    def __init__(
-        self,
-        server: Server,
-        cache: IdCache,
-        to_headers: Callable[[Connection, Scope, list[Row]], list[Header]],
-        to_events: Callable[[Connection, Scope, list[Row]], list[Event]],
-        is_sealed: Callable[[Scope], bool],
-    ) -> None:
-        self._server = server
-        self._cache = cache
-        self._to_headers = to_headers
-        self._to_events = to_events
+    def __init__(self, reader: Reader, is_sealed: Callable[[Scope], bool]) -> None:
+        self._reader = reader
+        self._server = reader.server
+        self._cache = reader.cache
         self._is_sealed = is_sealed
 
     def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
@@ -277,8 +268,8 @@ class SearchIndex:
         self, connection: Connection, scope: Scope, rows: list[Row], *, sealed: bool
     ) -> list[Event]:
         if not sealed:
-            return self._to_events(connection, scope, rows)
-        headers = self._to_headers(connection, scope, rows)
+            return self._reader.to_events(connection, scope, rows)
+        headers = self._reader.to_headers(connection, scope, rows)
         return [Event(*msgspec.structs.astuple(header)) for header in headers]
 
     def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> SearchCandidates:
@@ -353,8 +344,8 @@ class SearchIndex:
             statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
             rows = _fetch(connection, statement, (scope, sessions, seqs))
             if not sealed:
-                return self._to_events(connection, scope, rows)
-            headers = self._to_headers(connection, scope, rows)
+                return self._reader.to_events(connection, scope, rows)
+            headers = self._reader.to_headers(connection, scope, rows)
             return [Event(*msgspec.structs.astuple(header)) for header in headers]
 
         with corrupt_on_error(self._server.address.shown):

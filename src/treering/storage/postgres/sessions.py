@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from treering.ledger.records import SessionHead
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, bounded, cut_of, name_key, session_record
+from treering.storage.encoding import cut_of, name_key, session_record
 from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
-from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
-from treering.storage.runs import state_after
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator
 
     from treering.ledger.records import ForkPoint, SessionRecord
-    from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
@@ -63,39 +60,17 @@ ORDER BY id
 FORKS: Final = "SELECT session FROM forks WHERE scope = %s AND parent = %s ORDER BY session"
 # One by one: a plan made while the table was empty would otherwise use any index of the
 # session.
-EVENTS_AT: Final = f"""
-SELECT {EVENT}
-FROM unnest(%(seqs)s::bigint[]) AS wanted (seq)
-CROSS JOIN LATERAL (
-  SELECT *
-  FROM events AS e
-  WHERE e.scope = %(scope)s AND e.session = %(session)s
-    AND e.seq BETWEEN wanted.seq AND wanted.seq AND e.flags < {EXPIRED}
-  ORDER BY e.seq
-  LIMIT 1
-) AS e
-ORDER BY e.seq
-"""
 # Look up the state of each run: an EXISTS may be planned as a hash of all runs.
-COMMITTED: Final = f"""
-SELECT {EVENT}
-FROM events AS e
-WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND e.flags < {EXPIRED}
-  AND e.kind = ANY(%(kinds)s::text[])
-  AND (e.run_id IS NULL OR e.run_id = %(run)s OR (
-    SELECT r.state = {state_after("run.ended")} AND r.last_seq <= %(until)s
-    FROM runs AS r
-    WHERE r.scope = e.scope AND r.session = e.session AND r.run_id = e.run_id
-  ))
-ORDER BY e.seq DESC
-LIMIT %(limit)s
-"""
 
 
-class SessionReader(Reader):
-    """Reads events, and the sessions they are in."""
+class SessionReader:
+    """Reads sessions."""
 
-    def session_records(
+    def __init__(self, reader: Reader) -> None:
+        self._server = reader.server
+        self._cache = reader.cache
+
+    def records(
         self, scope: Scope | None = None, session_id: str | None = None
     ) -> Iterator[SessionRecord]:
         """Return where each session's chain begins and ends."""
@@ -146,9 +121,7 @@ class SessionReader(Reader):
         )
         return found[0][0] if found else None
 
-    def session_heads(
-        self, scope: Scope, *, before_position: int | None, limit: int
-    ) -> list[SessionHead]:
+    def heads(self, scope: Scope, *, before_position: int | None, limit: int) -> list[SessionHead]:
         """Return the sessions of a scope, the most recently written first."""
         before = LAST if before_position is None else before_position
         place = {"scope": scope, "before": before, "limit": limit}
@@ -182,47 +155,9 @@ class SessionReader(Reader):
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
 
-    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+    def named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope by the beginning and end of their names."""
         asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
         with corrupt_on_error(self._server.address.shown):
             found = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
         return [name for (name,) in found]
-
-    def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
-        """Return the session's own events at ``seqs``, in order; each once."""
-
-        def look(connection: Connection) -> list[Row]:
-            session = self._cache.session(connection, scope, session_id)
-            place = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
-            return connection.execute(EVENTS_AT, place, binary=True).fetchall()
-
-        return self._read(scope, look, self._to_events)
-
-    def committed_events(
-        self,
-        scope: Scope,
-        session_id: str,
-        *,
-        kinds: Collection[str],
-        before_seq: int,
-        until_seq: int,
-        run_id: str | None,
-        limit: int,
-    ) -> list[Event]:
-        """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
-
-        def look(connection: Connection) -> list[Row]:
-            place = {
-                "scope": scope,
-                "session": self._cache.session(connection, scope, session_id),
-                "kinds": sorted(kinds),
-                "before": before_seq,
-                "until": until_seq,
-                "run": run_id,
-                "limit": limit,
-            }
-            found = connection.execute(COMMITTED, place, binary=True).fetchall()
-            return bounded(found, PAYLOAD_BYTES)[::-1]
-
-        return self._read(scope, look, self._to_events)

@@ -100,7 +100,7 @@ class Writer:
 
     def __init__(self, server: Server, cache: IdCache, reader: Reader, vault: Vault) -> None:
         self.server = server
-        self._vault = vault
+        self.vault = vault
         self.cache = cache
         self.reader = reader
 
@@ -251,14 +251,14 @@ class Writer:
         if sealed is None or (sealed and payload is not None and not draft.wordless):
             return None
         if sealed and payload is not None and is_sealable(kind):
-            secret = self._vault.in_use(scope)
+            secret = self.vault.in_use(scope)
             salt, payload, _, _ = stored_content(
                 secret, (scope, session.scope_key), event_id, salt, payload, None
             )
         elif (
             payload is not None
             and is_sealable(kind)
-            and (scope not in self.cache.boxless or self._vault.has_sealed(scope))
+            and (scope not in self.cache.boxless or self.vault.has_sealed(scope))
         ):
             return None  # The scope may have been sealed meanwhile: that is checked under a lock.
         return {
@@ -405,7 +405,7 @@ class Writer:
 
         Statements are sent in a pipeline, unless some of them copy: COPY cannot be.
         """
-        batch = Batch(connection, self.cache, self.reader, self._vault)
+        batch = Batch(connection, self.cache, self.reader, self.vault)
         sending = contextlib.nullcontext() if copying else connection.pipeline()
         with sending, connection.transaction():
             batch.lock(places)

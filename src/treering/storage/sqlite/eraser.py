@@ -11,19 +11,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import apsw
+import msgspec
+from uuid_utils import UUID
 
 from treering.errors import Busy
 from treering.ledger.records import Erased, Erasure, SessionErasure
 from treering.model.codec import encode
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
+from treering.model.scopes import Scope
 from treering.storage import encoding
+from treering.storage.corruption import corrupt_on_error
 from treering.storage.erasure_records import cover_of
 from treering.storage.runs import RUN_OPEN
-from treering.storage.sqlite import indexes, timeline
-from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank
+from treering.storage.sqlite import forgetting, indexes, timeline
+from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank, hide_ids
 from treering.storage.sqlite.erasure_events import erasure_events
 from treering.storage.sqlite.faults import translate
-from treering.storage.sqlite.forgetting import forget_name
 from treering.storage.sqlite.reader import LAST
 from treering.storage.sqlite.sql import (
     fetch_all,
@@ -36,8 +39,9 @@ from treering.storage.sqlite.sql import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.ledger.records import Draft, Selection
+    from treering.ledger.records import Draft, Selection, Share
     from treering.model.receipts import Physical
+    from treering.model.retention import Retention
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.writer import Writer
@@ -101,6 +105,21 @@ SELECT
   (SELECT count(*) FROM touched CROSS JOIN snapshots AS n ON n.session = touched.session)
 """
 
+_LEGACY_EXPIRED: Final = f"""
+SELECT l.position
+FROM legacy_events AS l
+JOIN events AS e ON e.position = l.position
+WHERE l.expired AND e.flags >= {encoding.EXPIRED}
+"""
+_LEGACY_REDACTED: Final = f"""
+SELECT scopes.name, e.event_id, e.event_name, e.flags, kinds.name
+FROM legacy_events AS l
+JOIN events AS e ON e.position = l.position
+JOIN scopes ON scopes.id = e.scope
+JOIN names AS kinds ON kinds.id = e.kind
+WHERE NOT l.expired AND e.flags & {encoding.ERASED} AND e.flags < {encoding.EXPIRED}
+"""
+
 _Found = tuple[int, int, int, bytes, int]
 """session, seq, position, link, kind"""
 
@@ -111,6 +130,7 @@ class Eraser:
     def __init__(self, writer: Writer, companions: Sequence[Finish]) -> None:
         """Erase with ``writer``; what was erased is driven out of ``companions`` first."""
         self._writer = writer
+        self._database = writer.database
         self._companions = companions
 
     def erase(
@@ -147,7 +167,7 @@ class Eraser:
                 blobs_shared=shared,
                 more=len(found) >= limit,
                 projections={name: before[name] - after[name] for name in before},
-                named=forget_name(batch, self._writer.ids, named) if named else 0,
+                named=forgetting.forget_name(batch, self._writer.ids, named) if named else 0,
             )
 
         self._writer.transact(work, None)
@@ -176,6 +196,73 @@ class Eraser:
         """Say whether bytes of what was erased are still in the log or the file."""
         with self._writer.database.reading() as connection:
             return "pending" if fetch_value(connection, _PENDING) else "done"
+
+    def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
+        """Return the sessions that have events about ``users``, and how many."""
+        with self._database.reading() as connection:
+            return forgetting.shares(connection, scope, users)
+
+    def forget_names(self) -> int:
+        """Forget the names that nothing refers to any more; return how many."""
+        return forgetting.forget_names(self._writer)
+
+    def retention(self, scope: Scope) -> Retention:
+        """Return the policy kept for the scope; empty if none was set."""
+        with self._database.reading() as connection:
+            found = fetch_all(
+                connection,
+                "SELECT kind, days FROM retention"
+                " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
+                (scope,),
+            )
+        with corrupt_on_error(self._database.path):
+            return msgspec.convert(dict(found), dict[str, int | None])
+
+    def set_retention(self, scope: Scope, policy: Retention) -> None:
+        """Keep ``policy`` for the scope."""
+
+        def work(batch: Batch, _: None) -> None:
+            number = self._writer.ids.scope(batch.connection, scope, create=True)[0]
+            batch.connection.execute("DELETE FROM retention WHERE scope = ?", (number,))
+            batch.connection.executemany(
+                "INSERT INTO retention (scope, kind, days) VALUES (?, ?, ?)",
+                [(number, kind, days) for kind, days in policy.items()],
+            )
+            batch.dirty = True
+
+        self._writer.transact(work, None)
+
+    def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
+        """Return scope, id and kind of events that were redacted before the ledger was rekeyed."""
+        with self._database.reading() as connection:
+            found = fetch_all(connection, _LEGACY_REDACTED)
+        return [
+            (
+                Scope(scope),
+                encoding.name_of(key, name) if flags & encoding.NAMED else str(UUID(bytes=key)),
+                kind,
+            )
+            for scope, key, name, flags, kind in found
+        ]
+
+    def settle_legacy(self) -> int:
+        """Hide the ids of events that expired before the ledger was rekeyed; return how many."""
+        positions: list[int] = []
+
+        def work(batch: Batch, _: None) -> None:
+            found = fetch_all(batch.connection, _LEGACY_EXPIRED)
+            positions.extend(position for (position,) in found)
+            hide_ids(batch, positions)
+            batch.connection.execute("DELETE FROM legacy_events")
+            batch.dirty = True
+
+        with self._database.reading() as connection:
+            if not fetch_value(connection, "SELECT 1 FROM legacy_events LIMIT 1"):
+                return 0
+        self._writer.transact(work, None)
+        # Pages that were split before hold copies of old ids in their gaps.
+        self._database.write_anew()
+        return len(positions)
 
     def finish(self) -> Physical:
         """Fold the write-ahead log into the file and cut it, unless an older reader needs it.

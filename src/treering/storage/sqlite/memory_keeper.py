@@ -48,6 +48,9 @@ class MemoryKeeper:
         self._memory = MemoryFile(reader.database)
         self._neighbours = Neighbours(self._memory)
         self.reader = MemoryReader(reader)
+        self.end = reader.end
+        self.remembered_after = self.reader.remembered_after
+        self.events_at_positions = self.reader.events_at_positions
         reader.database.companions.append(self._memory)
 
     def memory_rows(self, scope: Scope) -> SavedFold:

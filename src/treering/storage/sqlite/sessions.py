@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from treering.ledger.records import SessionHead
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import cut_of, name_key, session_record
-from treering.storage.sqlite import snapshots
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
 from treering.storage.sqlite.reader import LAST, find_scope, find_session
@@ -80,7 +79,7 @@ class SessionReader:
         self._database = reader.database
         self._names = reader.sessions
 
-    def session_records(
+    def records(
         self, scope: Scope | None = None, session_id: str | None = None
     ) -> Iterator[SessionRecord]:
         """Return where each session's chain starts and ends."""
@@ -133,9 +132,7 @@ class SessionReader:
             )
         return link
 
-    def session_heads(
-        self, scope: Scope, *, before_position: int | None, limit: int
-    ) -> list[SessionHead]:
+    def heads(self, scope: Scope, *, before_position: int | None, limit: int) -> list[SessionHead]:
         """Return the sessions of a scope, the one that was last written to first."""
         before = LAST if before_position is None else before_position
         with self._database.reading() as connection:
@@ -167,18 +164,10 @@ class SessionReader:
             found = forks_of(connection, session)
         return [self._names[fork][1] for fork in found]
 
-    def sessions_named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
+    def named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope whose names begin and end like this."""
         with self._database.reading() as connection:
             place = {
                 "scope": find_scope(connection, scope)[0], "prefix": prefix, "suffix": suffix
             }  # fmt: skip
             return [name for (name,) in fetch_all(connection, NAMED, place)]
-
-    def snapshot(
-        self, scope: Scope, session_id: str, *, until_seq: int
-    ) -> tuple[int, bytes] | None:
-        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
-        with self._database.reading() as connection:
-            session = find_session(connection, *find_scope(connection, scope), session_id)
-            return snapshots.latest(connection, session, until_seq)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
+from treering.errors import Busy, ReadOnly, StorageFull
 from treering.model.codec import encode
 from treering.storage.snapshots import superfluous
+from treering.storage.sqlite.reader import find_scope, find_session
 from treering.storage.sqlite.sql import fetch_all, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import apsw
+
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.writer import Writer
 
 LATEST: Final = """
 SELECT seq, body
@@ -20,6 +27,8 @@ WHERE session = ? AND seq <= ?
 ORDER BY seq DESC
 LIMIT 1
 """
+PATIENCE_S: Final = 0.5
+"""How long a read that would keep a snapshot waits for those who write."""
 _KEEP: Final = """
 INSERT INTO snapshots (session, seq, body) VALUES (?, ?, ?)
 ON CONFLICT (session, seq) DO UPDATE SET body = excluded.body
@@ -34,13 +43,46 @@ DELETE FROM snapshots WHERE session IN (SELECT session FROM touched)
 """
 
 
-def latest(connection: apsw.Connection, session: int, until_seq: int) -> tuple[int, bytes] | None:
+class Snapshots:
+    """Reads and keeps the snapshots of sessions."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._database = writer.database
+
+    def latest(self, scope: Scope, session_id: str, *, until_seq: int) -> tuple[int, bytes] | None:
+        """Return the latest snapshot kept of a session at or before ``until_seq``, and its seq."""
+        with self._database.reading() as connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            return _latest(connection, session, until_seq)
+
+    def keep(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+        """Keep a snapshot unless the ledger is read-only; a few older ones stay."""
+        if self._database.read_only:
+            return
+
+        def work(batch: Batch, _: None) -> None:
+            ids, connection = self._writer.ids, batch.connection
+            place = ids.scope(connection, scope, create=False)
+            session = ids.session(connection, *place, session_id)
+            if session:
+                _keep(connection, session, seq, body)
+                batch.dirty = True
+
+        # A reader loses nothing without it.
+        lock = self._database.lock
+        with contextlib.suppress(Busy, StorageFull, ReadOnly), lock.guard, lock:
+            self._database.hurry(PATIENCE_S)
+            self._writer.transact(work, None)
+
+
+def _latest(connection: apsw.Connection, session: int, until_seq: int) -> tuple[int, bytes] | None:
     """Return the latest snapshot at or before ``until_seq``, and its seq."""
     found = fetch_one(connection, LATEST, (session, until_seq))
     return found and (found[0], found[1])
 
 
-def keep(connection: apsw.Connection, session: int, seq: int, body: bytes) -> None:
+def _keep(connection: apsw.Connection, session: int, seq: int, body: bytes) -> None:
     """Keep a snapshot, and few enough of the others. Call inside a write transaction."""
     connection.execute(_KEEP, (session, seq, body))
     found = fetch_all(

@@ -1,0 +1,57 @@
+"""The cursors of followers, kept in the ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treering.storage.sqlite.reader import find_note
+from treering.storage.sqlite.sql import fetch_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from treering.model.scopes import Scope
+    from treering.storage.sqlite.batch import Batch
+    from treering.storage.sqlite.writer import Writer
+
+
+class Cursors:
+    """Keeps the cursors of followers."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._database = writer.database
+
+    def find(self, scope: Scope, follower: str) -> str | None:
+        """Return the cursor of a follower; None if it has none."""
+        with self._database.reading() as connection:
+            return find_note(connection, scope, follower)
+
+    def all(self, scope: Scope) -> dict[str, str]:
+        """Return the cursors of all followers."""
+        with self._database.reading() as connection:
+            found = fetch_all(
+                connection,
+                "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+                " WHERE scopes.name = ?",
+                (scope,),
+            )
+        return dict(found)
+
+    def set(self, scope: Scope, follower: str, cursor: str) -> None:
+        """Keep durably how far a follower has come."""
+        self.set_all(scope, {follower: cursor})
+
+    def set_all(self, scope: Scope, cursors: Mapping[str, str]) -> None:
+        """Keep durably how far each of several followers has come, in one commit."""
+
+        def work(batch: Batch, _: None) -> None:
+            number = self._writer.ids.scope(batch.connection, scope, create=True)[0]
+            batch.connection.executemany(
+                "INSERT INTO cursors (scope, follower, cursor) VALUES (?, ?, ?)"
+                " ON CONFLICT (scope, follower) DO UPDATE SET cursor = excluded.cursor",
+                [(number, follower, cursor) for follower, cursor in cursors.items()],
+            )
+            batch.dirty = True
+
+        self._writer.transact(work, None)
