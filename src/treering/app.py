@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
 
-
 EMBEDDER_VARIABLE: Final = "TREERING_EMBEDDER"
 
 _CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password) ?=")
@@ -131,15 +130,13 @@ def import_logs(
     ``progress`` is called with the bytes done and the total.
     """
     # Loaded only when needed.
-    from treering.capture.intake import import_files  # noqa: PLC0415
+    from treering.capture.intake import Importer, import_files  # noqa: PLC0415
     from treering.formats import openclaw_mem  # noqa: PLC0415
     from treering.storage.sqlite.foreign import read_rows  # noqa: PLC0415
 
-    return import_files(
+    importer = Importer(
         ledger,
-        paths,
         scope=scope,
-        since_ms=since_ms,
         dry_run=dry_run,
         again=again,
         live=live,
@@ -152,6 +149,7 @@ def import_logs(
         ),
         progress=progress,
     )
+    return import_files(importer, paths, since_ms=since_ms)
 
 
 @check_arguments

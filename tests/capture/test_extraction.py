@@ -12,10 +12,12 @@ import treering
 from treering.capture.episodes.extraction import (
     Extracted,
     SpoolExtractor,
+    TextLimits,
     cleaned,
     payload_of,
     summary_of,
 )
+from treering.capture.episodes.lines import ScopeRule
 from treering.capture.secrets import SecretGuard
 from treering.model.codec import encode
 
@@ -29,19 +31,19 @@ TOKEN = "ghp_" + "k7Qz3mXw9RtB2vLn8JdY5sHc1FgP6aEu4WiO"
 class Desk:
     """A folder of agents, and the spool for their messages."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, **rule: Any) -> None:
         self.root = folder / "agents"
         self.sessions = self.root / "lyria" / "sessions"
         self.sessions.mkdir(parents=True)
         self.spool = folder / "memory" / "spool.jsonl"
-        given: dict[str, Any] = {"payload_cap": 4_096, "summary_characters": 220, **settings}
         self.extraction = SpoolExtractor(
             self.root,
             self.spool,
             folder / "state.json",
             guard=SecretGuard(key=bytes(32), personal=True),
             key=lambda: bytes(32),
-            **given,
+            limits=TextLimits(payload_bytes=4_096, summary_characters=220),
+            scope_rule=ScopeRule(**rule),
         )
 
     def add(self, *rows: Any, name: str = "one.jsonl", end: str = "\n") -> Path:

@@ -18,7 +18,7 @@ import treering
 from capture.intake_logs import every_event
 from treering.app import import_logs
 from treering.capture.episodes.bounds import EventLimits
-from treering.capture.episodes.extraction import Extracted, SpoolExtractor
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.hooks.spool import drain
 from treering.capture.hooks.spool_notes import note_decision
@@ -246,8 +246,7 @@ class Transcripts(Lane):
             self.folder / "extract.json",
             guard=GUARD,
             key=lambda: bytes(32),
-            payload_cap=4_096,
-            summary_characters=220,
+            limits=TextLimits(payload_bytes=4_096, summary_characters=220),
             quarantine=quarantine_of(self.folder / "agents", GUARD),
         ).once(Extracted())
 

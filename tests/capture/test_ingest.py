@@ -19,6 +19,7 @@ from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.files import locked
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.episodes.ingest_follow import Follow, FollowPlan
+from treering.capture.episodes.lines import ScopeRule
 from treering.capture.secrets import SecretGuard
 from treering.model.kinds import EPISODE_KINDS
 
@@ -192,7 +193,7 @@ def test_a_scope_that_is_named_goes_before_a_tag(
 ) -> None:
     spool.write_bytes(line(**fields))
 
-    ingest_of(here, spool, allows_markers=True).once()
+    ingest_of(here, spool, scope_rule=ScopeRule(allows_markers=True)).once()
 
     assert [event.summary for event in recorded(here, scope)] == [summary]
 
@@ -200,7 +201,7 @@ def test_a_scope_that_is_named_goes_before_a_tag(
 def test_a_name_that_cannot_be_a_scope_leads_to_no_other(here: Ledger, spool: Path) -> None:
     spool.write_bytes(line(scope="a@b") + line(scope=None, summary="[SCOPE: a@b] hello"))
 
-    receipt = ingest_of(here, spool, allows_markers=True).once()
+    receipt = ingest_of(here, spool, scope_rule=ScopeRule(allows_markers=True)).once()
 
     assert (receipt.inserted, receipt.lines.invalid_event) == (0, 2)
 

@@ -10,7 +10,7 @@ import pytest
 
 from treering.app import import_logs
 from treering.capture.episodes.bounds import EventLimits
-from treering.capture.episodes.extraction import Extracted, SpoolExtractor
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.secrets import SecretGuard
 from treering.formats.openclaw_mem import COLUMNS, ROW_SCHEMA, SPOOL_SCHEMA, TABLE
@@ -122,8 +122,7 @@ def test_an_agent_has_one_name_in_every_lane(ledger: Ledger, tmp_path: Path, way
                 tmp_path / "extract.json",
                 guard=GUARD,
                 key=lambda: bytes(32),
-                payload_cap=4_096,
-                summary_characters=220,
+                limits=TextLimits(payload_bytes=4_096, summary_characters=220),
             ).once(Extracted())
         else:
             spool.write_text(json.dumps(line) + "\n")

@@ -10,8 +10,9 @@ import pytest
 import treering
 from treering.app import import_logs
 from treering.capture.episodes.bounds import EventLimits
-from treering.capture.episodes.extraction import Extracted, SpoolExtractor
+from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 from treering.capture.episodes.ingest import Ingest
+from treering.capture.episodes.lines import ScopeRule
 from treering.capture.secrets import SecretGuard
 from treering.formats.openclaw_mem import SPOOL_SCHEMA
 
@@ -46,7 +47,7 @@ def line(**fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("fields", "settings", "scope", "summary"),
+    ("fields", "rule", "scope", "summary"),
     [
         ({}, {}, "global", TYPED),
         ({}, {"scope": "acme/app"}, "acme/app", TYPED),
@@ -66,15 +67,21 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
     here: Ledger,
     tmp_path: Path,
     fields: dict[str, Any],
-    settings: dict[str, Any],
+    rule: dict[str, Any],
     scope: str,
     summary: str,
 ) -> None:
     spool = tmp_path / "spool.jsonl"
     spool.write_bytes(line(**fields))
-    given: dict[str, Any] = {"guard": GUARD, "caps": EventLimits(), "location": "here", **settings}
-
-    Ingest(here, spool, tmp_path / "state.json", **given).once()
+    Ingest(
+        here,
+        spool,
+        tmp_path / "state.json",
+        guard=GUARD,
+        caps=EventLimits(),
+        location="here",
+        scope_rule=ScopeRule(**rule),
+    ).once()
 
     assert [one.summary for one in here.headers(scope).items] == [summary]
     others = {"global", "acme/app", "acme/b", "bank/prod"} - {scope}
@@ -82,7 +89,7 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
 
 
 @pytest.mark.parametrize(
-    ("settings", "scopes"),
+    ("rule", "scopes"),
     [
         ({}, ["openclaw/lyria", "openclaw/lyria"]),
         ({"scope": "acme/app"}, ["acme/app", "acme/app"]),
@@ -91,7 +98,7 @@ def test_a_marker_in_a_summary_counts_only_where_the_operator_allows_it(
     ],
 )
 def test_a_transcript_names_its_scope_only_where_the_operator_allows_it(
-    tmp_path: Path, settings: dict[str, Any], scopes: list[str]
+    tmp_path: Path, rule: dict[str, Any], scopes: list[str]
 ) -> None:
     folder = tmp_path / "agents" / "lyria" / "sessions"
     folder.mkdir(parents=True)
@@ -105,9 +112,8 @@ def test_a_transcript_names_its_scope_only_where_the_operator_allows_it(
         tmp_path / "state.json",
         guard=GUARD,
         key=lambda: bytes(32),
-        payload_cap=4_096,
-        summary_characters=220,
-        **settings,
+        limits=TextLimits(payload_bytes=4_096, summary_characters=220),
+        scope_rule=ScopeRule(**rule),
     ).once(Extracted())
 
     assert [json.loads(row)["scope"] for row in spool.read_text().splitlines()] == scopes

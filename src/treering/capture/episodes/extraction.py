@@ -35,6 +35,7 @@ from treering.capture.episodes.files import (
     sync_folder,
 )
 from treering.capture.episodes.lines import (
+    BY_FIELD,
     ID_DIGITS,
     SPOOL_SCHEMA,
     NotJsonObject,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from treering.capture.episodes.extraction_sources import TranscriptOwner
     from treering.capture.episodes.files import FileLine
+    from treering.capture.episodes.lines import ScopeRule
     from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import SecretGuard
     from treering.model.scopes import Scope
@@ -119,6 +121,13 @@ class Extracted(msgspec.Struct, kw_only=True):
             self.errors_sample.append(f"{position}:{reason}")
 
 
+class TextLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest payload and summary of a message."""
+
+    payload_bytes: int
+    summary_characters: int
+
+
 class SpoolExtractor:
     """Writes the messages below ``root`` to a spool; ``key`` protects the hashes in its state."""
 
@@ -130,10 +139,8 @@ class SpoolExtractor:
         *,
         guard: SecretGuard,
         key: Callable[[], bytes],
-        payload_cap: int,
-        summary_characters: int,
-        scope: Scope | None = None,
-        allows_markers: bool = False,
+        limits: TextLimits,
+        scope_rule: ScopeRule = BY_FIELD,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._root = root
@@ -141,10 +148,10 @@ class SpoolExtractor:
         self._state = state
         self._guard = guard
         self._key = key
-        self._payload_cap = payload_cap
-        self._summary_characters = summary_characters
-        self._scope = scope
-        self._allows_markers = allows_markers
+        self._payload_cap = limits.payload_bytes
+        self._summary_characters = limits.summary_characters
+        self._scope = scope_rule.scope
+        self._allows_markers = scope_rule.allows_markers
         self._quarantine = quarantine
 
     def once(self, done: Extracted) -> None:

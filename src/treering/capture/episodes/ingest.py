@@ -34,7 +34,7 @@ from treering.capture.episodes.ingest_receipts import (
     Maintenance,
     SpoolSource,
 )
-from treering.capture.episodes.lines import LineReader, NotJsonObject
+from treering.capture.episodes.lines import BY_FIELD, LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import DuplicateEvent, NotFound, TreeringError
 from treering.model.times import instant
@@ -46,12 +46,11 @@ if TYPE_CHECKING:
     from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.files import FileLine
     from treering.capture.episodes.ingest_receipts import Recovery, Upkeep
-    from treering.capture.episodes.lines import EventOfLine
+    from treering.capture.episodes.lines import EventOfLine, ScopeRule
     from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
-    from treering.model.scopes import Scope
 
 STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
 
@@ -72,8 +71,7 @@ class Ingest:
         guard: SecretGuard,
         caps: EventLimits,
         location: str,
-        scope: Scope | None = None,
-        allows_markers: bool = False,
+        scope_rule: ScopeRule = BY_FIELD,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._ledger = ledger
@@ -86,9 +84,8 @@ class Ingest:
         self._reader = LineReader(
             guard=guard,
             caps=caps,
-            scope=scope,
+            scope_rule=scope_rule,
             id_key=ledger.importing.id_key,
-            allows_markers=allows_markers,
         )
 
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:

@@ -17,7 +17,7 @@ from treering.model.codec import REFS_BYTES_MAX, decode, encode
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
 from treering.model.fields import check_id, check_name, check_time, looks_like_seconds
 from treering.model.kinds import EPISODE_KINDS
-from treering.model.scopes import GLOBAL, PUNCTUATION, parse_scope
+from treering.model.scopes import GLOBAL, PUNCTUATION, Scope, parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.files import FileLine
     from treering.capture.secrets import SecretGuard
-    from treering.model.scopes import Scope
 
 SPOOL_SCHEMA: Final = "openclaw-mem.episodes.spool.v0"
 ORIGIN: Final = "openclaw-mem"
@@ -50,26 +49,35 @@ class EventOfLine(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it was invalid JSON that could be repaired."""
 
 
-class LineReader:
-    """Converts lines to events.
+class ScopeRule(msgspec.Struct, frozen=True):
+    """How a line finds its scope.
 
     ``scope`` is set by the operator and overrides any line. Without it, a line's field ``scope``
     counts, and with ``allows_markers`` also a summary that starts with ``[SCOPE: x]``.
     """
+
+    scope: Scope | None = None
+    allows_markers: bool = False
+
+
+BY_FIELD: Final = ScopeRule()
+
+
+class LineReader:
+    """Converts lines to events."""
 
     def __init__(
         self,
         *,
         guard: SecretGuard,
         caps: EventLimits,
-        scope: Scope | None,
+        scope_rule: ScopeRule,
         id_key: Callable[[str], bytes],
-        allows_markers: bool = False,
     ) -> None:
         self._guard = guard
         self._caps = caps
-        self._scope = scope
-        self._allows_markers = allows_markers
+        self._scope = scope_rule.scope
+        self._allows_markers = scope_rule.allows_markers
         self._id_key = cache(id_key)
 
     def read(self, line: FileLine, *, generation: int, ts_ms: int) -> EventOfLine:

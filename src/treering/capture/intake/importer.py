@@ -77,29 +77,9 @@ class RowReader(Protocol):
 
 
 def import_files(
-    ledger: Ledger,
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    scope: str | None = None,
-    since_ms: int | None = None,
-    dry_run: bool = False,
-    again: bool = False,
-    live: bool = False,
-    parallel: bool = False,
-    rows: RowReader | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    importer: Importer, paths: Sequence[str | os.PathLike[str]], *, since_ms: int | None
 ) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
-    importer = Importer(
-        ledger,
-        scope=scope,
-        dry_run=dry_run,
-        again=again,
-        live=live,
-        parallel=parallel,
-        rows=rows,
-        progress=progress,
-    )
     files = look_through([Path(path) for path in paths])
     receipt = importer.run(list(files.found.values()), since_ms=since_ms)
     return msgspec.structs.replace(

@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.completing import complete_run, complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.times import moment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.context.assemble import Context
+    from treering.ledger.contexts import Shown
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.scopes import Scope
@@ -112,15 +117,11 @@ def context(
         found = open_session(ledger, name, session)
         body = {"scope": name, "session_id": found.session_id, "private": private}
         if shown:
-            from treering.surfaces.cli.context_shown import find_shown  # noqa: PLC0415
-
             times = find_shown(ledger, found, turn=turn, run_id=run_id)
             contexts = [_told(ledger, name, one.context, mask, explain=explain) for one in times]
         else:
             times, contexts = [], [_told(ledger, name, _next(found, budget), mask, explain=explain)]
     if not invocation().as_json:
-        from treering.surfaces.cli.context_page import print_next, print_shown  # noqa: PLC0415
-
         with writing_output():
             if shown:
                 print_shown(found, times, contexts, explained=explain, full=full)
@@ -203,3 +204,117 @@ def _masked(request: dict[str, Any], mask: Mask) -> dict[str, Any]:
 def _when(shown: Any) -> dict[str, Any]:
     names = ("event_id", "seq", "run_id", "ts_ms", "exact")
     return {name: getattr(shown, name) for name in names}
+
+
+def print_next(session: Session, seen: ShownContext, *, explained: bool, full: bool) -> None:
+    """Print what a model is shown next."""
+    say(f"context of session {session.session_id} of scope {session.scope}: {_size(seen)}")
+    _print_body(seen, explained=explained, full=full)
+
+
+def print_shown(
+    session: Session,
+    times: Sequence[Shown],
+    seen: Sequence[ShownContext],
+    *,
+    explained: bool,
+    full: bool,
+) -> None:
+    """Print what a model was shown, once or several times."""
+    say(f"what the model of session {session.session_id} of scope {session.scope} was shown:")
+    for time, one in zip(times, seen, strict=True):
+        say("")
+        run = "" if time.run_id is None else f" in run {printable(time.run_id)}"
+        say_painted(painted(f"{moment(time.ts_ms)}{run}: {_size(one)}", bold=True))
+        if time.exact:
+            say("this is exactly what was shown of the ledger")
+        else:
+            say(
+                "this is not exact: some of it was erased since, or would be assembled otherwise"
+                " today"
+            )
+        _print_body(one, explained=explained, full=full)
+        if names := ", ".join(printable(added.name) for added in one.contributed):
+            say(f"beside it, for this call alone and not kept: {names}")
+
+
+def _size(seen: ShownContext) -> str:
+    window = "" if seen.max_tokens is None else f" of {seen.max_tokens:,}"
+    reserved = seen.reserve_output_tokens
+    kept = f", {reserved:,} kept for the answer" if reserved else ""
+    messages = counted(seen.messages, "message")
+    return f"{messages}, about {seen.tokens:,}{window} tokens{kept} ({seen.dialect})"
+
+
+def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
+    from treering.surfaces.cli import context_messages as pieces  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.context_repairs import print_explained  # noqa: PLC0415
+
+    system, messages = _parts(seen.request)
+    say("")
+    if messages:
+        pieces.print_pieces(
+            list(pieces.pieces_of(system, messages)),
+            characters_max=None if full else pieces.TEXT_CHARACTERS_MAX,
+        )
+    else:
+        small = any(one.code == "budget_too_small" for one in seen.report)
+        say("no messages: the budget is too small" if small else "no messages: nothing was said")
+    if explained or seen.report or seen.masked:
+        say("")
+    if explained:
+        print_explained(seen.report)
+        if seen.ratio != 1.0:
+            say(f"tokens count {seen.ratio:.2f} times the estimate, as the provider did lately")
+    elif seen.report:
+        nouns = "repair or cut" if len(seen.report) == 1 else "repairs and cuts"
+        say(f"{len(seen.report):,} {nouns}: --explain says what and why")
+    if seen.masked:
+        held = f"{counted(seen.masked, 'message')} held secrets, masked here"
+        say(f"{held}: --private shows them as they are")
+
+
+def _parts(request: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """Return the system text and the messages of any provider's request."""
+    messages = next((value for value in request.values() if isinstance(value, list)), [])
+    beside = request.get("config", request)
+    names = ("system", "instructions", "system_instruction")
+    return next((beside[name] for name in names if name in beside), None), messages
+
+
+def find_shown(
+    ledger: Ledger, session: Session, *, turn: int | None, run_id: str | None
+) -> list[Shown]:
+    """Return every time that a model was shown something in a turn or a run, or the last one.
+
+    The beginning of a run's id will do. Each says who contributed. Raises NotFound if nothing is
+    known.
+    """
+    if run_id is None:
+        found = session.shown(turn=turn)
+        where = f"session {session.session_id}" if turn is None else f"turn {turn}"
+    else:
+        found = session.shown(run_id=run_id)
+        if not found:
+            from treering.surfaces.cli.run_search import find_run_id  # noqa: PLC0415
+
+            # A fork has runs of other sessions in its past.
+            whole = find_run_id(ledger, session.scope, run_id)
+            found = session.shown(run_id=whole)
+        where = f"run {run_id}"
+    if not found:
+        raise NotFound(
+            f"what the model was shown in {where} is not recorded",
+            hint="turn.context() records it; --max-tokens shows what it would be shown now",
+        )
+    return [_with_contributors(ledger, session, one) for one in found]
+
+
+def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
+    """Return what was shown with who added to it, as the event of its assembly tells."""
+    from treering.spine.showing import ContextRecord  # noqa: PLC0415  (not for --help)
+
+    payload = ledger.event(session.scope, shown.event_id).payload
+    asked = msgspec.convert(payload, ContextRecord, strict=False)
+    context = msgspec.structs.replace(shown.context, contributed=asked.contributed)
+    return msgspec.structs.replace(shown, context=context)

@@ -15,16 +15,20 @@ from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.searches import SearchHit
+
+_COLOURS: Final = {"ok": "green", "failed": "red", "synthetic": "yellow", "open": "cyan"}
 
 ITEMS: Final = 20
 PATH_CHARACTERS_MAX: Final = 300
@@ -95,10 +99,6 @@ def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -
               "has_more": more, "sessions": len({one.session_id for one in touches}),
               "items": touches})  # fmt: skip
         return
-    from treering.surfaces.cli.file_history_page import (  # noqa: PLC0415  (for people)
-        print_nothing,
-        print_touches,
-    )
 
     with writing_output():
         if touches:
@@ -249,3 +249,44 @@ def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
         last=PROMPTS_AT_ONCE,
     )
     yield from (one for one in reversed(page.items) if one.seq < event.seq)
+
+
+def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bool) -> None:
+    """Print when a file was touched, those of one session that follow each other together."""
+    session = prompt = None
+    for at, one in enumerate(touches):
+        if one.session_id != session:
+            if at:
+                say_painted(f"  → {printable(touches[at - 1].show)}")
+                say("")
+            session, prompt = one.session_id, None
+            say_painted(painted(printable(f"{one.session_id} · {one.agent}"), bold=True))
+        if one.prompt != prompt:
+            prompt = one.prompt
+            if prompt:
+                say_painted(f"  user: {painted(one_line(prompt), dim=True)}")
+        _print_touch(one)
+    say_painted(f"  → {printable(touches[-1].show)}")
+    say("")
+    sessions = len({one.session_id for one in touches})
+    say(
+        f"{printable(path)}: touched {counted(len(touches), 'time')} in"
+        f" {counted(sessions, 'session')} of scope {scope}"
+        + (", and earlier: --limit shows more" if more else "")
+    )
+
+
+def print_nothing(scope: Scope, path: str) -> None:
+    """Say that nothing is known of a file, and what may help."""
+    say(f"no tool call in scope {scope} names {printable(path)}")
+    say("  try its last parts only, such as src/a.py, or treering search with its name")
+    say("  only imported logs are searched; treering doctor lists the others")
+
+
+def _print_touch(one: Touch) -> None:
+    status = painted(one.status, _COLOURS.get(one.status)) if one.status else ""
+    what = painted(printable(one.tool or one.kind), "cyan")
+    when = clock(one.ts_ms)
+    say_painted("  ".join(filter(None, (f"  {when}", what, status, one_line(one.summary)))))
+    if one.decision:
+        say_painted(painted(f"    decided: {one_line(one.decision)}", dim=True))

@@ -9,16 +9,17 @@ import msgspec
 
 from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
-from treering.surfaces.cli.call_filters import CallFilters, read_filters
 from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.opening import (
+    Span,
     asking,
     catching_up,
     going_on,
     nothing_found,
     open_to_ask,
     place_of,
+    read_span,
     session_option,
     span_options,
 )
@@ -29,18 +30,18 @@ from treering.surfaces.cli.options import (
     json_option,
     keys_option,
     limit_option,
+    require,
 )
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.model.tool_records import ToolRecord, ToolStatistics
-    from treering.surfaces.cli.opening import Span
 
 LIST_ITEMS: Final = 50
 _HERE: Final = "treering.surfaces.cli.tools"
@@ -233,3 +234,65 @@ def _say_nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> None:
     )
     with writing_output():
         say(text)
+
+
+class CallFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls to show: of which session, tool and time, with which outcome."""
+
+    session_id: str | None
+    tool: str | None
+    span: Span
+    status: list[str] = []
+    reason: str | None = None
+    run_id: str | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it narrows them down at all."""
+        return any(self.filters().values())
+
+    def window(self) -> dict[str, Any]:
+        """Return what statistics take, as the ledger calls it."""
+        return {
+            "session_id": self.session_id,
+            "tool": self.tool,
+            "since_ms": self.span.since_ms,
+            "until_ms": self.span.until_ms,
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Return all of it, as the ledger calls it."""
+        more = {"status": self.status, "reason": self.reason, "run_id": self.run_id}
+        return {**self.window(), **more}
+
+    def window_filters(self) -> dict[str, Any]:
+        """Return what statistics take, as receipts call it."""
+        named = {"session_id": self.session_id, "tool": self.tool}
+        return {**named, **msgspec.structs.asdict(self.span)}
+
+    def filters(self) -> dict[str, Any]:
+        """Return all of it, as receipts call it."""
+        more = {"status": self.status, "reason": self.reason, "run_id": self.run_id}
+        return {**self.window_filters(), **more}
+
+
+def read_filters(
+    *,
+    session_id: str | None,
+    tool: str | None,
+    since: str | None,
+    until: str | None,
+    statuses: Sequence[str] = (),
+    failing: bool = False,
+    reason: str | None = None,
+    run_id: str | None = None,
+) -> CallFilters:
+    """Return the filters that a command line gives. Raises InvalidInput if one makes no sense."""
+    return CallFilters(
+        session_id=session_id,
+        tool=tool,
+        span=read_span(since, until),
+        status=[*statuses, *(["failing"] if failing else [])],
+        reason=reason,
+        run_id=None if run_id is None else require(run_id, "run").strip(),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,20 +12,24 @@ from treering.app import now_ms
 from treering.errors import InvalidScope, NotFound, TreeringError
 from treering.surfaces.cli.commands import Command, invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.doctor.findings import DoctorFinding, counts, masked, safely
+from treering.surfaces.cli.doctor.findings import LEVELS, DoctorFinding, counts, masked, safely
 from treering.surfaces.cli.ledgers import database_path, shown
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.output import print_receipt
+from treering.surfaces.cli.output import counted, one_line, painted, print_receipt, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import say_folded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
+
+_COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "red"}
+_MARGIN: Final = max(map(len, LEVELS)) + 2
 
 
 @click.command(
@@ -78,8 +82,6 @@ def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bo
         if invocation().as_json:
             print_receipt(kind_of(context), body, ok=is_well)
         else:
-            from treering.surfaces.cli.doctor.page import print_findings  # noqa: PLC0415
-
             print_findings(findings)
     if not is_well:
         context.exit(1)
@@ -163,3 +165,22 @@ def _of_session(
     from treering.surfaces.cli.doctor import one_session  # noqa: PLC0415  (not for --help)
 
     return one_session.look(ledger, scope, session, at_ms)
+
+
+def print_findings(findings: Sequence[DoctorFinding]) -> None:
+    """Print findings and their remedies, the worst first, and how many there are."""
+    for finding in sorted(findings, key=lambda one: -LEVELS.index(one.level)):
+        level = painted(f"{finding.level:<{_MARGIN}}", _COLOURS[finding.level])
+        indent = " " * _MARGIN
+        say_folded(one_line(finding.message), lead=level, indent=indent)
+        for item in finding.items:
+            say_painted(painted(f"{indent}  {one_line(item)}", dim=True))
+        if finding.fix:
+            # Not folded: most of it is commands, to be copied whole.
+            say_painted(f"{indent}→ {one_line(finding.fix)}")
+    number = counts(findings)
+    if number["error"] or number["warning"]:
+        parts = (counted(number["error"], "error"), counted(number["warning"], "warning"))
+        say(f"{' and '.join(parts)}; {counted(number['ok'], 'check')} passed")
+    else:
+        say(f"{counted(number['ok'], 'check')} passed")

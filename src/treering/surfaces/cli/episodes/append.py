@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from treering.errors import DuplicateEvent, InvalidInput, SensitiveContent, TooLarge
 from treering.model.codec import (
@@ -35,6 +36,23 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refer to it with refs"
+
+
+class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The event as the command line states it."""
+
+    session_id: str | None
+    agent_id: str | None
+    kind: str | None
+    summary: str | None
+    payload_json: str | None
+    payload_file: str | None
+    refs_json: str | None
+    refs_file: str | None
+    event_id: str | None
+    ts_ms: str | None
+    allow_sensitive: bool
+    allow_tool_output: bool
 
 
 @click.command(
@@ -78,24 +96,7 @@ _OVERSIZE_HINT: Final = "pass --spill to keep it whole beside the event, or refe
 @keys_option
 @json_option
 @db_option
-def append(
-    *,
-    scope: str | None,
-    is_global: bool,
-    session_id: str | None,
-    agent_id: str | None,
-    kind: str | None,
-    summary: str | None,
-    payload_json: str | None,
-    payload_file: str | None,
-    refs_json: str | None,
-    refs_file: str | None,
-    event_id: str | None,
-    ts_ms: str | None,
-    spill: bool,
-    allow_sensitive: bool,
-    allow_tool_output: bool,
-) -> None:
+def append(*, scope: str | None, is_global: bool, spill: bool, **options: Any) -> None:
     """Record one event. It is durable when the command returns.
 
     The types are conversation.user, conversation.assistant, tool.call, tool.result,
@@ -104,26 +105,27 @@ def append(
     """
     from treering.model.fields import check_id, check_summary  # noqa: PLC0415  (not for --help)
 
-    if payload_file == refs_file == STANDARD:
+    given = AppendOptions(**options)
+    if given.payload_file == given.refs_file == STANDARD:
         raise InvalidInput(
             "payload and refs cannot both come from standard input", hint="use a file for one"
         )
     # Arguments are checked from top to bottom: the first mistake is the one that is reported.
     event = NewEvent(
-        kind=parse_episode_kind(kind),
+        kind=parse_episode_kind(given.kind),
         scope=resolve_scope(scope, is_global=is_global),
-        ts_ms=parse_time(ts_ms),
-        session_id=require(session_id, "session_id"),
-        agent_id=require(agent_id, "agent_id"),
-        summary=check_summary(summary or ""),
-        payload=_read_json("payload", payload_json, payload_file),
-        refs=_read_json("refs", refs_json, refs_file),
-        event_id=None if event_id is None else check_id(event_id),
+        ts_ms=parse_time(given.ts_ms),
+        session_id=require(given.session_id, "session_id"),
+        agent_id=require(given.agent_id, "agent_id"),
+        summary=check_summary(given.summary or ""),
+        payload=_read_json("payload", given.payload_json, given.payload_file),
+        refs=_read_json("refs", given.refs_json, given.refs_file),
+        event_id=None if given.event_id is None else check_id(given.event_id),
     )
     payload_cap = SPILL_BYTES_MAX if spill else PAYLOAD_BYTES_MAX
     _check_size("payload", event.payload, payload_cap, _OVERSIZE_HINT)
     refs_bytes = _check_size("refs", event.refs, REFS_BYTES_MAX, "put the bulk into the payload")
-    if not (allow_sensitive or allow_tool_output):
+    if not (given.allow_sensitive or given.allow_tool_output):
         _refuse_sensitive(event)
     header = _record(event)
     show(

@@ -18,12 +18,21 @@ from treering.surfaces.cli.output import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.episodes.extraction import Extracted, SpoolExtractor
+    from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 
 STATE_SUFFIX: Final = ".treering-extract.json"
 POLL_MS_MIN: Final = 100
 
 StopReason = Literal["one_shot", "max_duration", "interrupted"]
+
+
+class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How transcripts are followed, and where their messages are cut."""
+
+    summary_max_chars: int
+    payload_cap_bytes: int
+    poll_ms: int
+    max_duration: float
 
 
 @click.command(
@@ -86,11 +95,8 @@ def extract_sessions(
     state: str | None,
     scope: str | None,
     allows_markers: bool,
-    summary_max_chars: int,
-    payload_cap_bytes: int,
     follow: bool,
-    poll_ms: int,
-    max_duration: float,
+    **options: Any,
 ) -> None:
     """Extract the messages of users and agents to a spool, for ingest to import.
 
@@ -98,23 +104,29 @@ def extract_sessions(
     withheld. Tool calls and the rest stay in the transcripts: treering import reads those
     completely.
     """
-    if max_duration and not follow:
+    given = ExtractOptions(**options)
+    if given.max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
-    from treering.capture.episodes.extraction import Extracted  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.extraction import Extracted, TextLimits  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.extraction_sources import default_root  # noqa: PLC0415
 
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
-    cap = min(max(256, payload_cap_bytes), 8_192)
+    cap = min(max(256, given.payload_cap_bytes), 8_192)
     extraction = _extraction(
-        root.absolute(), path, where, scope, cap, summary_max_chars, allows_markers=allows_markers
+        root.absolute(),
+        path,
+        where,
+        scope,
+        TextLimits(payload_bytes=cap, summary_characters=given.summary_max_chars),
+        allows_markers=allows_markers,
     )
     done = Extracted()
     began = time.monotonic()
     reason: StopReason = "one_shot"
     if follow:
-        reason = _follow(extraction, done, began, poll_ms, max_duration)
+        reason = _follow(extraction, done, began, given.poll_ms, given.max_duration)
     else:
         extraction.once(done)
     body: dict[str, Any] = {
@@ -146,13 +158,13 @@ def _extraction(
     spool: Path,
     state: Path,
     scope: str | None,
-    cap: int,
-    characters: int,
+    limits: TextLimits,
     *,
     allows_markers: bool,
 ) -> SpoolExtractor:
     from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.episodes.extraction import SpoolExtractor  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
     from treering.config import mask_key  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
@@ -164,10 +176,8 @@ def _extraction(
         state,
         guard=guard,
         key=mask_key,
-        payload_cap=cap,
-        summary_characters=characters,
-        scope=None if scope is None else parse_scope(scope),
-        allows_markers=allows_markers,
+        limits=limits,
+        scope_rule=ScopeRule(None if scope is None else parse_scope(scope), allows_markers),
         quarantine=quarantine_of(root, guard),
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import Command, show
@@ -49,6 +50,18 @@ markers_option = click.option(
     help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
 )
 """What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
+
+
+class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a spool is followed, and where its lines are cut."""
+
+    poll_ms: int
+    idle_exit: float
+    rotate_on_idle: float
+    rotate_min_bytes: int
+    payload_cap_bytes: int
+    conversation_payload_cap_bytes: int
+    refs_cap_bytes: int
 
 
 @click.command(
@@ -108,15 +121,9 @@ def ingest(
     scope: str | None,
     allows_markers: bool,
     follow: bool,
-    poll_ms: int,
-    idle_exit: float,
-    rotate_on_idle: float,
-    rotate_min_bytes: int,
     truncate: bool,
     rotate: bool,
-    payload_cap_bytes: int,
-    conversation_payload_cap_bytes: int,
-    refs_cap_bytes: int,
+    **options: Any,
 ) -> None:
     """Import a spool: one JSON object per line, as plugins and extract-sessions write it.
 
@@ -131,13 +138,16 @@ def ingest(
             "--follow cannot be combined with --truncate or --rotate",
             hint="use --rotate-on-idle-seconds",
         )
-    if rotate_on_idle and not follow:
+    given = IngestOptions(**options)
+    if given.rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
     from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
 
     caps = EventLimits.within(
-        payload=payload_cap_bytes, conversation=conversation_payload_cap_bytes, refs=refs_cap_bytes
+        payload=given.payload_cap_bytes,
+        conversation=given.conversation_payload_cap_bytes,
+        refs=given.refs_cap_bytes,
     )
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + STATE_SUFFIX)
@@ -153,10 +163,10 @@ def ingest(
             show(receipt, *_lines(receipt), done="the spool was imported")
             return
         plan = FollowPlan(
-            poll_ms=poll_ms,
-            idle_exit_s=idle_exit,
-            rotate_idle_s=rotate_on_idle,
-            rotate_bytes_min=rotate_min_bytes,
+            poll_ms=given.poll_ms,
+            idle_exit_s=given.idle_exit,
+            rotate_idle_s=given.rotate_on_idle,
+            rotate_bytes_min=given.rotate_min_bytes,
         )
         following = Follow(work, plan)
         following.run()
@@ -175,6 +185,7 @@ def _ingest(
 ) -> Ingest:
     from treering.app import new_guard  # noqa: PLC0415
     from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
     from treering.model.scopes import parse_scope  # noqa: PLC0415
 
@@ -186,8 +197,7 @@ def _ingest(
         guard=guard,
         caps=caps,
         location=_place(),
-        scope=None if scope is None else parse_scope(scope),
-        allows_markers=allows_markers,
+        scope_rule=ScopeRule(None if scope is None else parse_scope(scope), allows_markers),
         quarantine=quarantine_of(spool, guard),
     )
 

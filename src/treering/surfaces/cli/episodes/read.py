@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 
 from treering.errors import InvalidInput
+from treering.model.codec import encode
+from treering.model.events import REDACTED, Event, Header
 from treering.model.queries import Query
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.completing import complete_session
@@ -28,19 +32,36 @@ from treering.surfaces.cli.options import (
     scope_options,
     session_id_option,
 )
-from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say
 from treering.surfaces.cli.sessions.search import session_or_text
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import TIME, Column, print_table
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from treering.model.events import Event, Header
     from treering.model.queries import Page
     from treering.model.scopes import Scope
 
+_PAYLOAD_INDENT: Final = " " * 4
+_COLUMNS: Final = (
+    Column("seq", leaves=4, is_dim=True),
+    Column(TIME, leaves=3, is_dim=True),
+    Column("type", colour="cyan"),
+    Column("session", leaves=2),
+    Column("agent", leaves=1),
+    Column("summary", is_prose=True, colours={REDACTED: "bright_black"}),
+)
+
 QUERY_ITEMS: Final = 50
 REPLAY_ITEMS: Final = 200
+
+
+class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are shown, besides those of a time."""
+
+    session_id: str | None
+    turn: str | None
+    types: Sequence[str]
 
 
 @click.command(
@@ -75,23 +96,22 @@ def query(
     *,
     scope: str | None,
     is_global: bool,
-    session_id: str | None,
-    turn: str | None,
-    types: Sequence[str],
     from_ts_ms: str | None,
     to_ts_ms: str | None,
     limit: int,
     cursor: str | None,
     include_payload: bool,
+    **options: Any,
 ) -> None:
     """Show events of a scope, oldest first. Payloads are left out unless asked for."""
     name = resolve_scope(scope, is_global=is_global)
-    session = None if session_id is None else require(session_id, "session_id")
+    given = QueryFilters(**options)
+    session = None if given.session_id is None else require(given.session_id, "session_id")
     since, until = parse_time(from_ts_ms), parse_time(to_ts_ms)
     if since is not None and until is not None and since > until:
         raise InvalidInput("from_ts_ms must be <= to_ts_ms", hint="swap the two times")
-    kinds = parse_kinds(types)
-    turn = None if turn is None else require(turn, "turn")
+    kinds = parse_kinds(given.types)
+    turn = None if given.turn is None else require(given.turn, "turn")
     asked = Query(
         scope=name, session_id=session, turn_id=turn, kinds=tuple(kinds), since_ms=since,
         until_ms=until, limit=clamp(limit),
@@ -234,7 +254,6 @@ def _print_page(
     if not page.items:
         say(nothing)
         return
-    from treering.surfaces.cli.timeline import print_timeline  # noqa: PLC0415  (for people)
 
     print_timeline(page.items, with_session=with_session, with_seq=with_seq)
     shown = counted(len(page.items), "event")
@@ -245,3 +264,26 @@ def _print_page(
         say(f"{shown}, and more: run it again with --cursor {page.next_cursor}")
     else:
         say(shown)
+
+
+def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bool = False) -> None:
+    """Print ``events``, one per row, each payload below its row."""
+    rows = [
+        [
+            *([str(event.seq)] if with_seq else []),
+            clock(event.ts_ms),
+            printable(event.kind),
+            *([printable(event.session_id)] if with_session else []),
+            printable(event.agent_id),
+            one_line(event.summary),
+        ]
+        for event in events
+    ]
+    payloads = {
+        number: _PAYLOAD_INDENT + painted(printable(encode(event.payload).decode()), "green")
+        for number, event in enumerate(events)
+        if isinstance(event, Event) and event.payload is not None
+    }
+    hidden = {*(() if with_session else ("session",)), *(() if with_seq else ("seq",))}
+    columns = [one for one in _COLUMNS if one.heading not in hidden]
+    print_table(columns, rows, below=payloads)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
+from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.facts.reasons import in_words
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.output import say
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from treering.memory.memory import Memory
     from treering.model.memories import FactAudit
+    from treering.surfaces.cli.short_ids import ShortIds
+
+NAMED_MAX: Final = 5
+"""Facts of one sort that are named; --json names more."""
 
 
 @click.command(
@@ -58,7 +68,6 @@ def audit(*, scope: str | None, is_global: bool) -> None:
         fields = {} if found is None else msgspec.structs.asdict(found)
         show({"scope": name, "ledger": place, **fields})
         return
-    from treering.surfaces.cli.facts.audit_page import print_audit  # noqa: PLC0415  (for people)
 
     with writing_output():
         if found is None:
@@ -69,7 +78,102 @@ def audit(*, scope: str | None, is_global: bool) -> None:
 
 def _texts(memory: Memory, found: FactAudit) -> dict[str, str]:
     """Return the texts of the facts that are named."""
-    from treering.surfaces.cli.facts.audit_page import named_in  # noqa: PLC0415  (for people)
-
     mask = Mask()
     return {one: mask.text(memory.fact(one).text) or "" for one in named_in(found)}
+
+
+class AuditRemark(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem, and what to do about it."""
+
+    message: str
+    next: str
+    facts: tuple[str, ...] = ()
+
+
+def named_in(audit: FactAudit) -> list[str]:
+    """Return the ids of the facts that are named on the page."""
+    return list(dict.fromkeys(one for remark in _remarks(audit) for one in remark.facts))
+
+
+def print_audit(audit: FactAudit, texts: Mapping[str, str], short: ShortIds) -> None:
+    """Print how sound the facts are; ``texts`` are what those say that are named."""
+    if not any(audit.by_state.values()):
+        say(f"no facts in scope {audit.scope}")
+        say(f"  learn from conversations: treering facts extract {scope_flag(Scope(audit.scope))}")
+        return
+    share = f": {audit.score:.0%} of them have no issues" if audit.facts else ""
+    current = counted(audit.facts, "current fact")
+    say_painted(painted(f"{current} of scope {audit.scope}{share}", bold=True))
+    for title, counts in (("by category", audit.by_category), ("others", _others(audit))):
+        if listed := ", ".join(f"{name} {count:,}" for name, count in counts.items() if count):
+            say(f"  {title}: {listed}")
+    if audit.facts:
+        say(f"  {audit.unconfirmed:,} not confirmed yet, {audit.never_used:,} never used")
+    remarks = list(_remarks(audit))
+    for remark in remarks:
+        say("")
+        say(remark.message)
+        for one in remark.facts:
+            text = one_line(texts.get(one, ""))
+            say_painted(painted(f"  {printable(short.shown(one))}  {text}", dim=True))
+        say_painted(f"  → {printable(remark.next)}")
+    if not remarks:
+        say("nothing to do")
+
+
+def _others(audit: FactAudit) -> dict[str, int]:
+    return {state: count for state, count in audit.by_state.items() if state != "current"}
+
+
+def _remarks(audit: FactAudit) -> Iterator[AuditRemark]:
+    flag = scope_flag(Scope(audit.scope))
+    if waiting := audit.by_state["quarantined"]:
+        verb = "waits" if waiting == 1 else "wait"
+        yield AuditRemark(
+            message=f"{counted(waiting, 'fact')} {verb} for somebody to believe or reject",
+            next=f"treering facts list {flag} --state quarantined, then facts accept or reject",
+        )
+    if audit.without_evidence:
+        yield AuditRemark(
+            message=f"{_counted(audit.without_evidence)} without an event that says so",
+            next=f"add it again with one: treering facts add TEXT --evidence EVENT {flag}",
+            facts=tuple(audit.without_evidence[:NAMED_MAX]),
+        )
+    if audit.evidence_gone:
+        yield AuditRemark(
+            message=f"{_counted(audit.evidence_gone)} whose evidence is all gone",
+            next=f"treering facts accept FACT {flag}, if it still holds, else facts reject",
+            facts=tuple(audit.evidence_gone[:NAMED_MAX]),
+        )
+    if audit.near_duplicates:
+        pairs = audit.near_duplicates[:NAMED_MAX]
+        number = counted(len(audit.near_duplicates), "pair")
+        yield AuditRemark(
+            message=f"{number} of facts that say nearly the same",
+            next=f"treering facts reject FACT {flag}, for the one of two that says less",
+            facts=tuple(one for pair in pairs for one in pair),
+        )
+    if audit.faded:
+        yield AuditRemark(
+            message=f"{counted(audit.faded, 'fact')} that nobody used for long",
+            next=f"treering fade {flag} archives what has faded; what is used comes back",
+        )
+    if audit.vectors_missing:
+        verb = "memory is" if audit.vectors_missing == 1 else "memories are"
+        yield AuditRemark(
+            message=f"{audit.vectors_missing:,} {verb} found by words only",
+            next="treering rebuild --vectors",
+        )
+    if audit.refused_by_reason:
+        listed = "; ".join(
+            f"{count:,} because {in_words(reason)}"
+            for reason, count in audit.refused_by_reason.items()
+        )
+        yield AuditRemark(
+            message=f"not believed: {listed}",
+            next=f"treering facts list {flag} --state refused --state quarantined",
+        )
+
+
+def _counted(facts: Sequence[str]) -> str:
+    return counted(len(facts), "fact")

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
 
+from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.facts.tables import STATE_COLOURS
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.sessions.tables import NONE
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import Column, print_table
+from treering.surfaces.cli.times import ago, clock, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from treering.model.memories import Fact
+    from treering.surfaces.cli.facts.details import FactSheet, Witness
+    from treering.surfaces.cli.short_ids import ShortIds
+
+_TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
+_EVIDENCE: Final = (
+    Column(""),
+    Column(""),
+    Column("", leaves=1),
+    Column("", is_prose=True),
+)
+_NEXT: Final = {
+    "quarantined": ("accept", "reject"),
+    "refused": ("accept",),
+    "archived": ("accept", "reject"),
+    "current": ("reject",),
+}
+"""What may be done with a fact, by its state."""
+_DEEDS: Final = {"accept": "believe it", "reject": "never recall it again"}
 
 
 @click.command(
@@ -42,7 +74,83 @@ def show_fact(*, fact: str, scope: str | None, is_global: bool) -> None:
     if invocation().as_json:
         show(sheet)
         return
-    from treering.surfaces.cli.facts.page import print_sheet  # noqa: PLC0415  (for people)
 
     with writing_output():
         print_sheet(sheet, short)
+
+
+def print_sheet(sheet: FactSheet, short: ShortIds) -> None:
+    """Print everything about one fact."""
+    fact, scope = sheet.fact, Scope(sheet.scope)
+    state = painted(fact.state, STATE_COLOURS.get(fact.state))
+    confirmed = ", confirmed" if fact.confirmed and fact.state == "current" else ""
+    say_painted(f"fact {printable(fact.id)} {state}{confirmed}")
+    say_painted(painted(f"  {one_line(fact.text)}", bold=True))
+    say("")
+    print_table(_TRAITS, [[f"  {name}", text] for name, text in _traits(sheet)])
+    say("")
+    _print_evidence(sheet.evidence)
+    named = f"{printable(short.shown(fact.id))} {scope_flag(scope)}"
+    for deed in _NEXT.get(fact.state, ()):
+        say(f"{_DEEDS[deed]}: treering facts {deed} {named}")
+    say(f"history: treering facts history {named}")
+
+
+def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
+    fact = sheet.fact
+    yield "scope", sheet.scope
+    common = "nobody in particular: it is about the whole scope"
+    unnamed = "nobody is named: it is recalled only in its session"
+    yield "user", printable(fact.user or (unnamed if fact.session_only else common))
+    yield "category", fact.category
+    yield "importance", f"{fact.importance} of 10"
+    yield "confidence", f"{fact.confidence:.2f}, of which {fact.faded:.2f} is left ({_used(fact)})"
+    yield "valid", _validity(fact)
+    updated = f", updated {counted(fact.revisions, 'time')} since" if fact.revisions else ""
+    yield "learned", f"{moment(fact.recorded_ms)}{updated}"
+    if fact.source_session is not None:
+        walled = ", a group: it stays there" if fact.group else ""
+        yield "session", f"{printable(fact.source_session)}{walled}"
+    if fact.reason is not None:
+        yield "because", one_line(fact.reason)
+    if fact.superseded_ms is not None:
+        yield "superseded", f"{moment(fact.superseded_ms)}{_by(sheet)}"
+
+
+def _used(fact: Fact) -> str:
+    if not fact.access_count:
+        return "not used yet"
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    last = ago(fact.last_accessed_ms, now_ms=now_ms())
+    return f"used {counted(fact.access_count, 'time')}, last {last}"
+
+
+def _validity(fact: Fact) -> str:
+    until = "" if fact.valid_to_ms is None else f" until {moment(fact.valid_to_ms)}"
+    return f"since {moment(fact.valid_from_ms)}{until}"
+
+
+def _by(sheet: FactSheet) -> str:
+    if sheet.superseded_by is None:
+        return "" if sheet.fact.superseded_by is None else f" by {sheet.fact.superseded_by}"
+    return f" by {sheet.superseded_by.id}: {one_line(sheet.superseded_by.text)}"
+
+
+def _print_evidence(evidence: Sequence[Witness]) -> None:
+    if not evidence:
+        say("evidence: none")
+        return
+    say_painted(painted("evidence", bold=True))
+    rows = [
+        [
+            f"  {NONE if one.ts_ms is None else clock(one.ts_ms)}",
+            one.kind or NONE,
+            printable(one.event_id),
+            "(gone: erased or expired)" if one.is_gone else one_line(one.summary or ""),
+        ]
+        for one in evidence
+    ]
+    print_table(_EVIDENCE, rows)
+    for command in dict.fromkeys(one.show for one in evidence if one.show is not None):
+        say_painted(f"  → {printable(command)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.app import now_ms
 from treering.surfaces.cli.output import one_line, printable
 from treering.surfaces.cli.sessions.tables import NONE, print_filled
 from treering.surfaces.cli.tables import TIME, Column
@@ -58,6 +57,8 @@ _LEARNED: Final = (
 
 def print_facts(facts: Sequence[Fact], *, with_state: bool) -> None:
     """Print ``facts``, one per row; all of them are current unless ``with_state``."""
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
     now = now_ms()
     rows = [
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -26,13 +27,20 @@ from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
 
 LIST_ITEMS: Final = 20
+
+
+class ListFilters(msgspec.Struct, frozen=True, kw_only=True):
+    """Which sessions are listed, besides those of a time."""
+
+    agent: str | None
+    states: Sequence[Any]
+    text: str | None
+    subagents: bool
 
 
 @click.command(
@@ -69,14 +77,11 @@ def list_(
     *,
     scope: str | None,
     is_global: bool,
-    agent: str | None,
-    states: Sequence[Any],
     since: str | None,
     until: str | None,
-    text: str | None,
-    subagents: bool,
     limit: int,
     cursor: str | None,
+    **options: Any,
 ) -> None:
     """List the sessions of a scope, the one written to last first.
 
@@ -84,14 +89,16 @@ def list_(
     """
     from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415  (not for --help)
 
+    asked = ListFilters(**options)
     name = find_scope(scope, is_global=is_global)
     span = read_span(since, until)
     page: Page[SessionOutline] = Page(items=[], has_more=False, next_cursor=None)
     with asking(open_existing) as ledger:
         if ledger is not None:
             page = ledger.sessions(
-                name, agent=agent, since_ms=span.since_ms, until_ms=span.until_ms, state=states,
-                text=text, subagents=subagents, limit=clamp(limit), after=cursor,
+                name, agent=asked.agent, since_ms=span.since_ms, until_ms=span.until_ms,
+                state=asked.states, text=asked.text, subagents=asked.subagents,
+                limit=clamp(limit), after=cursor,
             )  # fmt: skip
             short = short_sessions(ledger, name)
             items = [short.within(one, "session_id", "parent") for one in page.items]
@@ -100,8 +107,8 @@ def list_(
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(one, mask) for one in page.items])
     filters = {
-        "agent": agent, "states": states, **msgspec.structs.asdict(span), "text": text,
-        "subagents": subagents,
+        "agent": asked.agent, "states": asked.states, **msgspec.structs.asdict(span),
+        "text": asked.text, "subagents": asked.subagents,
     }  # fmt: skip
     if invocation().as_json:
         show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
@@ -113,7 +120,7 @@ def list_(
             _print_page(name, page, span)
         else:
             is_filtered = any(filters.values()) or bool(cursor)
-            _say_nothing(name, ledger, is_filtered=is_filtered, has_states=bool(states))
+            _say_nothing(name, ledger, is_filtered=is_filtered, has_states=bool(asked.states))
 
 
 def masked(outline: SessionOutline, mask: Mask) -> SessionOutline:

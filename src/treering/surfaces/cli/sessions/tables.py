@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.app import now_ms
 from treering.surfaces.cli.output import one_line, printable
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import ago
@@ -37,6 +36,8 @@ _COLUMNS: Final = (
 
 def print_sessions(sessions: Sequence[SessionOutline]) -> None:
     """Print ``sessions``, one a row."""
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
     now = now_ms()
     rows = [
         [

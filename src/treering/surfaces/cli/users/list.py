@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -12,11 +12,25 @@ from treering.model.memories import UserHandle
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.opening import asking, open_to_ask, place_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.output import counted, printable, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.sessions.tables import NONE, print_filled
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.memory.memory import Memory
+    from treering.model.scopes import Scope
+
+_COLUMNS: Final = (
+    Column("user"),
+    Column("facts", leaves=2, noun="fact"),
+    Column("also known as", leaves=1),
+    Column("handles", is_prose=True),
+)
 
 
 class ListedUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +70,6 @@ def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
         show({"scope": name, "ledger": place, "filters": {"user": user}, "count": len(people),
               "users": people})  # fmt: skip
         return
-    from treering.surfaces.cli.users.page import print_nobody, print_people  # noqa: PLC0415
 
     with writing_output():
         if people:
@@ -91,3 +104,31 @@ def _people(memory: Memory, user: str | None) -> list[ListedUser]:
         if person.also or person.handles or person.facts:
             people.append(person)
     return people
+
+
+def print_people(scope: Scope, people: Sequence[ListedUser]) -> None:
+    """Print who is known, one person a row."""
+    rows = [
+        [
+            printable(one.user),
+            f"{one.facts:,}",
+            printable(", ".join(one.also)) or NONE,
+            printable(", ".join(f"{each.handle} on {each.channel}" for each in one.handles))
+            or NONE,
+        ]
+        for one in people
+    ]
+    print_filled(_COLUMNS, rows)
+    say(f"{counted(len(people), 'user')} of scope {scope}")
+
+
+def print_nobody(scope: Scope, user: str | None) -> None:
+    """Say that there are no users, and what may help."""
+    flag = scope_flag(scope)
+    if user is not None:
+        say(f"nothing is known of a user {printable(user)} in scope {scope}")
+        say(f"  all users: treering users list {flag}")
+        return
+    say(f"no users in scope {scope}")
+    say(f"  link a handle: treering users link jo telegram @jo {flag}")
+    say(f'  or add a fact: treering facts add "Lives in Porto" --user jo {flag}')
