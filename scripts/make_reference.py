@@ -26,6 +26,7 @@ from treering.errors import Disabled, TreeringError
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.keys import LedgerKeys
+from treering.memory.identity import UserIdentities
 from treering.model.arguments import annotations_of
 from treering.surfaces.cli.main import root
 
@@ -47,8 +48,9 @@ PARTS: Final = {
     "ledger.keys": LedgerKeys,
     "ledger.admin": LedgerAdmin,
     "ledger.importing": ImportAccess,
+    "memory.users": UserIdentities,
 }
-"""Parts of a ledger that have methods of their own."""
+"""Parts of a ledger or a memory that have methods of their own."""
 ROOMS: Final = (
     treering.context,
     treering.errors,
@@ -172,13 +174,7 @@ def python_reference() -> str:
     functions = [name for name in public if name not in classes]
     sections = [
         ("Functions", [function_entry(f"treering.{name}", public[name]) for name in functions]),
-        ("`treering.Ledger`", [object_entry("Ledger", treering.Ledger)]),
-        *((f"`{name}`", [object_entry(name, kind)]) for name, kind in PARTS.items()),
-        *(
-            (f"`treering.{name}`", [object_entry(name, classes[name])])
-            for name in OBJECTS
-            if name != "Ledger"
-        ),
+        *(section for name in OBJECTS for section in object_sections(name, classes[name])),
         ("Protocols", [protocol_entry(name, classes[name]) for name in protocols]),
         ("Values", [value_entry(name, classes[name]) for name in others]),
         ("Receipts", [value_entry(name, classes[name]) for name in receipts]),
@@ -208,6 +204,14 @@ def every_error(parent: type[TreeringError] = TreeringError) -> list[type[Treeri
 def function_entry(name: str, function: Any) -> str:
     """Return the signature of a function and what it promises."""
     return f"`{name}`\n\n```py\n{signature(name, function)}\n```\n\n{prose(function)}\n"
+
+
+def object_sections(name: str, kind: type) -> Iterator[tuple[str, list[str]]]:
+    """Yield the section of a class, then those of its parts."""
+    yield f"`treering.{name}`", [object_entry(name, kind)]
+    for part, part_kind in PARTS.items():
+        if part.startswith(f"{name.lower()}."):
+            yield f"`{part}`", [object_entry(part, part_kind)]
 
 
 def object_entry(name: str, kind: type) -> str:

@@ -14,6 +14,7 @@ from treering import InvalidInput, TreeringError
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.keys import LedgerKeys
+from treering.memory.identity import UserIdentities
 from treering.model.arguments import annotations_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ CLASSES: Final[dict[str, type]] = {
     "Run": treering.Run,
     "ToolCall": treering.ToolCall,
     "Memory": treering.Memory,
+    "Memory.users": UserIdentities,
     "Spine": treering.Spine,
 }
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -87,6 +89,7 @@ class Stage:
             "Run": run,
             "ToolCall": run.tools.started("look", {"a": 1}),
             "Memory": self._ledger.memory(HERE),
+            "Memory.users": self._ledger.memory(HERE).users,
             "Spine": self._ledger.spine(),
         }
 

@@ -17,6 +17,7 @@ from treering.errors import Disabled
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.keys import LedgerKeys
+from treering.memory.identity import UserIdentities
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ SUBJECTS: Final = {
     "turn": Run,
     "call": ToolCall,
     "memory": Memory,
+    "memory.users": UserIdentities,
 }
 """What the docs call a value of each class."""
 NOT_FOR_CALLERS: Final = {Disabled}

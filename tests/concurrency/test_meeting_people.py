@@ -49,7 +49,7 @@ def test_processes_that_meet_somebody_at_once_agree_who_it_is(tmp_path: Path) ->
     with treering.open(database) as ledger:
         session = ledger.session("main:slack:@jo", scope=HERE, agent="lyria")
         assert {header.user_id for header in session.headers()} == {"slack:@jo"}
-        assert ledger.memory(HERE).resolve_user("slack", "@jo") == "slack:@jo"
+        assert ledger.memory(HERE).users.resolve("slack", "@jo") == "slack:@jo"
 
 
 def test_who_may_only_read_knows_them_too(tmp_path: Path) -> None:
@@ -60,5 +60,5 @@ def test_who_may_only_read_knows_them_too(tmp_path: Path) -> None:
     assert met(meet(database, mode="ro")) == ["slack:@jo False"]
 
     with treering.open(database) as ledger:
-        ledger.memory(HERE).link_handle("ann", "slack", "@jo")
+        ledger.memory(HERE).users.link("ann", "slack", "@jo")
     assert met(meet(database, mode="ro"))[0].startswith("ann ")

@@ -65,10 +65,10 @@ def resolve(pipe: Connection, path: Path, _: int) -> None:
     """In each round, say who is behind a handle."""
     with treering.open(path, embedder="off") as ledger:
         memory = ledger.memory(HERE)
-        memory.handles()
+        memory.users.handles()
         pipe.send("ready")
         while (handle := pipe.recv()) is not None:
-            pipe.send(memory.resolve_user("telegram", handle))
+            pipe.send(memory.users.resolve("telegram", handle))
 
 
 def learn_many(pipe: Connection, path: Path, _: int) -> None:
@@ -119,7 +119,7 @@ def test_a_handle_that_several_meet_at_once_belongs_to_one_user(path: Path) -> N
             assert len({other.hear() for other in others}) == 1
 
     with treering.open(path, embedder="off") as ledger:
-        handles = ledger.memory(HERE).handles()
+        handles = ledger.memory(HERE).users.handles()
         links = ledger.events(HERE, kinds=["user.linked"]).items
     assert len(handles) == 10
     assert sum(not link.redacted for link in links) == 10

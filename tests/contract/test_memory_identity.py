@@ -22,57 +22,57 @@ def knows(memory: Memory, user: str, query: str = "dark mode") -> bool:
 
 
 def test_a_handle_is_one_user_from_the_first_time_on(ledger: Ledger, memory: Memory) -> None:
-    first = memory.resolve_user("telegram", "@john")
+    first = memory.users.resolve("telegram", "@john")
 
-    assert memory.resolve_user("telegram", "@john") == first
-    assert memory.resolve_user("whatsapp", "@john") != first
-    assert ledger.memory(ELSEWHERE).resolve_user("telegram", "@john") != first
+    assert memory.users.resolve("telegram", "@john") == first
+    assert memory.users.resolve("whatsapp", "@john") != first
+    assert ledger.memory(ELSEWHERE).users.resolve("telegram", "@john") != first
 
 
 def test_what_is_learnt_on_one_channel_is_recalled_on_the_other(memory: Memory) -> None:
-    on_whatsapp = memory.resolve_user("whatsapp", "+49123")
+    on_whatsapp = memory.users.resolve("whatsapp", "+49123")
     memory.learn("Prefers dark mode", user=on_whatsapp)
 
-    memory.link_handle(on_whatsapp, "telegram", "@john")
+    memory.users.link(on_whatsapp, "telegram", "@john")
 
-    on_telegram = memory.resolve_user("telegram", "@john")
+    on_telegram = memory.users.resolve("telegram", "@john")
     assert knows(memory, on_telegram)
-    handles = {(one.channel, one.handle) for one in memory.handles(on_whatsapp)}
+    handles = {(one.channel, one.handle) for one in memory.users.handles(on_whatsapp)}
     assert handles == {("whatsapp", "+49123"), ("telegram", "@john")}
 
 
 def test_a_handle_is_taken_from_its_user_before_another_has_it(memory: Memory) -> None:
-    memory.link_handle("ann", "telegram", "@john")
+    memory.users.link("ann", "telegram", "@john")
     with pytest.raises(InvalidInput, match="belongs to another user"):
-        memory.link_handle("bob", "telegram", "@john")
+        memory.users.link("bob", "telegram", "@john")
 
-    assert memory.unlink_handle("telegram", "@john") == "ann"
+    assert memory.users.unlink("telegram", "@john") == "ann"
 
-    assert memory.link_handle("bob", "telegram", "@john").user == "bob"
-    assert memory.resolve_user("telegram", "@john") == "bob"
+    assert memory.users.link("bob", "telegram", "@john").user == "bob"
+    assert memory.users.resolve("telegram", "@john") == "bob"
     with pytest.raises(NotFound, match="no user has the handle"):
-        memory.unlink_handle("telegram", "@jane")
+        memory.users.unlink("telegram", "@jane")
 
 
 def test_merged_users_share_what_is_known_until_they_are_told_apart(
     ledger: Ledger, memory: Memory
 ) -> None:
-    memory.link_handle("john", "telegram", "@john")
+    memory.users.link("john", "telegram", "@john")
     memory.learn("Prefers dark mode", user="john")
     memory.learn("Is allergic to peanuts", user="ann")
 
-    receipt = memory.merge_users("ann", "john")
+    receipt = memory.users.merge("ann", "john")
 
     assert (receipt.facts, receipt.undone) == (1, False)
     assert all(knows(memory, user) for user in ("ann", "john"))
     assert knows(memory, "john", "peanuts")
-    assert memory.resolve_user("telegram", "@john") == "ann"
-    assert set(memory.user_ids("john")) == {"ann", "john"}
+    assert memory.users.resolve("telegram", "@john") == "ann"
+    assert set(memory.users.ids_of("john")) == {"ann", "john"}
     assert {fact.user for fact in memory.facts(user="ann").items} == {"ann", "john"}
 
-    assert memory.unmerge_users("ann", "john").undone
+    assert memory.users.unmerge("ann", "john").undone
     assert (knows(memory, "ann"), knows(memory, "john")) == (False, True)
-    assert memory.resolve_user("telegram", "@john") == "john"
+    assert memory.users.resolve("telegram", "@john") == "john"
     kinds = [
         event.kind for event in ledger.events(HERE, kinds=["user.linked", "user.merged"]).items
     ]
@@ -86,7 +86,7 @@ def test_of_two_answers_of_merged_users_the_later_one_is_recalled(
     clock.wait(days=1)
     memory.learn("Lives in Porto", user="john")
 
-    memory.merge_users("ann", "john")
+    memory.users.merge("ann", "john")
 
     assert memory.recall("where do I live", user="ann").facts == "- Lives in Porto (personal)"
     clock.wait(days=1)
@@ -97,20 +97,20 @@ def test_of_two_answers_of_merged_users_the_later_one_is_recalled(
 
 def test_no_merger_undoes_another(memory: Memory) -> None:
     memory.learn("Prefers dark mode", user="john")
-    memory.merge_users("ann", "john")
+    memory.users.merge("ann", "john")
 
     with pytest.raises(InvalidInput, match="john was merged into ann") as refused:
-        memory.merge_users("bea", "john")
+        memory.users.merge("bea", "john")
 
     assert refused.value.hint == "merge ann instead"
-    memory.merge_users("bea", "ann")
+    memory.users.merge("bea", "ann")
     assert all(knows(memory, user) for user in ("ann", "bea", "john"))
     with pytest.raises(InvalidInput, match="the same person already"):
-        memory.merge_users("john", "bea")
+        memory.users.merge("john", "bea")
     with pytest.raises(InvalidInput, match="with themselves"):
-        memory.merge_users("ann", "ann")
+        memory.users.merge("ann", "ann")
     with pytest.raises(NotFound, match="was not merged"):
-        memory.unmerge_users("bea", "john")
+        memory.users.unmerge("bea", "john")
 
 
 # Main sessions.
@@ -127,11 +127,11 @@ def test_a_main_session_and_resolve_agree_whoever_comes_first(
     ledger: Ledger, memory: Memory
 ) -> None:
     met = main_of(ledger, "telegram", "@ann")
-    resolved = memory.resolve_user("telegram", "@bob")
+    resolved = memory.users.resolve("telegram", "@bob")
 
-    assert (met.user, memory.resolve_user("telegram", "@ann")) == ("@ann", "@ann")
+    assert (met.user, memory.users.resolve("telegram", "@ann")) == ("@ann", "@ann")
     assert main_of(ledger, "telegram", "@bob").user == resolved
-    assert memory.resolve_user("telegram", "@bob") == resolved
+    assert memory.users.resolve("telegram", "@bob") == resolved
 
 
 def test_the_same_handle_on_two_channels_is_two_people(ledger: Ledger, memory: Memory) -> None:
@@ -143,7 +143,7 @@ def test_the_same_handle_on_two_channels_is_two_people(ledger: Ledger, memory: M
     assert (first.user, second.user) == ("@jo", "slack:@jo")
     assert {header.user_id for header in second.headers()} == {"slack:@jo"}
     assert second.settings.participants == ("slack:@jo",)
-    assert [memory.resolve_user(channel, "@jo") for channel in ("telegram", "slack")] == [
+    assert [memory.users.resolve(channel, "@jo") for channel in ("telegram", "slack")] == [
         "@jo",
         "slack:@jo",
     ]
@@ -155,35 +155,35 @@ def test_the_same_handle_on_two_channels_is_two_people(ledger: Ledger, memory: M
 
 def test_a_linked_handle_is_its_user_as_merged(ledger: Ledger, memory: Memory) -> None:
     main_of(ledger, "telegram", "@jo")
-    memory.link_handle("@jo", "slack", "U1")
-    memory.merge_users("ann", "@jo")
+    memory.users.link("@jo", "slack", "U1")
+    memory.users.merge("ann", "@jo")
 
     assert main_of(ledger, "slack", "U1").user == "ann"
     assert (
-        main_of(ledger, "telegram", "@jo").user == memory.resolve_user("telegram", "@jo") == "ann"
+        main_of(ledger, "telegram", "@jo").user == memory.users.resolve("telegram", "@jo") == "ann"
     )
-    memory.unmerge_users("ann", "@jo")
-    assert main_of(ledger, "slack", "U1").user == memory.resolve_user("slack", "U1") == "@jo"
+    memory.users.unmerge("ann", "@jo")
+    assert main_of(ledger, "slack", "U1").user == memory.users.resolve("slack", "U1") == "@jo"
 
 
 def test_a_handle_that_was_linked_on_another_channel_is_not_taken(
     ledger: Ledger, memory: Memory
 ) -> None:
-    memory.link_handle("@jo", "telegram", "@jo")
+    memory.users.link("@jo", "telegram", "@jo")
 
     assert (
-        main_of(ledger, "slack", "@jo").user == memory.resolve_user("slack", "@jo") == "slack:@jo"
+        main_of(ledger, "slack", "@jo").user == memory.users.resolve("slack", "@jo") == "slack:@jo"
     )
 
 
 def test_nobody_becomes_a_known_user_by_a_handle_that_spells_their_id(
     ledger: Ledger, memory: Memory
 ) -> None:
-    memory.link_handle("boss", "slack", "U9")
+    memory.users.link("boss", "slack", "U9")
 
-    assert main_of(ledger, "irc", "boss").user == memory.resolve_user("irc", "boss") == "irc:boss"
-    memory.link_handle("ann", "web", "ann")
-    memory.link_handle("ann", "telegram", "@ann")
+    assert main_of(ledger, "irc", "boss").user == memory.users.resolve("irc", "boss") == "irc:boss"
+    memory.users.link("ann", "web", "ann")
+    memory.users.link("ann", "telegram", "@ann")
     assert main_of(ledger, "web", "ann").user == "ann"
 
 
@@ -226,8 +226,8 @@ def test_who_is_met_on_two_channels_at_the_same_moment_is_two_people(
     with late.turn() as turn:
         turn.user("hello")
 
-    assert late.user == memory.resolve_user("slack", "@jo") == "slack:@jo"
-    assert memory.resolve_user("telegram", "@jo") == "@jo"
+    assert late.user == memory.users.resolve("slack", "@jo") == "slack:@jo"
+    assert memory.users.resolve("telegram", "@jo") == "@jo"
 
 
 def test_whoever_is_forgotten_leaves_the_same_handle_elsewhere_alone(
@@ -243,7 +243,7 @@ def test_whoever_is_forgotten_leaves_the_same_handle_elsewhere_alone(
     assert again.history() == []
     ledger.forget(HERE, user="slack:@jo")
     assert other.history() == []
-    assert memory.resolve_user("slack", "@jo") not in {"@jo", "slack:@jo"}
+    assert memory.users.resolve("slack", "@jo") not in {"@jo", "slack:@jo"}
 
 
 def test_users_behind_several_channels_are_told_until_they_are_linked(
@@ -258,9 +258,9 @@ def test_users_behind_several_channels_are_told_until_they_are_linked(
     main_of(ledger, "irc", "ann")
 
     assert ledger.admin.joined_users(HERE) == {"@jo": [("slack", "@jo"), ("telegram", "@jo")]}
-    assert main_of(ledger, "slack", "@jo").user == memory.resolve_user("slack", "@jo") == "@jo"
+    assert main_of(ledger, "slack", "@jo").user == memory.users.resolve("slack", "@jo") == "@jo"
 
-    memory.link_handle("slack-jo", "slack", "@jo")
+    memory.users.link("slack-jo", "slack", "@jo")
     assert ledger.admin.joined_users(HERE) == {}
     assert ledger.admin.relinked_handles(HERE) == [("slack", "@jo", "@jo", "slack-jo")]
     assert main_of(ledger, "slack", "@jo").user == "slack-jo"

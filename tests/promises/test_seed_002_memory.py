@@ -301,23 +301,23 @@ def test_fading_twice_fades_once_and_what_is_used_comes_back(memory: Memory) -> 
 
 def test_one_user_on_two_channels_shares_one_memory(memory: Memory) -> None:
     """The same user on WhatsApp and Telegram shares one memory store."""
-    user = memory.resolve_user("whatsapp", "+4412345")
-    memory.link_handle(user, "telegram", "@john")
+    user = memory.users.resolve("whatsapp", "+4412345")
+    memory.users.link(user, "telegram", "@john")
     memory.learn("Prefers dark mode", user=user)
 
     assert (
-        memory.resolve_user("telegram", "@john")
+        memory.users.resolve("telegram", "@john")
         == user
-        == memory.resolve_user("whatsapp", "+4412345")
+        == memory.users.resolve("whatsapp", "+4412345")
     )
-    assert recalled(memory, "dark mode", user=memory.resolve_user("telegram", "@john")) == [
+    assert recalled(memory, "dark mode", user=memory.users.resolve("telegram", "@john")) == [
         "Prefers dark mode"
     ]
 
 
 def test_a_handle_that_nobody_has_is_given_a_new_user(memory: Memory) -> None:
     """Create new unified ID."""
-    assert memory.resolve_user("telegram", "@ann") != memory.resolve_user("telegram", "@bob")
+    assert memory.users.resolve("telegram", "@ann") != memory.users.resolve("telegram", "@bob")
 
 
 def test_a_group_sees_no_memories_of_its_members(ledger: Ledger, memory: Memory) -> None:

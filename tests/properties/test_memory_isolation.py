@@ -96,8 +96,8 @@ def take(ledger: Ledger, step: Step) -> Any:
             assert {hit.session_id for hit in found.episode_hits} <= {spot.session_id}
             return sorted(hit.fact.text for hit in found.fact_hits)
         case "merge":
-            if spot.second not in memory.user_ids(str(spot.user)):
-                memory.merge_users(str(spot.user), spot.second)
+            if spot.second not in memory.users.ids_of(str(spot.user)):
+                memory.users.merge(str(spot.user), spot.second)
             return None
         case _:
             return spot.session(ledger).write_episode() is not None

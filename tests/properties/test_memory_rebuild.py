@@ -64,7 +64,7 @@ def derived(ledger: Ledger) -> Derived:
         },
         facts=facts,
         episodes=episodes,
-        handles=[(one.user, one.channel, one.handle) for one in memory.handles()],
+        handles=[(one.user, one.channel, one.handle) for one in memory.users.handles()],
     )
 
 
@@ -79,7 +79,7 @@ def test_what_is_remembered_is_made_anew_to_the_byte(steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         story = Story(Path(folder) / "ledger.db")
         with contextlib.closing(story):
-            story.memory.link_handle("ann", "telegram", "@ann")
+            story.memory.users.link("ann", "telegram", "@ann")
             story.say("ann", "peanuts")
             for step in steps:
                 story.take(step)

@@ -101,17 +101,6 @@ class SecretGuard:
         spans = self._spans(text)
         return self._masked(text, spans) if spans else text
 
-    def find_value(self, value: Json) -> str | None:
-        """Return the first rule that finds a secret anywhere in a JSON ``value``, or None."""
-        return self._find_field("", value)
-
-    def mask_value(self, value: Json) -> Json:
-        """Return a JSON ``value`` with every secret masked, including keys; unchanged if clean.
-
-        ``value`` itself is never modified. A number that is a password becomes a mask.
-        """
-        return self._mask_field("", value)
-
     def suspicious(self, encoded: bytes) -> bool:
         """Return whether canonical JSON or UTF-8 text may hold a secret; False is a guarantee."""
         if self._alarm.is_raised(encoded):
@@ -120,34 +109,43 @@ class SecretGuard:
             return True
         return self._personal and may_hold_phone(encoded)
 
-    def _find_field(self, name: str, value: Json) -> str | None:
+    def find_value(self, value: Json, name: str = "") -> str | None:
+        """Return the first rule that finds a secret anywhere in a JSON ``value``, or None.
+
+        ``name`` is the field that holds it, if any.
+        """
         if isinstance(value, dict):
             for key, item, field in _fields(value, name):
                 spans = self._spans(key)
-                found = spans[0][0] if spans else self._find_field(field, item)
+                found = spans[0][0] if spans else self.find_value(item, field)
                 if found is not None:
                     return found
             return None
         if isinstance(value, list):
             for item, field in _items(value, name):
-                found = self._find_field(field, item)
+                found = self.find_value(item, field)
                 if found is not None:
                     return found
             return None
         spans = self._field_spans(name, value)
         return spans[0][0] if spans else None
 
-    def _mask_field(self, name: str, value: Json) -> Json:
+    def mask_value(self, value: Json, name: str = "") -> Json:
+        """Return a JSON ``value`` with every secret masked, including keys; unchanged if clean.
+
+        ``value`` itself is never modified. A number that is a password becomes a mask. ``name`` is
+        the field that holds it, if any.
+        """
         if isinstance(value, dict):
             clean_keys = self._clean_keys
             fields = {
-                key if key in clean_keys else self._mask_key(key): self._mask_field(field, item)
+                key if key in clean_keys else self._mask_key(key): self.mask_value(item, field)
                 for key, item, field in _fields(value, name)
             }
             clean = all(key in fields and fields[key] is item for key, item in value.items())
             return value if clean else fields
         if isinstance(value, list):
-            items = [self._mask_field(field, item) for item, field in _items(value, name)]
+            items = [self.mask_value(item, field) for item, field in _items(value, name)]
             clean = all(masked is item for masked, item in zip(items, value, strict=True))
             return value if clean else items
         spans = self._field_spans(name, value)

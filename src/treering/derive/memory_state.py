@@ -228,7 +228,8 @@ class MemoryState:
             self._put(self._row(event, fact, "current"))
             self._enter(self.facts[fact.id], event)
             return
-        if row.state in {"forgotten", "superseded"} or row.owner != self._owner(event, fact):
+        owner = self._whose(event.session_id, event.user_id, walled=fact.walled)
+        if row.state in {"forgotten", "superseded"} or row.owner != owner:
             return
         row.assertions.append(_assertion(event, fact))
         row.valid_from_ms = min(row.valid_from_ms, fact.valid_from_ms)
@@ -444,12 +445,8 @@ class MemoryState:
             user, wall = attribution.user, attribution.wall
         return None if user is None else hashed(user), None if wall is None else hashed(wall)
 
-    def _owner(self, event: Event, fact: FactPayload) -> tuple[str | None, str | None]:
-        """Return the owner of a fact that an event states."""
-        return self._whose(event.session_id, event.user_id, walled=fact.walled)
-
     def _row(self, event: Event, fact: FactPayload, state: FactState) -> FactRow:
-        user, wall = self._owner(event, fact)
+        user, wall = self._whose(event.session_id, event.user_id, walled=fact.walled)
         return FactRow(
             id=fact.id,
             user=user,

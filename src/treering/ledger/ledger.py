@@ -197,9 +197,9 @@ class Ledger(ReadableLedger):
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
         """Return the one session of a person on a channel: ``main:{channel}:{user}``.
 
-        ``user`` is their handle there. ``session.user`` is who that is, as ``memory.resolve`` says:
-        whom the handle is linked to; else the handle itself, unless somebody on another channel is
-        called so.
+        ``user`` is their handle there. ``session.user`` is who that is, as ``memory.users.resolve``
+        says: whom the handle is linked to; else the handle itself, unless somebody on another
+        channel is called so.
         """
         _check_channel(channel)
         check_name(user, "user")
@@ -446,7 +446,7 @@ class Ledger(ReadableLedger):
                 self._store,
                 self._drafter,
                 name,
-                self.memory(name).user_ids(user),
+                self.memory(name).users.ids_of(user),
                 interrupt=self._engine.interrupt,
                 provenance=self._memory_factory.citing,
                 dry_run=dry_run,

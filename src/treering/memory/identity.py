@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from treering.derive.memory_state import handle_key, hashed
 from treering.errors import InvalidInput, NotFound
 from treering.memory.events import user_event
+from treering.model.arguments import checks_arguments
+from treering.model.fields import check_name
 from treering.model.memories import MergeReceipt, UserHandle
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header
 
 
+@checks_arguments
 class UserIdentities:
     """The users of one scope, their handles and merges."""
 
@@ -31,7 +34,9 @@ class UserIdentities:
         self._new_id = new_id
 
     def resolve(self, channel: str, handle: str) -> str:
-        """Return the user who has a handle; create a user if nobody has it."""
+        """Return the user who has a handle on a channel; create a user if nobody has it."""
+        check_name(channel, "channel")
+        check_name(handle, "handle")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
@@ -59,6 +64,9 @@ class UserIdentities:
 
     def link(self, user: str, channel: str, handle: str) -> UserHandle:
         """Give a handle to a user. Raise InvalidInput if it belongs to another user."""
+        check_name(user, "user")
+        check_name(channel, "channel")
+        check_name(handle, "handle")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
@@ -76,6 +84,8 @@ class UserIdentities:
 
     def unlink(self, channel: str, handle: str) -> str:
         """Take a handle from its user and return that user. Raise NotFound if nobody has it."""
+        check_name(channel, "channel")
+        check_name(handle, "handle")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
@@ -89,8 +99,17 @@ class UserIdentities:
             self._recorder.engine.append([event])
             return user
 
-    def merge(self, user: str, other: str, *, undo: bool = False) -> MergeReceipt:
-        """Merge two users into one person, or undo the merge."""
+    def merge(self, user: str, other: str) -> MergeReceipt:
+        """Treat two users as one person: facts about either are recalled for both."""
+        return self._merge(user, other, undo=False)
+
+    def unmerge(self, user: str, other: str) -> MergeReceipt:
+        """Undo a merge: each user has only their own facts again."""
+        return self._merge(user, other, undo=True)
+
+    def _merge(self, user: str, other: str, *, undo: bool) -> MergeReceipt:
+        check_name(user, "user")
+        check_name(other, "other")
         if user == other:
             raise InvalidInput("a user cannot be merged with themselves", hint="name two users")
         scope_memory = self._scope_memory()
@@ -129,6 +148,8 @@ class UserIdentities:
 
     def handles(self, user: str | None = None) -> list[UserHandle]:
         """Return the handles of a user and of users merged with them, or of all users."""
+        if user is not None:
+            check_name(user, "user")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
@@ -140,6 +161,7 @@ class UserIdentities:
 
     def ids_of(self, user: str) -> list[str]:
         """Return all user ids of the same person, ``user`` first."""
+        check_name(user, "user")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()

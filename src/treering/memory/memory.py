@@ -61,9 +61,7 @@ if TYPE_CHECKING:
         FactState,
         FadeReceipt,
         LearnResult,
-        MergeReceipt,
         Origin,
-        UserHandle,
     )
     from treering.model.queries import Page
     from treering.model.scopes import Scope
@@ -96,7 +94,8 @@ class Memory:
         self._scope_memory = scope_memory
         self._walls = Walls(recorder, scope)
         self._learner = Learner(scope_memory, recorder, self._walls, new_id)
-        self._identities = UserIdentities(scope_memory, recorder, new_id)
+        self.users = UserIdentities(scope_memory, recorder, new_id)
+        """Users, their handles on channels, and which of them are one person."""
 
     # Learning.
 
@@ -412,42 +411,6 @@ class Memory:
             scope_memory.refresh()
             at_ms = self._recorder.engine.now_ms() if now_ms is None else check_time(now_ms)
             return fading.fade(scope_memory, self._recorder, now_ms=at_ms, dry_run=dry_run)
-
-    # Users and handles.
-
-    def resolve_user(self, channel: str, handle: str) -> str:
-        """Return the user who has a handle on a channel; create a user if nobody has it."""
-        return self._identities.resolve(
-            check_name(channel, "channel"), check_name(handle, "handle")
-        )
-
-    def link_handle(self, user: str, channel: str, handle: str) -> UserHandle:
-        """Give a handle to a user. Raise InvalidInput if it belongs to another user."""
-        return self._identities.link(
-            check_name(user, "user"), check_name(channel, "channel"), check_name(handle, "handle")
-        )
-
-    def unlink_handle(self, channel: str, handle: str) -> str:
-        """Take a handle from its user and return that user. Raise NotFound if nobody has it."""
-        return self._identities.unlink(check_name(channel, "channel"), check_name(handle, "handle"))
-
-    def merge_users(self, user: str, other: str) -> MergeReceipt:
-        """Treat two users as one person: facts about either are recalled for both."""
-        return self._identities.merge(check_name(user, "user"), check_name(other, "other"))
-
-    def unmerge_users(self, user: str, other: str) -> MergeReceipt:
-        """Undo a merge: each user has only their own facts again."""
-        return self._identities.merge(
-            check_name(user, "user"), check_name(other, "other"), undo=True
-        )
-
-    def handles(self, user: str | None = None) -> list[UserHandle]:
-        """Return the handles of one user, or of all users."""
-        return self._identities.handles(None if user is None else check_name(user, "user"))
-
-    def user_ids(self, user: str) -> list[str]:
-        """Return all user ids of the same person, ``user`` first."""
-        return self._identities.ids_of(check_name(user, "user"))
 
     def _asked_for(self, user: str | None, session: str | None) -> str | None:
         """Return the user to recall for: the one given, or the only person in the session."""

@@ -102,7 +102,7 @@ class Hooks:
         return [
             name
             for name, entry in installed()
-            if not self._plugins.knows(name) and self._attempt_plugin(name, entry.load)
+            if not self._plugins.known.has_plugin(name) and self._attempt_plugin(name, entry.load)
         ]
 
     def add_plugin(self, plugin: Any, name: str) -> bool:
@@ -264,31 +264,27 @@ class Plugins:
     """
 
     def __init__(self) -> None:
-        self._known = pluggy.PluginManager(GROUP)
-        self._known.add_hookspecs(_Specifications)
-
-    def knows(self, name: str) -> bool:
-        """Return whether a plugin of this name has registered."""
-        return self._known.has_plugin(name)
+        self.known = pluggy.PluginManager(GROUP)
+        self.known.add_hookspecs(_Specifications)
 
     def register(self, plugin: Any, name: str, hooks: Hooks) -> None:
         """Let ``plugin`` register with ``hooks``. Raises whatever it raises, and then drops it."""
-        self._known.register(plugin, name)
+        self.known.register(plugin, name)
         try:
             self._ask(plugin, name, hooks)
         except BaseException:
-            self._known.unregister(plugin)
+            self.known.unregister(plugin)
             raise
 
     def _ask(self, plugin: Any, name: str, hooks: Hooks) -> None:
-        callers = self._known.get_hookcallers(plugin) or []
+        callers = self.known.get_hookcallers(plugin) or []
         if not any(caller.name == SPECIFICATION for caller in callers):
             raise InvalidInput(
                 f"the plugin {name} registers nothing",
                 hint=f"add a function {SPECIFICATION}(hooks), marked with hookimpl",
             )
-        others = [other for other in self._known.get_plugins() if other is not plugin]
-        self._known.subset_hook_caller(SPECIFICATION, others)(hooks=hooks)
+        others = [other for other in self.known.get_plugins() if other is not plugin]
+        self.known.subset_hook_caller(SPECIFICATION, others)(hooks=hooks)
 
 
 def installed(group: str = GROUP) -> Iterator[tuple[str, EntryPoint]]:

@@ -247,15 +247,18 @@ def _size(seen: ShownContext) -> str:
 
 
 def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
-    from treering.surfaces.cli import context_messages as pieces  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.context_messages import (  # noqa: PLC0415  (not for --help)
+        TEXT_CHARACTERS_MAX,
+        pieces_of,
+        print_pieces,
+    )
     from treering.surfaces.cli.context_repairs import print_explained  # noqa: PLC0415
 
     system, messages = _parts(seen.request)
     say("")
     if messages:
-        pieces.print_pieces(
-            list(pieces.pieces_of(system, messages)),
-            characters_max=None if full else pieces.TEXT_CHARACTERS_MAX,
+        print_pieces(
+            list(pieces_of(system, messages)), characters_max=None if full else TEXT_CHARACTERS_MAX
         )
     else:
         small = any(one.code == "budget_too_small" for one in seen.report)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
+from treering.errors import NotFound
+from treering.model.memories import Fact
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.facts.tables import STATE_COLOURS
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.opening import open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.search_commands import scope_flag, show_command
 from treering.surfaces.cli.sessions.tables import NONE
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import Column, print_table
@@ -23,8 +27,7 @@ from treering.surfaces.cli.times import ago, clock, moment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treering.model.memories import Fact
-    from treering.surfaces.cli.facts.details import FactSheet, Witness
+    from treering.ledger.ledger import Ledger
     from treering.surfaces.cli.short_ids import ShortIds
 
 _TRAITS: Final = (Column("", is_dim=True), Column("", is_prose=True))
@@ -65,7 +68,6 @@ def show_fact(*, fact: str, scope: str | None, is_global: bool) -> None:
     """
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger:
-        from treering.surfaces.cli.facts.details import sheet_of  # noqa: PLC0415
         from treering.surfaces.cli.facts.search import find_fact, short_facts  # noqa: PLC0415
 
         found = find_fact(ledger.memory(name), fact)
@@ -154,3 +156,66 @@ def _print_evidence(evidence: Sequence[Witness]) -> None:
     print_table(_EVIDENCE, rows)
     for command in dict.fromkeys(one.show for one in evidence if one.show is not None):
         say_painted(f"  → {printable(command)}")
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a fact cites."""
+
+    event_id: str
+    is_gone: bool
+    """Whether its content was erased or has expired."""
+    session_id: str | None = None
+    ts_ms: int | None = None
+    kind: str | None = None
+    summary: str | None = None
+    show: str | None = None
+    """The command that shows its session."""
+
+
+class FactSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """One fact, with its evidence."""
+
+    scope: str
+    fact: Fact
+    evidence: list[Witness]
+    superseded_by: Fact | None
+    """The fact that holds instead."""
+    masked: int
+    """How many of the texts held a secret, which is masked here."""
+
+
+def sheet_of(ledger: Ledger, scope: Scope, fact: Fact, *, mask: Mask) -> FactSheet:
+    """Return a fact with the events that it cites, one line each."""
+    witnesses = [_witness(ledger, scope, one, mask) for one in fact.evidence]
+    return FactSheet(
+        scope=scope,
+        fact=masked(fact, mask),
+        evidence=witnesses,
+        superseded_by=_successor(ledger, scope, fact, mask),
+        masked=mask.masked,
+    )
+
+
+def _witness(ledger: Ledger, scope: Scope, event_id: str, mask: Mask) -> Witness:
+    try:
+        event = ledger.event(scope, event_id)
+    except NotFound:
+        return Witness(event_id=event_id, is_gone=True)
+    return Witness(
+        event_id=event_id,
+        is_gone=event.redacted,
+        session_id=event.session_id,
+        ts_ms=event.ts_ms,
+        kind=event.kind,
+        summary=None if event.redacted else mask.text(event.summary),
+        show=show_command(scope, event.session_id),
+    )
+
+
+def _successor(ledger: Ledger, scope: Scope, fact: Fact, mask: Mask) -> Fact | None:
+    if fact.superseded_by is None:
+        return None
+    try:
+        return masked(ledger.memory(scope).fact(fact.superseded_by), mask)
+    except NotFound:
+        return None

@@ -45,9 +45,9 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
         memory = ledger.memory(name)
-        known = {(one.channel, one.handle) for one in memory.handles()}
-        user = memory.resolve_user(channel, handle)
-        linked = {(one.channel, one.handle) for one in memory.handles()}
+        known = {(one.channel, one.handle) for one in memory.users.handles()}
+        user = memory.users.resolve(channel, handle)
+        linked = {(one.channel, one.handle) for one in memory.users.handles()}
     is_new = (channel, handle) in linked - known
     if is_new and not invocation().as_json:
         note(f"nobody in scope {name} was called {handle} on {channel}: this is somebody new")
@@ -73,7 +73,7 @@ def link(*, user: str, channel: str, handle: str, scope: str | None, is_global: 
     """Link HANDLE on CHANNEL to USER. Refused if it belongs to somebody else."""
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
-        linked = ledger.memory(name).link_handle(user, channel, handle)
+        linked = ledger.memory(name).users.link(user, channel, handle)
     pair = f"{shlex.quote(channel)} {shlex.quote(handle)}"
     show(
         {"scope": name, "user": linked.user, "channel": linked.channel, "handle": linked.handle},
@@ -97,7 +97,7 @@ def unlink(*, channel: str, handle: str, scope: str | None, is_global: bool) -> 
     """Unlink HANDLE on CHANNEL from its user; facts about them stay."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        user = ledger.memory(name).unlink_handle(channel, handle)
+        user = ledger.memory(name).users.unlink(channel, handle)
     show(
         {"scope": name, "user": user, "channel": channel, "handle": handle},
         f"{handle} on {channel} is no longer {user} in scope {name}; what is known of {user} stays",

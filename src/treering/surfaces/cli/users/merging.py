@@ -43,7 +43,7 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        receipt = ledger.memory(name).merge_users(user, other)
+        receipt = ledger.memory(name).users.merge(user, other)
     pair = f"{shlex.quote(user)} {shlex.quote(other)}"
     show(
         receipt,
@@ -68,7 +68,7 @@ def unmerge(*, user: str, other: str, scope: str | None, is_global: bool) -> Non
     """Undo a merge; name USER and OTHER in the same order as then."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        receipt = ledger.memory(name).unmerge_users(user, other)
+        receipt = ledger.memory(name).users.unmerge(user, other)
     show(
         receipt,
         f"{user} and {other} are two people again in scope {name}: each has their own facts",
