@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections import defaultdict
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from treering.sinks.lines import OWNER_FILE, LineFile, OpenFiles, make_folder
@@ -84,11 +85,11 @@ class MemoryFiles:
     """Files in memory only, bounded by the limits of a trace."""
 
     def __init__(self) -> None:
-        self._bodies: dict[str, bytearray] = {}
+        self._bodies: defaultdict[str, bytearray] = defaultdict(bytearray)
 
     def add(self, name: str, line: bytes) -> None:
         """Append a line to a file."""
-        self._body(name).extend(line)
+        self._bodies[name].extend(line)
 
     def put(self, name: str, body: bytes) -> None:
         """Replace a file."""
@@ -96,7 +97,7 @@ class MemoryFiles:
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes, creating the file if necessary."""
-        return len(self._body(name))
+        return len(self._bodies[name])
 
     def close(self) -> None:
         """Do nothing: the files are still to be written out."""
@@ -113,7 +114,4 @@ class MemoryFiles:
                 entry.create_system = _ZIP_SYSTEM_UNIX
                 entry.external_attr = _ZIP_MODE
                 entry.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(entry, bytes(self._body(name)))
-
-    def _body(self, name: str) -> bytearray:
-        return self._bodies.setdefault(name, bytearray())
+                archive.writestr(entry, bytes(self._bodies[name]))

@@ -61,7 +61,8 @@ class ApeiraReader:
         try:
             episode = parse_episode(stringify(copy(value)))
         except (InvalidInput, JsonParseError):
-            return [ParsedRecord(record=record, events=[self._other(value)])]
+            other = self._observation(self._next_key(value), "line", {"value": value})
+            return [ParsedRecord(record=record, events=[other])]
         return [ParsedRecord(record=record, events=[self._event(episode)])]
 
     def finish(self) -> list[ParsedRecord]:
@@ -142,9 +143,6 @@ class ApeiraReader:
     def _next_key(self, value: Any) -> str:
         self._key = f"{NAME}:{digest([self._key, value])}"
         return content_key(self._key)
-
-    def _other(self, value: Any) -> ParsedEvent:
-        return self._observation(self._next_key(value), "line", {"value": value})
 
     def _observation(self, key: str, observed: str, record: dict[str, Any]) -> ParsedEvent:
         content = observation(observed, record)
