@@ -370,7 +370,7 @@ def test_an_interrupt_from_outside_is_told_once_and_the_rest_of_the_run_passed_o
 
 def test_a_busy_session_takes_no_second_run(spine: Spine, session: Session) -> None:
     with spine.run(session), pytest.raises(RunActive):
-        record_pi(spine, session, pi.lines(*pi.started()), wait_seconds=0)
+        record_pi(spine, session, pi.lines(*pi.started()), wait_s=0)
 
 
 def test_what_is_no_event_is_refused_one_by_one(spine: Spine, session: Session) -> None:

@@ -76,7 +76,7 @@ def begin_in_turn(pipe: Connection, location: str, count: int) -> None:
         pipe.send("ready")
         pipe.recv()
         for _ in range(count):
-            with session.turn(wait_seconds=120) as run, run.tool("count") as call:
+            with session.turn(wait_s=120) as run, run.tool("count") as call:
                 run.user("mine alone")
                 call.finish(1)
         pipe.send("done")
@@ -143,7 +143,7 @@ def work_off(pipe: Connection, location: str) -> None:
     pipe.send("ready")
     pipe.recv()
     done: list[str] = []
-    while (run := session.take(wait_seconds=1)) is not None:
+    while (run := session.take(wait_s=1)) is not None:
         with run:
             assert run.message is not None
             run.assistant(f"did {run.message.text}")

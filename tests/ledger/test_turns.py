@@ -239,7 +239,7 @@ def test_sessions_of_two_scopes_are_two_sessions(ledger: Ledger) -> None:
 
 def test_threads_can_share_a_session(session: Session) -> None:
     def work(name: str) -> None:
-        with session.turn(wait_seconds=60) as turn:
+        with session.turn(wait_s=60) as turn:
             for n in range(5):
                 turn.user(f"{name} {n}")
 
@@ -255,7 +255,7 @@ def test_threads_can_share_a_session(session: Session) -> None:
 def test_asyncio_uses_a_thread(session: Session) -> None:
     async def main() -> None:
         def record(n: int) -> None:
-            with session.turn(wait_seconds=60) as turn:
+            with session.turn(wait_s=60) as turn:
                 turn.user(str(n))
 
         await asyncio.gather(*(asyncio.to_thread(record, n) for n in range(5)))

@@ -132,8 +132,8 @@ def test_a_wait_that_cannot_be_is_refused(ledger: Ledger, seconds: Any) -> None:
     queue = ledger.session("q", scope=HERE, agent="lyria", mode="queue")
     queue.post("one")
 
-    with pytest.raises(InvalidInput, match="wait_seconds"):
-        queue.take(wait_seconds=seconds)
+    with pytest.raises(InvalidInput, match="wait_s"):
+        queue.take(wait_s=seconds)
 
 
 def test_who_would_stop_an_event_loop_by_waiting_is_refused_at_once(ledger: Ledger) -> None:

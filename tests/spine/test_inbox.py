@@ -29,9 +29,9 @@ def inbox(ledger: Ledger) -> Session:
     return ledger.session("inbox", scope=HERE, agent="lyria", mode="queue")
 
 
-def work(session: Session, *, wait_seconds: float = 0.0) -> str | None:
+def work(session: Session, *, wait_s: float = 0.0) -> str | None:
     """Deal with the next message; return its text."""
-    run = session.take(wait_seconds=wait_seconds)
+    run = session.take(wait_s=wait_s)
     if run is None:
         return None
     with run:
@@ -280,7 +280,7 @@ def test_threads_that_share_a_handle_do_each_message_once_and_in_order(inbox: Se
         inbox.post(text)
 
     def worker() -> None:
-        while work(inbox, wait_seconds=1) is not None:
+        while work(inbox, wait_s=1) is not None:
             pass
 
     in_threads(*([worker] * 3))
@@ -295,7 +295,7 @@ def test_who_waits_gets_a_message_as_soon_as_it_comes(inbox: Session) -> None:
 
     def wait() -> None:
         asked.set()
-        got.append(work(inbox, wait_seconds=120))
+        got.append(work(inbox, wait_s=120))
 
     def post() -> None:
         asked.wait(PATIENCE_S)
@@ -307,7 +307,7 @@ def test_who_waits_gets_a_message_as_soon_as_it_comes(inbox: Session) -> None:
 
 
 def test_who_waits_in_vain_gets_nothing(inbox: Session) -> None:
-    assert inbox.take(wait_seconds=0.05) is None
+    assert inbox.take(wait_s=0.05) is None
 
 
 def test_the_message_of_a_process_that_died_comes_again_once(location: str) -> None:

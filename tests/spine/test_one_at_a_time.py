@@ -63,7 +63,7 @@ def test_a_run_that_waits_begins_as_soon_as_the_first_is_over(session: Session, 
     waiting = threading.Event()
 
     def second() -> None:
-        run = session.turn(wait_seconds=60)
+        run = session.turn(wait_s=60)
         waiting.set()
         with run:
             run.user("my turn")
@@ -98,7 +98,7 @@ def test_a_group_session_can_refuse_at_once(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=HERE, agent="lyria", mode="group")
 
     with session.turn(), pytest.raises(treering.errors.RunActive):
-        session.turn(wait_seconds=0).start()
+        session.turn(wait_s=0).start()
 
 
 def test_of_threads_that_begin_at_once_exactly_one_gets_the_session(session: Session) -> None:

@@ -120,7 +120,7 @@ def _busy_agent(ledger: Ledger, number: int) -> None:
     """Make two runs, with events beside them from the session and from the ledger itself."""
     session = ledger.session(f"s{number % 3}", scope=SCOPE, agent="lyria")
     for _ in range(2):
-        with session.turn(wait_seconds=SOON) as turn:
+        with session.turn(wait_s=SOON) as turn:
             turn.user("hello")
             for piece in range(5):
                 turn.delta(f"piece {piece}")

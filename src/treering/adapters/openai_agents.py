@@ -58,7 +58,7 @@ async def record(
     provider: str | None = None,
     turn_id: str | None = None,
     prompt: str | None = None,
-    wait_seconds: float | None = None,
+    wait_s: float | None = None,
 ) -> AsyncIterator[TreeringHooks]:
     """Record a run of the SDK: pass the hooks to ``Runner.run`` or ``Runner.run_streamed``.
 
@@ -75,7 +75,7 @@ async def record(
         provider=provider,
         prompt=prompt,
         turn_id=turn_id,
-        wait_seconds=wait_seconds,
+        wait_s=wait_s,
     )
     hooks = TreeringHooks(run, provider=provider)
     await hooks.in_order(run.start)

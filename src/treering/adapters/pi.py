@@ -55,7 +55,7 @@ def record_pi(
     entry_point: str | None = None,
     model: str | None = None,
     provider: str | None = None,
-    wait_seconds: float | None = None,
+    wait_s: float | None = None,
 ) -> PiReceipt:
     """Record a whole stream of pi's JSON lines as they arrive.
 
@@ -72,7 +72,7 @@ def record_pi(
         entry_point=entry_point,
         model=model,
         provider=provider,
-        wait_seconds=wait_seconds,
+        wait_s=wait_s,
     )
     with recorder:
         for number, line in enumerate(lines, 1):

@@ -53,7 +53,7 @@ class PiRecorder:
         entry_point: str | None = None,
         model: str | None = None,
         provider: str | None = None,
-        wait_seconds: float | None = None,
+        wait_s: float | None = None,
     ) -> None:
         self._session = session
         self._next_run = partial(
@@ -64,7 +64,7 @@ class PiRecorder:
             runtime=_RUNTIME,
             model=model,
             provider=provider,
-            wait_seconds=wait_seconds,
+            wait_s=wait_s,
         )
         self.run: Run | None = None
         """The run of the latest events, open or closed."""

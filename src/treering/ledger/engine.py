@@ -452,7 +452,7 @@ class Engine:
         scope: Scope,
         *,
         after: str | None,
-        idle_seconds: float,
+        idle_s: float,
         stop: threading.Event,
         private: bool,
     ) -> Follower[Header] | Follower[Event]:
@@ -464,11 +464,11 @@ class Engine:
         if private:
             return Follower(
                 store, scope, read=store.reader.events_after, of_run=store.reader.run_events,
-                after=after, committed=False, idle_seconds=idle_seconds, stop=stop,
+                after=after, committed=False, idle_s=idle_s, stop=stop,
             )  # fmt: skip
         return Follower(
             store, scope, read=store.reader.headers_after, of_run=store.reader.run_headers,
-            after=after, committed=False, idle_seconds=idle_seconds, stop=stop,
+            after=after, committed=False, idle_s=idle_s, stop=stop,
         )  # fmt: skip
 
 
@@ -527,7 +527,7 @@ def _busy(session_id: str, active: OpenRun | None) -> RunActive:
     by = "another run that begins" if active is None else f"run {active.run_id}"
     return RunActive(
         f"session {session_id} is busy with {by}",
-        hint="wait for it with wait_seconds=30, stop it with session.interrupt(),"
+        hint="wait for it with wait_s=30, stop it with session.interrupt(),"
         " or give a sub-agent a session of its own",
     )
 

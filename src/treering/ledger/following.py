@@ -41,7 +41,7 @@ class Follower(Generic[Item]):
         of_run: Callable[[Scope, str, str], Iterator[Item]],
         after: str | None,
         committed: bool,
-        idle_seconds: float | None,
+        idle_s: float | None,
         stop: threading.Event | None,
     ) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Follower(Generic[Item]):
         self._of_run = of_run
         self._mark = mark_of(after, scope) if after else ()
         self._committed = committed
-        self._idle_seconds = idle_seconds
+        self._idle_s = idle_s
         self._stop = stop
         self._items = self._deliver()
 
@@ -97,13 +97,13 @@ class Follower(Generic[Item]):
     def _wait(self, seen: Mark) -> bool:
         """Wait for new events; return False when it is time to end."""
         start = time.monotonic()
-        left = WAIT_S if self._idle_seconds is None else self._idle_seconds
+        left = WAIT_S if self._idle_s is None else self._idle_s
         while not self._store.wait(self._scope, seen, min(WAIT_S, left)):
             idle = time.monotonic() - start
             if self._stop is not None and self._stop.is_set():
                 return False
-            if self._idle_seconds is not None:
-                left = self._idle_seconds - idle
+            if self._idle_s is not None:
+                left = self._idle_s - idle
                 if left <= 0:
                     return False
         return True

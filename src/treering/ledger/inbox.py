@@ -68,14 +68,14 @@ class Inbox:
         append: Append,
         template: NewEvent,
         *,
-        wait_seconds: float,
+        wait_s: float,
     ) -> Run | None:
         """Have a run begun with the next message; None if none comes, or another is busy so long.
 
         ``append`` records messages that are set aside while nothing is taken, made from
         ``template``.
         """
-        deadline, pause_s = time.monotonic() + wait_seconds, PAUSE_S
+        deadline, pause_s = time.monotonic() + wait_s, PAUSE_S
         while True:
             run = self._take(begin, append, template)
             left_s = deadline - time.monotonic()

@@ -314,7 +314,7 @@ class ReadableLedger:
             of_run=self._store.reader.run_headers,
             after=after,
             committed=committed,
-            idle_seconds=idle_s,
+            idle_s=idle_s,
             stop=stop,
         )
 
@@ -340,6 +340,6 @@ class ReadableLedger:
             of_run=self._store.reader.run_events,
             after=after,
             committed=committed,
-            idle_seconds=idle_s,
+            idle_s=idle_s,
             stop=stop,
         )

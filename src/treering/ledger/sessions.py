@@ -171,16 +171,16 @@ class Session:
         entry_point: str | None = None,
         model: str | None = None,
         prompt: str | None = None,
-        wait_seconds: float | None = None,
+        wait_s: float | None = None,
     ) -> Run:
         """Begin a turn: a context manager that records one run, ended well or not.
 
-        A session has one at a time. Another waits for ``wait_seconds`` and is refused then; by
+        A session has one at a time. Another waits for ``wait_s`` and is refused then; by
         default the session's mode says how long: a main session refuses at once.
         ``prompt`` is what gates are shown of the user's words.
         """
         started = RunStarted(entry_point=entry_point, model=model)
-        return self._engine.run(self, started, prompt=prompt, wait_s=wait_seconds)
+        return self._engine.run(self, started, prompt=prompt, wait_s=wait_s)
 
     def interrupt(self, why: str = "interrupted by the user") -> Header | None:
         """Abort the turn that is under way, in whichever process; the next one sees a boundary.
@@ -205,16 +205,16 @@ class Session:
             event_id=event_id,
         )
 
-    def take(self, *, wait_seconds: float = 0.0) -> Run | None:
+    def take(self, *, wait_s: float = 0.0) -> Run | None:
         """Take the next message of a queue session, as a turn that has begun: see ``run.message``.
 
-        Return None if none comes within ``wait_seconds``, or another turn is busy so long. The
+        Return None if none comes within ``wait_s``, or another turn is busy so long. The
         message is done with when the turn ends well; otherwise it comes again.
         """
         self._check_queue()
-        check_wait(wait_seconds)
+        check_wait(wait_s)
         begin = partial(self._engine.take, self)
-        return self._inbox.take(begin, self._append, self.template, wait_seconds=wait_seconds)
+        return self._inbox.take(begin, self._append, self.template, wait_s=wait_s)
 
     def record(
         self,

@@ -150,7 +150,7 @@ class DurableQueue:
         following = self._engine.follow(
             self.scope,
             after=self._cursor,
-            idle_seconds=idle_s,
+            idle_s=idle_s,
             stop=self._nudge,
             private=self._private,
         )
@@ -173,7 +173,7 @@ class DurableQueue:
         if self._wanted > self._finished:
             after = self._engine.store.cursors.find(self.scope, self.sink.name)
             rest = self._engine.follow(
-                self.scope, after=after, idle_seconds=0, stop=self._stop, private=False
+                self.scope, after=after, idle_s=0, stop=self._stop, private=False
             )
             if next(iter(rest), None) is None:
                 self._end_round(number)

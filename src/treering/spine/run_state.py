@@ -509,9 +509,7 @@ class RunState:
 def check_wait(seconds: float) -> None:
     """Raise InvalidInput if ``seconds`` is not a time that one can wait."""
     if not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidInput(
-            f"wait_seconds is {seconds!r}", hint="give a number of seconds, 0 or more"
-        )
+        raise InvalidInput(f"wait_s is {seconds!r}", hint="give a number of seconds, 0 or more")
 
 
 def _is_doubtful(error: BaseException) -> bool:

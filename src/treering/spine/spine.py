@@ -33,12 +33,12 @@ class Spine:
         agent: str | None = None,
         prompt: str | None = None,
         turn_id: str | None = None,
-        wait_seconds: float | None = None,
+        wait_s: float | None = None,
         **started: Unpack[RunDetails],
     ) -> Run:
         """Return a run of ``session``: a context manager, or to be started and ended.
 
-        A session has one at a time. Another waits for ``wait_seconds``, which goes by the session's
+        A session has one at a time. Another waits for ``wait_s``, which goes by the session's
         mode if it is not given, and is refused then. ``prompt`` is what gates are shown of the
         user's words.
         """
@@ -52,7 +52,7 @@ class Spine:
             agent=agent,
             turn_id=turn_id,
             prompt=prompt,
-            wait_s=wait_seconds,
+            wait_s=wait_s,
         )
 
     def follow(self, scope: str) -> None:
