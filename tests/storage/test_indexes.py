@@ -214,6 +214,46 @@ def test_a_wrong_index_is_found_and_mended(path: Path, statement: str) -> None:
         assert seqs(whole(ledger, "s0")) == list(range(1, 9))
 
 
+@pytest.mark.parametrize("count", [LAG - 2, 3 * LAG + 3])
+@pytest.mark.parametrize("mark", ["indexed_position", "timed_position"])
+def test_a_mark_that_is_gone_is_reported_and_mended_and_frees_no_id(
+    path: Path, mark: str, count: int
+) -> None:
+    with treering.open(path) as ledger:
+        fill(ledger, count)
+    tamper(path, f"DELETE FROM ledger WHERE name = '{mark}'")
+
+    with treering.open(path) as ledger:
+        assert not ledger.admin.verify().intact
+        assert ledger.event(HERE, "e1").summary == "event 1"
+        again = ledger.append([said("event 1", session_id="s1", event_id="e1")])
+        assert seqs(again) == [1]
+        ledger.admin.rebuild()
+        assert ledger.admin.verify().intact
+        assert ledger.admin.verify().events == count
+        assert len(ledger.headers(HERE, first=count + 1).items) == count
+
+
+def test_a_rebuild_empties_the_cache_while_no_other_thread_writes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(path) as ledger:
+        fill(ledger, LAG)
+        writer = store_of(ledger)._writer
+        locked: list[bool] = []
+        forget = writer.ids.forget
+
+        def looked_at() -> None:
+            locked.append(writer.database.lock.is_held_here())
+            forget()
+
+        monkeypatch.setattr(writer.ids, "forget", looked_at)
+        ledger.admin.rebuild()
+
+        assert locked
+        assert all(locked)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -178,7 +178,6 @@ class Batch:
         self._ids.tail = None
         self._ids.trim()
         self.dirty = True
-        self.dirty = True
 
     # Checks, before anything is written.
 

@@ -117,6 +117,11 @@ WHERE (name IN ('indexed_position', 'timed_position', 'tools_seen')
     AND value > (SELECT coalesce(max(position), 0) FROM events))
   OR (name = 'sessions' AND value > (SELECT coalesce(max(id), 0) FROM sessions))
 """
+_MARKS_GONE: Final = """
+SELECT 2 - count(*)
+FROM ledger
+WHERE name IN ('indexed_position', 'timed_position') AND typeof(value) = 'integer'
+"""
 # Ids of what has expired are looked for under the key that hides them only if that is noted.
 _UNHIDDEN: Final = f"""
 SELECT count(*)
@@ -126,6 +131,7 @@ WHERE follower = '{HIDDEN_IDS}'
 """
 _STRAYS: Final = (
     ("marks are after the last event or session", _AHEAD),
+    ("marks of what is indexed are gone", _MARKS_GONE),
     ("scopes hide ids of expired events, and nothing says so", _UNHIDDEN),
     (
         "events are missing: their positions are empty",

@@ -119,8 +119,11 @@ class SqliteStore:
             batch.dirty = True
 
         self._writer.transact(work, None)
-        # Not before the commit, after which the cache is taken to be current.
-        self._writer.ids.forget()
+        # Not before the commit, after which the cache is taken to be current; nor while another
+        # thread writes, which would number its events from the emptied cache.
+        lock = self._database.lock
+        with lock.guard, lock:
+            self._writer.ids.forget()
         self.words.remove()
         self.memory.remove()
         while self.tools.follow(None).more:

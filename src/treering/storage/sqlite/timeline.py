@@ -39,6 +39,11 @@ WHERE {_UNTIMED}
 ORDER BY e.scope, e.kind, e.ts_ms, e.position
 """
 _SET_TIMED: Final = "UPDATE ledger SET value = ? WHERE name = 'timed_position'"
+_RESET_TIMED: Final = """
+INSERT INTO ledger (name, value)
+VALUES ('timed_position', 0)
+ON CONFLICT (name) DO UPDATE SET value = 0
+"""
 _REMOVE_FROM_SESSION: Final = """
 DELETE FROM times_by_session
 WHERE (session, ts_ms, position) = (
@@ -98,7 +103,7 @@ def empty(connection: apsw.Connection) -> None:
     """Remove all events. Call inside a write transaction, and enter them again."""
     connection.execute("DELETE FROM times_by_session")
     connection.execute("DELETE FROM times_by_kind")
-    connection.execute(_SET_TIMED, (0,))
+    connection.execute(_RESET_TIMED)
 
 
 def in_session(session: int, kinds: list[int]) -> list[str]:
