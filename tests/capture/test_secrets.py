@@ -539,10 +539,46 @@ def test_a_json_value_is_searched_with_its_names(value: Json, rule: str | None) 
         "12 passed in 0.3s, keyboard and monkey, by primary_key, sort_key and max_token",
         "the key of a table is its name, a list of keys has no order, and a key may stand anywhere",
         "fc-list, api-docs, precious and sk-learn are no tokens",
+        "are_MAX_LENGTH, py_task_notification, before_everything_else and risk-assessment",
     ],
 )
 def test_a_word_that_names_no_secret_raises_no_alarm(text: str) -> None:
     assert not GUARD.suspicious(encode({"text": text + " and so on" * 40}))
+
+
+WORD_STARTS = [
+    *(
+        "",
+        " ",
+        "\n",
+        "\r\n",
+        "\t",
+        "\b",
+        "\f",
+        "\v",
+        "\0",
+        '"',
+        "'",
+        "\\",
+        "/",
+        "=",
+        "\u00e9",
+        "\u6f22",
+    ),
+    *("\\n", "\\t", "%3D", "%0A", "31m", "\x07", "\x1b", "\x1b[0m", "\x1bM", "\x1b_", "\x1b@"),
+    *("\x1b\\", "\x1b]0;title\x07", "a\x1bM", "a\x1b[K", "a\n", "a", "0", "_", "-"),
+]
+
+
+@pytest.mark.parametrize("before", WORD_STARTS)
+def test_a_token_that_is_found_at_the_start_of_a_word_raises_the_alarm(before: str) -> None:
+    for token in (*WHOLE_TOKENS.values(), f"re_{BODY[:8]}_{BODY[:24]}", f"r8_{BODY[:37]}"):
+        text = f"{before}{token}"
+        if GUARD.find_text(text):
+            assert GUARD.suspicious(encode({"text": text})), token
+            assert GUARD.suspicious(encode(text)), token
+            assert GUARD.suspicious(json.dumps(text).encode()), token
+            assert GUARD.suspicious(text.encode()), token
 
 
 @pytest.mark.parametrize("word", ["pw", "psk"])

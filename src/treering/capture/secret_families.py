@@ -9,6 +9,11 @@ from treering.capture.secret_values import NOT_AFTER_MASK, NOT_BEFORE_MASK
 START: Final = (
     rf"{NOT_AFTER_MASK}(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F]))"
 )
+# The same in canonical JSON or UTF-8 text, and also after any escape or terminal code.
+START_IN_JSON: Final = (
+    rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=[0-9]m)|(?<=%[0-9A-F][0-9A-F])"
+    rb"|(?<=\\u[0-9a-fA-F]{4})|(?<=\\u001[bB][@-Z_])|(?<=\x1b[@-Z_]))"
+)
 STOP: Final = rf"(?![A-Za-z0-9_-]){NOT_BEFORE_MASK}"
 
 # A Base64 word that happens to start like a token continues with these.

@@ -6,13 +6,13 @@ the text and not with the number of rules.
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
 from treering.capture.secret_assignments import Span, doubt_of, find_named
 from treering.capture.secret_contexts import RECORD_CHARS_MAX
-from treering.capture.secret_families import FAMILIES, START, STOP, USUAL
+from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
 from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
     PHRASES,
@@ -104,6 +104,7 @@ _BASE64_LINES: Final = lazy_pattern(
     re.VERBOSE,
 )
 _AT_START: Final = lazy_pattern(START)
+_AT_START_IN_JSON: Final = lazy_pattern(START_IN_JSON)
 _BREAKS: Final = ("\n", "\r", "\\")
 _DIGIT: Final = lazy_pattern(r"[0-9]")
 _BASE64_RUN: Final = lazy_pattern(r"[A-Za-z0-9+/=]{16}")
@@ -226,7 +227,8 @@ def _family(name: str, keywords: str, body: str) -> Rule:
             return None
         return name, *match.span(match.lastindex or 0)
 
-    return Rule(name, tuple(words), locate, is_called=_has_body, rejoin=rejoin)
+    is_called = _word_with_body(words) if start else _has_body
+    return Rule(name, tuple(words), locate, is_called=is_called, rejoin=rejoin)
 
 
 def _key_pair(text: str, start: int, _end: int) -> Span | None:
@@ -427,6 +429,22 @@ def _is_in_sentence(encoded: bytes, end: int) -> bool:
 def _has_body(encoded: bytes, end: int) -> bool:
     """Return whether a token's prefix is followed by something as long as a token."""
     return _BODY.match(encoded, end) is not None
+
+
+def _word_with_body(prefixes: Sequence[str]) -> Called:
+    """Return the same for prefixes that count only at the start of a word: ``are_`` is not re_."""
+    encoded_prefixes = [prefix.encode() for prefix in prefixes]
+
+    def is_called(encoded: bytes, end: int) -> bool:
+        if _BODY.match(encoded, end) is None:
+            return False
+        return any(
+            encoded.endswith(prefix, 0, end)
+            and _AT_START_IN_JSON.match(encoded, end - len(prefix)) is not None
+            for prefix in encoded_prefixes
+        )
+
+    return is_called
 
 
 ONE_TIME_PATHS: Final = (

@@ -29,7 +29,7 @@ def without_mark(key: str) -> str:
     return key.replace(_OF_WORDS, "")
 
 
-class LogRecord(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """One JSON value of a log, or a range of bytes that is not JSON."""
 
     value: Any
@@ -48,7 +48,7 @@ class LogRecord(msgspec.Struct, frozen=True):
     """The number of lines it covers: blank lines are grouped."""
 
 
-class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a record."""
 
     session: str
@@ -106,7 +106,7 @@ class SessionHeader(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, cwd=None, title=None, about={})
 
 
-class ParsedRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one record: its events, or why there are none."""
 
     record: LogRecord

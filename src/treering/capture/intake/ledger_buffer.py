@@ -49,7 +49,7 @@ def batch_faults() -> tuple[type[Exception], ...]:
     return (DuplicateEvent, Conflict, *line_faults())
 
 
-class PendingRecord(msgspec.Struct):
+class PendingRecord(msgspec.Struct, gc=False):
     """A parsed record, and what has become of its events so far."""
 
     parsed: ParsedRecord
@@ -61,7 +61,7 @@ class PendingRecord(msgspec.Struct):
     failure: str | None = None
 
 
-class Item(msgspec.Struct):
+class Item(msgspec.Struct, gc=False):
     """One event of a log on its way into the ledger."""
 
     record: PendingRecord
@@ -70,7 +70,7 @@ class Item(msgspec.Struct):
     """The id that it is recorded by, then those that it has if its session is a fork."""
 
 
-class WaitingEvent(msgspec.Struct):
+class WaitingEvent(msgspec.Struct, gc=False):
     """An event that waits for the next commit."""
 
     event: NewEvent

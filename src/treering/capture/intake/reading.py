@@ -34,7 +34,7 @@ PARCEL_BYTES: Final = 1024 * 1024
 """Bytes of the log that are sent at once."""
 
 
-class ReadStep(msgspec.Struct, frozen=True):
+class ReadStep(msgspec.Struct, frozen=True, gc=False):
     """One record, and the parsed records that are complete with it."""
 
     record: LogRecord | None
