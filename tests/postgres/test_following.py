@@ -327,7 +327,7 @@ def looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
         assert len(made) < 20, "it looks again and again"
         return headers_after(scope, mark, limit=limit)
 
-    monkeypatch.setattr(store_of(ledger), "headers_after", counting)
+    monkeypatch.setattr(store_of(ledger).reader, "headers_after", counting)
     return made
 
 

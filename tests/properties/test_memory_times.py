@@ -109,13 +109,13 @@ def test_every_moment_is_as_the_list_of_what_was_told_has_it(told: list[Told]) -
 
         for count, at_ms in enumerate(moments):
             homes = replay(told[:count])
-            assert cities(memory, as_of=at_ms) == current(homes)
+            assert cities(memory, as_of_ms=at_ms) == current(homes)
             recalled = memory.recall("where do I live?", user="jo", as_of_ms=at_ms).fact_hits
             assert {hit.fact.text.split()[-1] for hit in recalled} <= set(current(homes))
             for day in range(8):
                 then = Told("", day).since_ms
-                assert cities(memory, as_of=at_ms, valid_at=then) == held(homes, then)
+                assert cities(memory, as_of_ms=at_ms, valid_at_ms=then) == held(homes, then)
         for day in range(8):
             then = Told("", day).since_ms
-            assert cities(memory, valid_at=then) == held(replay(told), then)
+            assert cities(memory, valid_at_ms=then) == held(replay(told), then)
         assert all(earlier < later for earlier, later in pairwise(moments))
