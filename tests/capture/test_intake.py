@@ -175,7 +175,7 @@ def test_the_first_line_of_what_is_refused_shows_no_secret(tmp_path: Path) -> No
 
 def test_what_is_not_there_and_a_scope_that_is_none_are_refused_at_once(tmp_path: Path) -> None:
     with treering.open(tmp_path / "l.db") as ledger:
-        with pytest.raises(InvalidInput, match="is not there"):
+        with pytest.raises(InvalidInput, match="does not exist"):
             import_logs(ledger, [tmp_path / "gone.jsonl"])
         with pytest.raises(InvalidScope):
             import_logs(ledger, [], scope="../")

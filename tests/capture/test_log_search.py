@@ -80,7 +80,7 @@ def test_folders_that_lead_back_to_themselves_come_to_an_end(tmp_path: Path) -> 
 
 
 def test_a_path_that_is_not_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is not there") as raised:
+    with pytest.raises(InvalidInput, match="does not exist") as raised:
         find_files([tmp_path / "gone"])
 
     assert raised.value.hint == "name a log, or a folder of logs"

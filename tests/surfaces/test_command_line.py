@@ -81,8 +81,8 @@ def test_the_examples_of_a_command_show_it_as_it_was_called(
 
 
 def test_the_low_level_door_says_that_it_is_one(cli: CommandLine) -> None:
-    assert "low-level door" in cli.bare("--help").out
-    assert "low-level door" in cli.bare("episodes", "--help").out
+    assert "at a low level" in cli.bare("--help").out
+    assert "at a low level" in cli.bare("episodes", "--help").out
 
 
 def test_the_version_is_told(cli: CommandLine) -> None:

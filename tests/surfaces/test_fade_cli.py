@@ -18,7 +18,7 @@ def test_fresh_facts_do_not_fade(facts: CommandLine) -> None:
     outcome = facts("fade", *IN)
 
     assert outcome.status == 0
-    assert outcome.out == "nothing has faded: 3 current facts of scope acme/app looked at\n"
+    assert outcome.out == "nothing has faded: checked 3 current facts of scope acme/app\n"
 
 
 def test_a_dry_run_names_what_would_go_and_archives_nothing(facts: CommandLine) -> None:
@@ -38,7 +38,7 @@ def test_what_has_faded_is_archived_and_had_back_by_accepting_it(facts: CommandL
     assert receipt["kind"] == "treering.fade.v1"
     assert (receipt["count"], receipt["dry_run"]) == (3, False)
     assert set(receipt["archived"]) == {"fact-porto", "fact-peanuts", "fact-deploys"}
-    assert told == "nothing has faded: 0 current facts of scope acme/app looked at\n"
+    assert told == "nothing has faded: checked 0 current facts of scope acme/app\n"
     assert back.startswith("fact fact-porto was archived, and is current now: ")
 
 

@@ -114,4 +114,4 @@ def test_a_stranger_is_not_found(told: CommandLine) -> None:
     refused = told("forget", "--scope", HERE, "--user", "u9", "--yes")
 
     assert refused.status == 1
-    assert refused.err.startswith(f"error: nobody called u9 is known in scope {HERE}\nhint: ")
+    assert refused.err.startswith(f"error: no user u9 in scope {HERE}\nhint: ")

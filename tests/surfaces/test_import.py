@@ -208,7 +208,7 @@ def test_only_what_was_written_since_is_read(cli: CommandLine, home: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["nowhere.jsonl"], 2, "nowhere.jsonl is not there"),
+        (["nowhere.jsonl"], 2, "nowhere.jsonl does not exist"),
         (["--since", "yesteryear"], 2, "--since"),
         (["--scope", "../"], 2, "scope"),
         (["--scope", "a", "--global"], 2, "--global"),

@@ -136,7 +136,7 @@ def test_where_nothing_is_known_it_says_what_to_try(facts: CommandLine) -> None:
 
     assert outcome.status == 0
     assert outcome.out.splitlines() == [
-        "nothing is known of zeppelins in scope acme/app",
+        "nothing is known about zeppelins in scope acme/app",
         "  facts about a person are recalled only for them: name them with --user",
         "  ask in other words, or without words for what matters most",
         "  all facts: treering facts list --scope acme/app",

@@ -146,7 +146,7 @@ def test_nothing_found_says_what_may_help(tides: CommandLine) -> None:
     outcome = tides("search", "whale", *IN)
 
     assert outcome.status == 0
-    assert outcome.out.startswith("nothing in scope acme/app matches whale\n")
+    assert outcome.out.startswith("nothing in scope acme/app matches: whale\n")
     for word in ("--scope", "deploy*", "--include-failed", "treering doctor"):
         assert word in outcome.out
 

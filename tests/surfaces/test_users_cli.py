@@ -101,5 +101,5 @@ def test_where_nobody_is_known_it_says_how_to_name_somebody(cli: CommandLine) ->
 
     assert nobody.out.splitlines()[0] == "no users in scope acme/app"
     assert "treering users link jo telegram @jo --scope acme/app" in nobody.out
-    assert max_.out.splitlines()[0] == "nothing is known of a user max in scope acme/app"
+    assert max_.out.splitlines()[0] == "nothing is known about user max in scope acme/app"
     assert not cli.database.exists()

@@ -221,5 +221,5 @@ def test_a_path_that_is_not_there_is_refused_if_it_is_to_be_done_once(
     done = run("watch", "nowhere", "--once")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: nowhere is not there\n")
+    assert done.stderr.startswith("error: nowhere does not exist\n")
     assert not Path(environment["TREERING_DB"]).exists()

@@ -67,7 +67,7 @@ def forget(
             store.erasure.forget_names()
             store.erasure.finish()
         raise NotFound(
-            f"nobody called {users[0]} is known in scope {scope}",
+            f"no user {users[0]} in scope {scope}",
             hint="check the user's id and the scope; sessions are listed with their users",
         )
     forgetting = _Forgetting(store, drafter, scope, frozenset(users), traces, progress)

@@ -85,7 +85,7 @@ def look_through(paths: Sequence[Path]) -> Files:
         elif path.exists():
             found[path] = LogCandidate(path, is_named=True)
         else:
-            raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
+            raise InvalidInput(f"{path} does not exist", hint="name a log, or a folder of logs")
         if len(found) > FILES_MAX:
             raise InvalidInput(
                 f"{path} holds more than {FILES_MAX:,} files", hint="name a smaller folder"

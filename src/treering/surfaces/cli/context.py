@@ -63,7 +63,7 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Show what a model sees of a session.",
     examples="""
     treering context main:telegram:jo --scope acme/app --max-tokens 8000
-    treering context main:telegram:jo --scope acme/app --max-tokens 2000 --dialect anthropic --json
+    treering context main:telegram:jo --max-tokens 2000 --dialect anthropic --json
     treering context main:telegram:jo --scope acme/app --max-tokens 2000 --explain
     treering context main:telegram:jo --scope acme/app --shown --turn 3
     """,

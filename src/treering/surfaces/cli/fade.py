@@ -81,7 +81,7 @@ def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> 
         return
     facts = f"{counted(receipt.looked_at, 'current fact')} of scope {scope}"
     if not receipt.archived:
-        say(f"nothing has faded: {facts} looked at")
+        say(f"nothing has faded: checked {facts}")
         return
     from treering.surfaces.cli.facts.tables import print_facts  # noqa: PLC0415  (for people)
 

@@ -277,7 +277,7 @@ def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bo
 
 
 def print_nothing(scope: Scope, path: str) -> None:
-    """Say that nothing is known of a file, and what may help."""
+    """Say that no tool call names a file, and what may help."""
     say(f"no tool call in scope {scope} names {printable(path)}")
     say("  try its last parts only, such as src/a.py, or treering search with its name")
     say("  only imported logs are searched; treering doctor lists the others")

@@ -85,7 +85,7 @@ def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
 @_dry_run
 @json_option
 def uninstall(*, agent: str, dry_run: bool) -> None:
-    """Remove the hooks that treering install has put in, and nothing else.
+    """Remove the hooks of treering install, and nothing else.
 
     If nothing else has changed since, the settings are what they were, to the byte. The ledger
     keeps all events.

@@ -217,7 +217,7 @@ def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> No
 def print_nothing(scope: Scope, question: Question, notes: Sequence[str]) -> None:
     """Say that nothing is known, and what may help."""
     flag = scope_flag(scope)
-    about = "" if question.query is None else f" of {one_line(question.query)}"
+    about = "" if question.query is None else f" about {one_line(question.query)}"
     say(f"nothing is known{about} in scope {scope}{_for(question)}")
     if question.user is None:
         say("  facts about a person are recalled only for them: name them with --user")

@@ -77,7 +77,7 @@ def list_(*, scope: str | None, is_global: bool) -> None:
     short_help="Keep a kind for some days, or forever.",
     examples="""
     treering retention set tool.result=7 --scope acme/app
-    treering retention set conversation.user=forever ops.alert=365 --scope acme/app
+    treering retention set tool.result=forever ops.alert=365 --scope acme/app
     """,
     if_stopped="all of it was set, or nothing",
 )

@@ -80,7 +80,7 @@ class _Asking(Command):
     examples="""
     treering search no such table --scope acme/app
     treering search 'file:src/a.py "no such table" -draft' --scope acme/app
-    treering search 'deploy* kind:tool.call agent:codex after:7d' --scope acme/app --json
+    treering search 'deploy* kind:tool.call after:7d' --scope acme/app --json
     treering search how do we ship a release --scope acme/app --mode hybrid
     """,
 )

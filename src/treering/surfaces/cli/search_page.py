@@ -56,7 +56,7 @@ def print_nothing(
     scope: Scope, query: str, result: SearchResult | None, *, mode: str, include_failed: bool
 ) -> None:
     """Say that nothing was found, and what may help."""
-    say(f"nothing in scope {scope} matches {one_line(query)}")
+    say(f"nothing in scope {scope} matches: {one_line(query)}")
     say("  only this scope was searched: name another with --scope")
     if mode == "words":
         say("  every word must match: use fewer words, or a prefix such as deploy*")

@@ -87,7 +87,7 @@ def tools(context: click.Context) -> None:
     examples="""
     treering tools list --scope acme/app
     treering tools list --scope acme/app --tool git_log --slowest --limit 10
-    treering tools list --scope acme/app --status synthetic --reason crashed --json
+    treering tools list --scope acme/app --status synthetic --reason crashed
     """,
 )
 @project_scope_options

@@ -54,7 +54,7 @@ class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Write the trace of one run to a zip file.",
     examples="""
     treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip
-    treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip --payload --force
+    treering trace export 01a1dea1-d82d --scope acme/app --out t.zip --payload
     """,
     if_stopped="a file appears when it is complete; run it again",
 )

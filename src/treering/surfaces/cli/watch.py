@@ -87,9 +87,9 @@ def watch(
 ) -> None:
     """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 
-    Hooks that treering install has put in say at once when a turn is over. It prints a line
-    each time something was imported; Ctrl-C stops it and prints the totals. One watch for each
-    ledger is enough, and a second one says so.
+    The hooks of treering install report the end of a turn at once. It prints a line each time
+    something was imported; Ctrl-C stops it and prints the totals. One watch for each ledger is
+    enough, and a second one says so.
     """
     from treering.capture.hooks.watching import only_watcher  # noqa: PLC0415  (not for --help)
 
@@ -117,7 +117,7 @@ def watch(
 def _tell_missing(path: Path, *, once: bool) -> None:
     """Refuse a path that is not there, or say that it is waited for. Raises InvalidInput."""
     if once:
-        raise InvalidInput(f"{path} is not there", hint="name a log, or a folder of logs")
+        raise InvalidInput(f"{path} does not exist", hint="name a log, or a folder of logs")
     if not invocation().as_json:
         note(f"{path} does not exist yet; it is followed once it does")
 

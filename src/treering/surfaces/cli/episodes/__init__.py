@@ -19,7 +19,7 @@ _HERE: Final = "treering.surfaces.cli.episodes"
 @click.group(
     name="episodes",
     cls=LazyGroup,
-    short_help="Work with single events: the low-level door.",
+    short_help="Work with single events, at a low level.",
     lazy={
         "append": f"{_HERE}.append:append",
         "query": f"{_HERE}.read:query",
@@ -45,7 +45,7 @@ _HERE: Final = "treering.surfaces.cli.episodes"
 @db_option
 @click.pass_context
 def episodes(context: click.Context) -> None:
-    """Append, query, replay and redact single events: the low-level door.
+    """Append, query, replay and redact single events, at a low level.
 
     For everyday use see treering import, search, show and redact. Every command here names a
     scope, and sees nothing of any other. The group is also known as episodic;

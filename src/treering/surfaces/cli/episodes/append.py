@@ -63,8 +63,9 @@ class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
       --type conversation.user --summary "Asked for status" \
       --payload-json '{"intent":"status"}' --refs-json '{"recordRef":"obs:42"}'
-    git diff | jq -Rs . | treering episodes append --scope acme/app --session-id s1 \
-      --agent-id lyria --type tool.result --summary "git diff" --payload-file - --spill
+    git diff | jq -Rs . | treering episodes append --scope acme/app \
+      --session-id s1 --agent-id lyria --type tool.result \
+      --summary "git diff" --payload-file - --spill
     """,
     if_stopped="the event was recorded whole or not at all;"
     " look with treering episodes query before you run it again",

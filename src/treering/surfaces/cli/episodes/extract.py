@@ -41,7 +41,8 @@ class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Extract messages of OpenClaw's transcripts to a spool.",
     examples=r"""
     treering episodes extract-sessions --file spool.jsonl
-    treering episodes extract-sessions --sessions-root ~/.openclaw/agents/main/sessions \
+    treering episodes extract-sessions \
+      --sessions-root ~/.openclaw/agents/main/sessions \
       --file spool.jsonl --follow --max-duration-seconds 3600 --json
     """,
     if_stopped="what was brought over is kept; run it again for the rest: nothing is duplicated",

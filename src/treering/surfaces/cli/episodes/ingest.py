@@ -70,7 +70,7 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Import a spool of events.",
     examples=r"""
     treering episodes ingest --rotate
-    treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60 --json
+    treering episodes ingest --file spool.jsonl --follow --idle-exit-seconds 60
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )

@@ -70,8 +70,8 @@ class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Show events of a scope, oldest first.",
     examples="""
     treering episodes query --scope acme/app
-    treering episodes query --scope acme/app --session-id s1 --types tool.call,tool.result
-    treering episodes query --scope acme/app --from-ts-ms 1767225600000 --limit 500 --json
+    treering episodes query --scope acme/app --types tool.call,tool.result
+    treering episodes query --scope acme/app --from-ts-ms 1767225600000 --json
     """,
 )
 @scope_options

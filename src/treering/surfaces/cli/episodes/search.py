@@ -48,7 +48,7 @@ FUSION_K: Final = 60
     short_help="Search sessions by what was said and done.",
     examples="""
     treering episodes search "storage deploy" --scope acme/app
-    treering episodes search 'kind:tool.call "no such table" after:7d' --scope acme/app --json
+    treering episodes search 'kind:tool.call table after:7d' --scope acme/app
     """,
 )
 @click.argument("text")

@@ -58,8 +58,8 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     short_help="Add a fact.",
     examples="""
     treering facts add "Prefers tabs over spaces" --scope acme/app --user jo
-    treering facts add "Lives in Porto" --scope acme/app --user jo --valid-from 2026-03-05
-    treering facts add "Deploys run on Fridays" --scope acme/app --importance 8 --evidence e7
+    treering facts add "Lives in Porto" --user jo --valid-from 2026-03-05
+    treering facts add "Deploys run on Fridays" --importance 8 --evidence e7
     """,
     if_stopped="see treering facts list for whether it is there",
 )

@@ -35,7 +35,7 @@ KEY_VARIABLE: Final = "TREERING_EXTRACTOR_KEY"
     examples="""
     treering facts extract --scope acme/app
     treering facts extract main:telegram:jo --scope acme/app --again
-    treering facts extract --scope acme/app --model qwen3 --url http://localhost:8080/v1
+    treering facts extract --model qwen3 --url http://localhost:8080/v1
     """,
     if_stopped="what was learned stays; run it again for the rest",
 )

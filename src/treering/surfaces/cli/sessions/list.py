@@ -49,7 +49,7 @@ class ListFilters(msgspec.Struct, frozen=True, kw_only=True):
     short_help="List the sessions of a scope.",
     examples="""
     treering sessions list --scope acme/app
-    treering sessions list --scope acme/app --state open --state idle --agent lyria --since 7d
+    treering sessions list --scope acme/app --state open --agent lyria --since 7d
     treering sessions list --scope acme/app --text "nightly build" --json
     """,
 )

@@ -17,7 +17,7 @@ from treering.surfaces.cli.projects import find_scope, project_scope_options
     cls=Command,
     short_help="Give a session a title.",
     examples="""
-    treering sessions rename main:telegram:jo "Fix the nightly build" --scope acme/app
+    treering sessions rename s1 "Fix the nightly build" --scope acme/app
     """,
     if_stopped="see treering sessions list for its title",
 )
@@ -50,7 +50,7 @@ def rename(*, session: str, title: str, scope: str | None, is_global: bool) -> N
     short_help="Close a session.",
     examples="""
     treering sessions close main:telegram:jo --scope acme/app
-    treering sessions close main:telegram:jo --scope acme/app --reason "moved to another channel"
+    treering sessions close s1 --scope acme/app --reason "moved to another channel"
     """,
     if_stopped="see treering sessions list for its state",
 )

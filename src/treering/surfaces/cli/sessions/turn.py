@@ -29,8 +29,8 @@ _UNSEEN_BETWEEN_MAX: Final = 50
     cls=Command,
     short_help="Fork a session at a turn.",
     examples="""
-    treering sessions fork main:telegram:jo --scope acme/app --title "Try it without the lock"
-    treering sessions fork s1 --scope acme/app --at 01a1de94-e936-74a9-a810-fb5b489effca --id s1-b
+    treering sessions fork s1 --scope acme/app --title "Try it without the lock"
+    treering sessions fork s1 --scope acme/app --at 01a1de94-e936 --id s1-b
     """,
     if_stopped="see treering sessions tree for whether it was forked",
 )

@@ -126,7 +126,7 @@ def print_nobody(scope: Scope, user: str | None) -> None:
     """Say that there are no users, and what may help."""
     flag = scope_flag(scope)
     if user is not None:
-        say(f"nothing is known of a user {printable(user)} in scope {scope}")
+        say(f"nothing is known about user {printable(user)} in scope {scope}")
         say(f"  all users: treering users list {flag}")
         return
     say(f"no users in scope {scope}")

@@ -59,7 +59,7 @@ def merge(*, user: str, other: str, scope: str | None, is_global: bool) -> None:
     cls=Command,
     short_help="Undo a merge.",
     examples="""
-    treering users unmerge jo 01a1e1c6-f0aa-749e-8cac-e760ec9864b2 --scope acme/app
+    treering users unmerge jo 01a1e1c6-f0aa-749e-8cac-e760ec9864b2
     """,
     if_stopped="see treering users list for who is who",
 )
