@@ -129,7 +129,7 @@ def test_a_session_is_named_by_the_beginning_of_its_id(ledger: Ledger) -> None:
 def test_a_beginning_of_too_many_ids_is_refused(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treering.ledger.search_readings.SESSIONS_MAX", 1)
+    monkeypatch.setattr("treering.ledger.search.SESSIONS_MAX", 1)
     ledger.append([said("apples", session_id=name) for name in ("main:ada", "main:bob")])
 
     with pytest.raises(treering.InvalidInput, match="2 sessions begin with main"):
