@@ -123,7 +123,7 @@ def test_names_that_were_left_when_all_else_was_done_go_the_next_time(
     with treering.open(folder / "a.db") as ledger:
         ledger.append([said("one", user_id=ADA)])
         with monkeypatch.context() as patched:
-            patched.setattr(ledger._store, "forget_names", stop)
+            patched.setattr(ledger._store.erasure, "forget_names", stop)
             with pytest.raises(KeyboardInterrupt):
                 ledger.forget(HERE, user=ADA)
         assert found(folder) == [ADA]

@@ -151,7 +151,7 @@ def test_an_erasure_that_was_cut_off_before_the_file_was_written_anew_is_made_go
         ledger.append([said(word(n), event_id=f"e{n}") for n in range(40)])
         shelve(ledger)
         with monkeypatch.context() as cut:
-            cut.setattr(ledger._store, "finish_erasure", lambda: "pending")
+            cut.setattr(ledger._store.erasure, "finish", lambda: "pending")
             ledger.redact(HERE, session_id="s1")
         # Somebody follows meanwhile, and takes the documents out.
         ledger.append([said("numbat")])

@@ -122,7 +122,7 @@ def test_an_erasure_that_was_cut_off_is_made_good_when_the_ledger_is_opened(
         ledger.append([said("quokka", event_id="e1"), said("numbat", event_id="e2")])
         ledger.admin.index(HERE)
         with monkeypatch.context() as cut:
-            cut.setattr(ledger._store, "finish_erasure", lambda: "pending")
+            cut.setattr(ledger._store.erasure, "finish", lambda: "pending")
             ledger.redact(HERE, event_id="e1")
         assert b"quokka" in index_bytes(path)
 
