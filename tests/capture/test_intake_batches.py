@@ -13,6 +13,7 @@ from capture.intake_logs import (
     every_event,
     said_in,
     session_in,
+    spool_voyage,
     write,
 )
 from formats.logs.claude_code import SESSION
@@ -156,3 +157,31 @@ def test_a_session_that_is_begun_meanwhile_by_its_agent_is_opened_once(
     check_sums(receipt)
     assert receipt.sessions_new == FILES - 1
     check_all_there(ledger)
+
+
+def test_an_agent_that_begins_every_session_of_a_log_first_costs_no_event(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(8)]
+    row = spool_voyage()[0]
+    rows = [{**row, "event_id": f"of {name}", "session_id": name} for name in names]
+    log = write(tmp_path / "spool.jsonl", rows)
+    append = ImportAccess.append_missing
+    begun: set[str] = set()
+
+    def slower(self: ImportAccess, events: Sequence[NewEvent]) -> Any:
+        opening = [event.session_id for event in events if event.kind == "session.opened"]
+        if opening and opening[0] not in begun:
+            begun.add(opening[0])
+            ledger.session(opening[0], scope=EVERYWHERE, agent="somebody").open()
+        return append(self, events)
+
+    monkeypatch.setattr(ImportAccess, "append_missing", slower)
+    receipt = import_logs(ledger, [log], scope=EVERYWHERE)
+
+    check_sums(receipt)
+    assert begun == set(names)
+    assert (receipt.imported, receipt.errors, receipt.events) == (8, 0, 8)
+    for name in names:
+        assert said_in(session_in(ledger, name)) == [row["payload"]["text"]]
+    assert ledger.admin.verify().intact

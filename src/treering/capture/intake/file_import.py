@@ -375,12 +375,22 @@ class FileImport:
                 break
             return
         for record, event in pairs:
+            record.failure = self._record_one(scope, record, event) or record.failure
+
+    def _record_one(self, scope: Scope, record: PendingRecord, event: ParsedEvent) -> str | None:
+        """Record an event at once; return why it cannot be, if so."""
+        failure: str | None = None
+        for _ in range(ATTEMPTS_MAX):
             try:
                 self._record(scope, self._matcher.new_items(scope, [(record, event)]))
-            except (DuplicateEvent, Conflict):
-                continue
+            except (DuplicateEvent, Conflict) as error:
+                # Another import opened its session, and may have been killed before its events.
+                failure = _refusal(error)
             except line_faults() as error:
-                record.failure = _refusal(error)
+                return _refusal(error)
+            else:
+                return None
+        return failure
 
     def _record(self, scope: Scope, items: Sequence[Item]) -> None:
         """Record events at once, the openings of their sessions first."""
