@@ -218,12 +218,14 @@ def _read_index(path: Path, _: int) -> dict[str, IndexedSession]:
 
 
 def _is_marked(value: dict[str, Any]) -> bool:
-    message = fields_of(value.get("message"))
+    custom_type, folder = value.get("customType"), value.get("cwd")
     return (
-        value.get("customType") == "model-snapshot"
-        or str(value.get("customType")).startswith("openclaw")
-        or f"{HOME}/" in f"{value.get('cwd')}/".replace("\\", "/")
-        or message.get("provider") == NAME
+        (
+            custom_type is not None
+            and (custom_type == "model-snapshot" or str(custom_type).startswith("openclaw"))
+        )
+        or (folder is not None and f"{HOME}/" in f"{folder}/".replace("\\", "/"))
+        or fields_of(value.get("message")).get("provider") == NAME
     )
 
 

@@ -211,8 +211,12 @@ def _schema_of(row: dict[str, Any]) -> str | None:
 
 def _named(row: dict[str, Any]) -> str | None:
     """Return autoRecall or autoCapture if a record is named as a receipt of one."""
-    said = (_NAMED.fullmatch(word(row.get(at)) or "") for at in _NAMES)
-    return next((f"auto{match[1].capitalize()}" for match in said if match), None)
+    for field in _NAMES:
+        text = row.get(field)
+        match = _NAMED.fullmatch(text) if isinstance(text, str) else None
+        if match is not None:
+            return f"auto{match[1].capitalize()}"
+    return None
 
 
 def _status_of(receipt: dict[str, Any], skipped: str | None) -> str:

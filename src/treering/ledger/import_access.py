@@ -30,6 +30,11 @@ class ImportAccess:
         listed = check_events(events)
         return self._engine.append_missing(listed) if listed else []
 
+    def is_unknown(self, scope: str, session_id: str) -> bool:
+        """Return whether a session has no events, not even before a fork: cheaper than a handle."""
+        reader = self._store.reader
+        return not reader.last_headers(parse_scope(scope), session_id, before_seq=None, limit=1)
+
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope about how far they have read.
 

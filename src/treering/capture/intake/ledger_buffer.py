@@ -301,6 +301,8 @@ class LedgerBuffer:
         foreseen = self._foreseen.get((scope, session))
         if foreseen is not None:
             return foreseen
+        if self.ledger.importing.is_unknown(scope, session):
+            return SessionProgress()
         handle = self._handle(scope, session)
         last = next(iter(handle.headers(last=1)), None)
         if last is None:

@@ -86,8 +86,8 @@ def is_checkpoint(value: Any) -> bool:
         return False
     return (
         isinstance(fields, dict)
-        and any(isinstance(fields.get(shape[0]), list) for shape in _SHAPES)
         and not _MARKS.isdisjoint(fields)
+        and any(isinstance(fields.get(shape[0]), list) for shape in _SHAPES)
     )
 
 

@@ -160,9 +160,11 @@ class CodexReader:
 
     def _open(self, sort: str, content: dict[str, Any], value: Any) -> None:
         """Note what the record says of the session; the first one says which it is."""
+        known = self._now.opening
+        if known is not None and sort != "session_meta":
+            return
         stated = content if sort == "session_meta" else {}
         named = session_named(stated)
-        known = self._now.opening
         if known is None:
             self._now.opening = opening_of(named or session_of(self._path, value), stated)
         elif named == known.session and not self._now.is_stated:

@@ -23,7 +23,7 @@ _HINTS: Final = (
 """Fields of an input that say what a call is about, the best first."""
 
 
-class PendingEvent(msgspec.Struct, frozen=True, kw_only=True):
+class PendingEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event before it has its session and its place."""
 
     key: str

@@ -21,7 +21,7 @@ _DECIDING: Final = ("tool.", "boundary.", "session.", "context.")
 """Kinds after which no record repeats what was said before."""
 
 
-class QueuedRecord(msgspec.Struct):
+class QueuedRecord(msgspec.Struct, gc=False):
     """A record that was read and may wait for another."""
 
     record: LogRecord
@@ -42,6 +42,8 @@ class RecordQueue(msgspec.Struct):
     def add(self, page: QueuedRecord) -> list[QueuedRecord]:
         """Return the records that no longer wait once ``page`` has come, in order."""
         page.waits = [number for number, part in enumerate(page.parts) if _may_wait(part)]
+        if not self.pages and not page.waits:
+            return [page]  # Nearly always.
         self._match(page)
         decided = len(self.pages) >= HELD_MAX or any(map(_decides, page.parts))
         settled = self.release() if decided else []

@@ -37,7 +37,7 @@ _WRAPPED: Final = re.compile(
 _GUIDE: Final = re.compile(r"\s*# AGENTS\.md instructions\b[^\n]*\n\s*(?=<INSTRUCTIONS>)")
 
 
-class LaneText(msgspec.Struct, frozen=True, kw_only=True):
+class LaneText(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A text that may come again in another lane."""
 
     role: Role

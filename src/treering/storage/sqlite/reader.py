@@ -353,6 +353,8 @@ class Reader:
                 noted = partial(find_note, connection, scope)
                 keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
             positions = indexes.find_ids(connection, number, list(keys)) if keys else {}
+            if not positions:
+                return {}
             found = fetch_all(connection, _PLACES, (encode(list(positions.values())),))
         return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
 
