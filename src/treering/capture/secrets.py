@@ -8,6 +8,7 @@ never changes a clean one, and masks are never found again.
 import hmac
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Final, TypeAlias
 
@@ -79,18 +80,30 @@ class SecretGuard:
         called = [(word, rule) for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
         # Most text is ASCII, and a smaller automaton is faster.
         ascii_called = [pair for pair in called if pair[0].isascii()]
-        foreign = [pair for pair in called if not pair[0].isascii()]
-        self._rules = [rule for _, rule in (*ascii_called, *foreign)]
+        self._foreign_called = [pair for pair in called if not pair[0].isascii()]
+        self._called = called
+        self._rules = [rule for _, rule in (*ascii_called, *self._foreign_called)]
         self._foreign_offset = len(ascii_called)
         self._clean_keys: set[str] = set()
         self._ascii = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
-        self._foreign = AhoCorasick([word for word, _ in foreign], implementation=_FASTEST)
-        self._broken = BrokenKeywords(
-            [(word, rule.rejoin) for word, rule in called if rule.rejoin is not None]
+
+    # Each takes milliseconds to build, and a command that prints a few titles needs none.
+
+    @cached_property
+    def _foreign(self) -> AhoCorasick:
+        words = [word for word, _ in self._foreign_called]
+        return AhoCorasick(words, implementation=_FASTEST)
+
+    @cached_property
+    def _broken(self) -> BrokenKeywords:
+        return BrokenKeywords(
+            [(word, rule.rejoin) for word, rule in self._called if rule.rejoin is not None]
         )
-        self._alarm = Alarm(
-            [(word, rule.is_called, rule.veto) for word, rule in called if rule is not _MASKED]
-        )
+
+    @cached_property
+    def _alarm(self) -> Alarm:
+        called = [pair for pair in self._called if pair[1] is not _MASKED]
+        return Alarm([(word, rule.is_called, rule.veto) for word, rule in called])
 
     def find_text(self, text: str) -> list[SecretMatch]:
         """Return every secret in ``text``, in order and without overlaps."""
