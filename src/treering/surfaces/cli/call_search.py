@@ -40,8 +40,8 @@ def find_calls(
 
     Raise NotFound if there is none, or if several ids or sessions match.
     """
-    if session_id is not None and (found := _exact(ledger, scope, (session_id, text), progress)):
-        return found
+    if session_id is not None and (records := _exact(ledger, scope, (session_id, text), progress)):
+        return records
     places, is_cut = _places(
         ledger, scope, session_id=session_id, progress=progress, pages_max=pages_max
     )
@@ -63,8 +63,10 @@ def short_calls(
     """Return the ids of the calls of a scope, to show people; none if there are too many."""
 
     def ids() -> Iterable[str]:
-        found, is_cut = _places(ledger, scope, progress=progress, pages_max=SHORT_PAGES_MAX)
-        return () if is_cut else found
+        sessions_by_call, is_cut = _places(
+            ledger, scope, progress=progress, pages_max=SHORT_PAGES_MAX
+        )
+        return () if is_cut else sessions_by_call
 
     return for_people(ids)
 
@@ -99,7 +101,7 @@ def _places(
     pages_max: int = PAGES_MAX,
 ) -> tuple[dict[str, dict[str, None]], bool]:
     """Return the sessions of each call id, and whether there are more calls."""
-    found: dict[str, dict[str, None]] = {}
+    sessions_by_call: dict[str, dict[str, None]] = {}
     cursor = None
     for _ in range(pages_max):
         page = ledger.tool_calls(
@@ -107,11 +109,11 @@ def _places(
         )
         for record in page.items:
             if record.call_id is not None:
-                found.setdefault(record.call_id, {})[record.session_id] = None
+                sessions_by_call.setdefault(record.call_id, {})[record.session_id] = None
         cursor = page.next_cursor
         if cursor is None:
             break
-    return found, cursor is not None
+    return sessions_by_call, cursor is not None
 
 
 def _unknown(scope: Scope, text: str, session_id: str | None, *, is_cut: bool) -> NotFound:

@@ -68,7 +68,9 @@ def print_calls(records: Sequence[ToolRecord], *, with_session: bool) -> None:
         ]
         for record in records
     ]
-    print_table([one for one in _COLUMNS if with_session or one.heading != "session"], rows)
+    print_table(
+        [column for column in _COLUMNS if with_session or column.heading != "session"], rows
+    )
 
 
 def print_calls_of_run(records: Sequence[ToolRecord]) -> None:
@@ -91,11 +93,14 @@ def print_statistics(tools: Sequence[ToolStatistics]) -> None:
     """Print ``tools``, one a row."""
     rows = [
         [
-            printable(one.tool or _UNNAMED),
-            *(f"{count:,}" for count in (one.calls, one.ok, one.failed, one.synthetic, one.open)),
-            *(duration(time) for time in (one.p50_ms, one.p90_ms, one.p99_ms, one.max_ms)),
+            printable(tool.tool or _UNNAMED),
+            *(
+                f"{count:,}"
+                for count in (tool.calls, tool.ok, tool.failed, tool.synthetic, tool.open)
+            ),
+            *(duration(time) for time in (tool.p50_ms, tool.p90_ms, tool.p99_ms, tool.max_ms)),
         ]
-        for one in tools
+        for tool in tools
     ]
     print_table(_STATISTICS, rows, is_titled=True)
 
@@ -106,8 +111,8 @@ def print_call(record: ToolRecord, events: Sequence[tuple[str, Event]]) -> None:
     why = _remarks(record, with_run=False)
     took = "" if record.duration_ms is None else f" after {duration(record.duration_ms)}"
     say_painted(f"{printable(record.tool or _UNNAMED)} {status}{took}{f' ({why})' if why else ''}")
-    place = (("call", record.call_id), ("session", record.session_id), ("agent", record.agent_id))
-    where = ", ".join(f"{name} {printable(value or _NONE)}" for name, value in place)
+    ids = (("call", record.call_id), ("session", record.session_id), ("agent", record.agent_id))
+    where = ", ".join(f"{name} {printable(value or _NONE)}" for name, value in ids)
     say_folded(where, lead="  ", indent="  ")
     if record.run_id is not None:
         say_painted(f"  run {printable(record.run_id)} {record.run_state or ''}".rstrip())

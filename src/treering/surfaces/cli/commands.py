@@ -221,8 +221,8 @@ def reporting(context: click.Context, kind: str) -> Iterator[None]:
     except (TreeringError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             raise
-        known = error if isinstance(error, TreeringError) else _from_system(error)
-        _report(context, kind, known)
+        reported = error if isinstance(error, TreeringError) else _from_system(error)
+        _report(context, kind, reported)
     except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:

@@ -53,12 +53,13 @@ def _offer(context: click.Context, incomplete: str, names: Names) -> list[Comple
 
     try:
         with context.scope(cleanup=False), open_existing() as ledger:
-            found = list(names(ledger, context))
+            candidates = list(names(ledger, context))
     except (TreeringError, OSError):
         return []  # A shell has nowhere to show an error.
     # The short id is offered, or the whole one to somebody who types that.
     offered = (
-        (short if short.startswith(incomplete) else whole, text) for short, whole, text in found
+        (short if short.startswith(incomplete) else whole, text)
+        for short, whole, text in candidates
     )
     return [
         CompletionItem(name, help=one_line(text)[:_HELP_CHARACTERS_MAX] or None)
@@ -80,8 +81,8 @@ def _sessions(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str
 
     scope = find_scope(context.params.get("scope"), is_global=_is_global(context))
     short = short_sessions(ledger, scope)
-    for one in ledger.sessions(scope, subagents=True, limit=ITEMS_MAX).items:
-        yield short.shown(one.session_id), one.session_id, one.title or ""
+    for session in ledger.sessions(scope, subagents=True, limit=ITEMS_MAX).items:
+        yield short.shown(session.session_id), session.session_id, session.title or ""
 
 
 def _runs(ledger: Ledger, context: click.Context) -> Iterator[tuple[str, str, str]]:

@@ -114,19 +114,22 @@ def context(
     _check(budget, shown=shown, turn=turn, run_id=run_id)
     mask = None if private else Mask()
     with open_existing() as ledger:
-        found = open_session(ledger, name, session)
-        body = {"scope": name, "session_id": found.session_id, "private": private}
+        opened = open_session(ledger, name, session)
+        body = {"scope": name, "session_id": opened.session_id, "private": private}
         if shown:
-            times = find_shown(ledger, found, turn=turn, run_id=run_id)
+            times = find_shown(ledger, opened, turn=turn, run_id=run_id)
             contexts = [_told(ledger, name, one.context, mask, explain=explain) for one in times]
         else:
-            times, contexts = [], [_told(ledger, name, _next(found, budget), mask, explain=explain)]
+            times, contexts = (
+                [],
+                [_told(ledger, name, _next(opened, budget), mask, explain=explain)],
+            )
     if not invocation().as_json:
         with writing_output():
             if shown:
-                print_shown(found, times, contexts, explained=explain, full=full)
+                print_shown(opened, times, contexts, explained=explain, full=full)
             else:
-                print_next(found, contexts[0], explained=explain, full=full)
+                print_next(opened, contexts[0], explained=explain, full=full)
     elif shown:
         listed = [
             {**_when(time), **msgspec.structs.asdict(one)}
@@ -222,10 +225,10 @@ def print_shown(
 ) -> None:
     """Print what a model was shown, once or several times."""
     say(f"what the model of session {session.session_id} of scope {session.scope} was shown:")
-    for time, one in zip(times, seen, strict=True):
+    for time, context in zip(times, seen, strict=True):
         say("")
         run = "" if time.run_id is None else f" in run {printable(time.run_id)}"
-        say_painted(painted(f"{moment(time.ts_ms)}{run}: {_size(one)}", bold=True))
+        say_painted(painted(f"{moment(time.ts_ms)}{run}: {_size(context)}", bold=True))
         if time.exact:
             say("this is exactly what was shown of the ledger")
         else:
@@ -233,17 +236,17 @@ def print_shown(
                 "this is not exact: some of it was erased since, or would be assembled otherwise"
                 " today"
             )
-        _print_body(one, explained=explained, full=full)
-        if names := ", ".join(printable(added.name) for added in one.contributed):
+        _print_body(context, explained=explained, full=full)
+        if names := ", ".join(printable(added.name) for added in context.contributed):
             say(f"beside it, for this call alone and not kept: {names}")
 
 
 def _size(seen: ShownContext) -> str:
     window = "" if seen.max_tokens is None else f" of {seen.max_tokens:,}"
     reserved = seen.reserve_output_tokens
-    kept = f", {reserved:,} kept for the answer" if reserved else ""
+    reserve = f", {reserved:,} kept for the answer" if reserved else ""
     messages = counted(seen.messages, "message")
-    return f"{messages}, about {seen.tokens:,}{window} tokens{kept} ({seen.dialect})"
+    return f"{messages}, about {seen.tokens:,}{window} tokens{reserve} ({seen.dialect})"
 
 
 def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
@@ -261,7 +264,7 @@ def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
             list(pieces_of(system, messages)), characters_max=None if full else TEXT_CHARACTERS_MAX
         )
     else:
-        small = any(one.code == "budget_too_small" for one in seen.report)
+        small = any(repair.code == "budget_too_small" for repair in seen.report)
         say("no messages: the budget is too small" if small else "no messages: nothing was said")
     if explained or seen.report or seen.masked:
         say("")
@@ -294,23 +297,23 @@ def find_shown(
     known.
     """
     if run_id is None:
-        found = session.shown(turn=turn)
+        contexts = session.shown(turn=turn)
         where = f"session {session.session_id}" if turn is None else f"turn {turn}"
     else:
-        found = session.shown(run_id=run_id)
-        if not found:
+        contexts = session.shown(run_id=run_id)
+        if not contexts:
             from treering.surfaces.cli.run_search import find_run_id  # noqa: PLC0415
 
             # A fork has runs of other sessions in its past.
             whole = find_run_id(ledger, session.scope, run_id)
-            found = session.shown(run_id=whole)
+            contexts = session.shown(run_id=whole)
         where = f"run {run_id}"
-    if not found:
+    if not contexts:
         raise NotFound(
             f"what the model was shown in {where} is not recorded",
             hint="turn.context() records it; --max-tokens shows what it would be shown now",
         )
-    return [_with_contributors(ledger, session, one) for one in found]
+    return [_with_contributors(ledger, session, context) for context in contexts]
 
 
 def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:

@@ -130,6 +130,6 @@ def _words(value: Any) -> str:
     if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
         return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
     rest, media = split_media(value)
-    named = [f"[{one.mime or one.sort}, {one.url or f'{one.size:,} bytes'}]" for one in media]
-    said = [] if media and not rest else [text_of(rest)]
-    return "\n".join([*said, *named])
+    named = [f"[{file.mime or file.sort}, {file.url or f'{file.size:,} bytes'}]" for file in media]
+    texts = [] if media and not rest else [text_of(rest)]
+    return "\n".join([*texts, *named])

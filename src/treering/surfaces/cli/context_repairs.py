@@ -72,24 +72,28 @@ def print_explained(report: Sequence[Explained]) -> None:
     if not report:
         say("nothing was repaired or cut")
         return
-    for code in dict.fromkeys(one.code for one in report):
-        found = [one for one in report if one.code == code]
-        say_painted(f"{painted(code, bold=True)}: {found[0].meaning}")
-        for one in found:
-            if one.event_id is None and one.detail:
-                say(f"  {one.detail}")
+    for code in dict.fromkeys(repair.code for repair in report):
+        repairs = [repair for repair in report if repair.code == code]
+        say_painted(f"{painted(code, bold=True)}: {repairs[0].meaning}")
+        for repair in repairs:
+            if repair.event_id is None and repair.detail:
+                say(f"  {repair.detail}")
         rows = [
-            [f"  {'-' if one.seq is None else one.seq}", printable(one.event_id), _what(one)]
-            for one in found
-            if one.event_id is not None
+            [
+                f"  {'-' if repair.seq is None else repair.seq}",
+                printable(repair.event_id),
+                _what(repair),
+            ]
+            for repair in repairs
+            if repair.event_id is not None
         ]
         if rows:
             print_table(_COLUMNS, rows)
 
 
-def _what(one: Explained) -> str:
-    detail = f" ({one_line(one.detail)})" if one.detail else ""
-    return f"{one_line(one.summary or '')}{detail}".strip()
+def _what(repair: Explained) -> str:
+    detail = f" ({one_line(repair.detail)})" if repair.detail else ""
+    return f"{one_line(repair.summary or '')}{detail}".strip()
 
 
 def _explained(ledger: Ledger, scope: Scope, repair: Repair, mask: Mask) -> Explained:

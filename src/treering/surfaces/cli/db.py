@@ -105,8 +105,8 @@ def status() -> None:
 
     path = database_path()
     if is_server(path):
-        found = _administration().status()
-        show(found, *lines_of(found))
+        database = _administration().status()
+        show(database, *lines_of(database))
     else:
         _show_file(path)
 

@@ -26,7 +26,9 @@ def find_event(ledger: Ledger, scope: Scope, text: str) -> str:
     if name in ledger.find_ids(scope, [name]):
         return name
     ids = _every_id(ledger, scope) if len(name) >= TYPED_CHARACTERS_MIN else ()
-    matching = (one for one in ids if one.startswith(name) or one.endswith(name))
+    matching = (
+        event_id for event_id in ids if event_id.startswith(name) or event_id.endswith(name)
+    )
     whole = ShortIds(matching).find(name, "event")
     if whole is None:
         raise NotFound(
@@ -40,7 +42,7 @@ def _every_id(ledger: Ledger, scope: Scope) -> Iterator[str]:
     cursor = None
     while True:
         page = ledger.headers(scope, first=PAGE_ITEMS_MAX, after=cursor)
-        yield from (one.event_id for one in page.items)
+        yield from (header.event_id for header in page.items)
         cursor = page.next_cursor
         if cursor is None:
             return

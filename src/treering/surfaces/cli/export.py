@@ -114,13 +114,15 @@ def export(
     held = "included" if payload or form in _SPOKEN else "withheld"
     _check_target(out, form, force=force)
     with open_to_ask() as ledger:
-        found = open_session(ledger, name, session)
+        opened = open_session(ledger, name, session)
         example = f"session.{_SUFFIXES[form]}"
         with output_stream(out, database=database_path(), example=example) as stream:
-            done = write_session(ledger, found, stream, form=form, with_payloads=held == "included")
+            done = write_session(
+                ledger, opened, stream, form=form, with_payloads=held == "included"
+            )
     receipt = SessionExport(
         scope=name,
-        session_id=found.session_id,
+        session_id=opened.session_id,
         format=form,
         out=out,
         payloads=held,

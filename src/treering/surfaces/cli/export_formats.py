@@ -130,13 +130,13 @@ def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session,
                 continue
             seen.add(outline.session_id)
             ahead.append(outline.session_id)
-            one = ledger.session(outline.session_id, scope=session.scope, agent=outline.agent)
+            child = ledger.session(outline.session_id, scope=session.scope, agent=outline.agent)
             yield (
-                one,
+                child,
                 export.Subagent(
                     agent_id=outline.session_id.rpartition("/agent-")[2],
                     sort=outline.agent.partition(":")[2] or None,
-                    call_id=one.settings.spawned_call,
+                    call_id=child.settings.spawned_call,
                 ),
             )
 
@@ -189,8 +189,8 @@ def _masked(event: Event, mask: Mask) -> Event:
 
 def _uuid_of(session: Session) -> str:
     """Return the id that a session has in its own log, or else one that is always the same."""
-    found = _UUID.search(session.session_id)
-    return found[0] if found else str(uuid5(NAMESPACE_URL, f"{session.scope} {session.session_id}"))
+    match = _UUID.search(session.session_id)
+    return match[0] if match else str(uuid5(NAMESPACE_URL, f"{session.scope} {session.session_id}"))
 
 
 def _cwd_of(events: list[Event]) -> str:

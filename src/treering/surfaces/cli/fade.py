@@ -11,7 +11,7 @@ from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
 from treering.surfaces.cli.output import counted, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -59,13 +59,13 @@ def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | 
             memory = ledger.memory(name)
             receipt = memory.fade(now_ms=parse_time(now_ts_ms), dry_run=dry_run)
             mask = Mask()
-            named = [masked(memory.fact(one), mask) for one in receipt.archived[:NAMED_MAX]]
-        place = place_of(ledger)
+            named = [masked(memory.fact(fact_id), mask) for fact_id in receipt.archived[:NAMED_MAX]]
+        location = location_of(ledger)
     done = "" if dry_run else "the facts were archived"
     if invocation().as_json:
         fields = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
         count = 0 if receipt is None else len(receipt.archived)
-        show({"scope": name, "ledger": place, **fields, "count": count}, done=done)
+        show({"scope": name, "ledger": location, **fields, "count": count}, done=done)
         return
     with writing_output(done):
         _print(name, receipt, named)

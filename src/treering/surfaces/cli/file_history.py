@@ -13,7 +13,7 @@ from treering.errors import InvalidInput
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -93,10 +93,10 @@ def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -
         if ledger is not None:
             touches, more = _touches(ledger, name, forms, clamp(limit))
             touches = with_short_ids(ledger, name, touches)
-        place = place_of(ledger)
+        location = location_of(ledger)
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "path": path, "count": len(touches),
-              "has_more": more, "sessions": len({one.session_id for one in touches}),
+        show({"scope": name, "ledger": location, "path": path, "count": len(touches),
+              "has_more": more, "sessions": len({touch.session_id for touch in touches}),
               "items": touches})  # fmt: skip
         return
 
@@ -167,16 +167,16 @@ def _touches(
         )
     newest = sorted(result.hits, key=lambda hit: (-hit.ts_ms, hit.session_id, -hit.seq))
     mask = Mask()
-    found: list[Touch] = []
+    touches: list[Touch] = []
     for hit in newest:
         event = ledger.event(scope, hit.event_id)
         paths = _paths(event, forms)
         if not paths:
             continue
-        if len(found) == limit:
-            return found, True
-        found.append(_touch(ledger, scope, hit, event, paths, mask))
-    return found, result.at_least or result.total > len(newest)
+        if len(touches) == limit:
+            return touches, True
+        touches.append(_touch(ledger, scope, hit, event, paths, mask))
+    return touches, result.at_least or result.total > len(newest)
 
 
 def _asked(forms: list[str]) -> str:
@@ -225,17 +225,19 @@ def _status(ledger: Ledger, scope: Scope, event: Event) -> str | None:
     if not isinstance(call_id, str) or not call_id:
         return None
     page = ledger.tool_calls(scope, session_id=event.session_id, call_id=call_id, last=5)
-    calls = [one for one in page.items if one.call_event_id == event.event_id] or page.items
+    calls = [
+        record for record in page.items if record.call_event_id == event.event_id
+    ] or page.items
     return calls[-1].status if calls else None
 
 
 def _why(ledger: Ledger, scope: Scope, event: Event) -> tuple[str | None, str | None]:
     """Return what the user said before an event, and what was decided since."""
     decision: str | None = None
-    for one in _before(ledger, scope, event):
-        if one.kind == "conversation.user":
-            return one.summary, decision
-        decision = decision or one.summary
+    for header in _before(ledger, scope, event):
+        if header.kind == "conversation.user":
+            return header.summary, decision
+        decision = decision or header.summary
     return None, decision
 
 
@@ -248,27 +250,27 @@ def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
         until_ms=event.ts_ms,
         last=PROMPTS_AT_ONCE,
     )
-    yield from (one for one in reversed(page.items) if one.seq < event.seq)
+    yield from (header for header in reversed(page.items) if header.seq < event.seq)
 
 
 def print_touches(scope: Scope, path: str, touches: Sequence[Touch], *, more: bool) -> None:
     """Print when a file was touched, those of one session that follow each other together."""
     session = prompt = None
-    for at, one in enumerate(touches):
-        if one.session_id != session:
+    for at, touch in enumerate(touches):
+        if touch.session_id != session:
             if at:
                 say_painted(f"  → {printable(touches[at - 1].show)}")
                 say("")
-            session, prompt = one.session_id, None
-            say_painted(painted(printable(f"{one.session_id} · {one.agent}"), bold=True))
-        if one.prompt != prompt:
-            prompt = one.prompt
+            session, prompt = touch.session_id, None
+            say_painted(painted(printable(f"{touch.session_id} · {touch.agent}"), bold=True))
+        if touch.prompt != prompt:
+            prompt = touch.prompt
             if prompt:
                 say_painted(f"  user: {painted(one_line(prompt), dim=True)}")
-        _print_touch(one)
+        _print_touch(touch)
     say_painted(f"  → {printable(touches[-1].show)}")
     say("")
-    sessions = len({one.session_id for one in touches})
+    sessions = len({touch.session_id for touch in touches})
     say(
         f"{printable(path)}: touched {counted(len(touches), 'time')} in"
         f" {counted(sessions, 'session')} of scope {scope}"
@@ -283,10 +285,10 @@ def print_nothing(scope: Scope, path: str) -> None:
     say("  only imported logs are searched; treering doctor lists the others")
 
 
-def _print_touch(one: Touch) -> None:
-    status = painted(one.status, _COLOURS.get(one.status)) if one.status else ""
-    what = painted(printable(one.tool or one.kind), "cyan")
-    when = clock(one.ts_ms)
-    say_painted("  ".join(filter(None, (f"  {when}", what, status, one_line(one.summary)))))
-    if one.decision:
-        say_painted(painted(f"    decided: {one_line(one.decision)}", dim=True))
+def _print_touch(touch: Touch) -> None:
+    status = painted(touch.status, _COLOURS.get(touch.status)) if touch.status else ""
+    what = painted(printable(touch.tool or touch.kind), "cyan")
+    when = clock(touch.ts_ms)
+    say_painted("  ".join(filter(None, (f"  {when}", what, status, one_line(touch.summary)))))
+    if touch.decision:
+        say_painted(painted(f"    decided: {one_line(touch.decision)}", dim=True))

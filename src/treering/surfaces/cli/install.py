@@ -97,12 +97,12 @@ def uninstall(*, agent: str, dry_run: bool) -> None:
 def _program() -> Path:
     """Return the program that hooks call, by its full path: agents have a PATH of their own."""
     beside = Path(sys.executable).with_name(PROGRAM)
-    found = str(beside) if beside.is_file() else shutil.which(PROGRAM)
-    if found is None:
+    program = str(beside) if beside.is_file() else shutil.which(PROGRAM)
+    if program is None:
         raise NotFound(
             f"there is no {PROGRAM} beside {sys.executable}", hint="install treering again"
         )
-    return Path(os.path.abspath(found))  # noqa: PTH100  (a link to the program stays one)
+    return Path(os.path.abspath(program))  # noqa: PTH100  (a link to the program stays one)
 
 
 def _finish(plan: Plan, *, dry_run: bool, unchanged: str) -> None:

@@ -122,8 +122,8 @@ def list_(*, scope: str | None, is_global: bool) -> None:
     name = resolve_any_scope(scope, is_global=is_global)
     with open_existing() as ledger:
         check_keys()
-        found = ledger.keys.list(name)
-    show({"keys": found}, *_lines(found))
+        generations = ledger.keys.list(name)
+    show({"keys": generations}, *_lines(generations))
 
 
 @click.command(
@@ -226,12 +226,12 @@ def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
         check_keys("change" if accept else "read")
         scopes = sorted({*scope_names(ledger), BOOKMARK_SCOPE}) if name is None else [name]
         strange = [scope for scope in scopes if not ledger.keys.fits_id_key(scope)]
-        for one in strange if accept else ():
-            ledger.keys.accept_id_key(one)
+        for stranger in strange if accept else ():
+            ledger.keys.accept_id_key(stranger)
     path = keys_folder(invocation().keys) / "ids.secret"
-    lines = [f"scope {one} was used with another key than {path}" for one in strange]
+    lines = [f"scope {stranger} was used with another key than {path}" for stranger in strange]
     if accept:
-        lines = [f"scope {one} continues with {path}" for one in strange]
+        lines = [f"scope {stranger} continues with {path}" for stranger in strange]
     body = {"file": str(path), "other": strange, "accepted": strange if accept else []}
     show(
         body,
@@ -240,12 +240,12 @@ def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
     )
 
 
-def _lines(found: Sequence[KeyGeneration]) -> Iterator[str]:
-    if not found:
+def _lines(generations: Sequence[KeyGeneration]) -> Iterator[str]:
+    if not generations:
         yield "no scope is encrypted"
         return
-    width = max(len(key.scope) for key in found)
-    for key in found:
+    width = max(len(key.scope) for key in generations)
+    for key in generations:
         number = f"generation {key.generation}" if key.generation else "unknown"
         created = clock(key.created_ms) if key.created_ms else "-"
         yield (

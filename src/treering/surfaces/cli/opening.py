@@ -103,7 +103,7 @@ def catching_up() -> Iterator[Callable[[int], None] | None]:
         yield progress
 
 
-def place_of(ledger: Ledger | None) -> str | None:
+def location_of(ledger: Ledger | None) -> str | None:
     """Return where the ledger is, without a password; None if it does not exist."""
     return None if ledger is None else shown(database_path())
 

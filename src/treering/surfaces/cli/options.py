@@ -175,12 +175,12 @@ def parse_time(text: str | None) -> int | None:
     try:
         number = _whole(text)
     except (ValueError, OverflowError) as error:
-        found = milliseconds(text.strip(), now_ms=now_ms())
-        if found is None:
+        time_ms = milliseconds(text.strip(), now_ms=now_ms())
+        if time_ms is None:
             raise InvalidInput(
                 f"invalid ts_ms: {text[:_ECHO_CHARACTERS_MAX]}", hint=TIMES_HINT
             ) from error
-        number = found
+        number = time_ms
     return check_time(number)
 
 

@@ -161,8 +161,8 @@ def _all_encodable(value: Any) -> Any:
     if isinstance(value, str):
         return _encodable(value)
     if isinstance(value, dict):
-        return {_encodable(name): _all_encodable(one) for name, one in value.items()}
-    return [_all_encodable(one) for one in value] if isinstance(value, list) else value
+        return {_encodable(name): _all_encodable(item) for name, item in value.items()}
+    return [_all_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _encodable(text: str) -> str:

@@ -12,7 +12,7 @@ from treering.model.memories import RECALL_DEFAULT, RECALL_MAX
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import (
     counted,
@@ -119,9 +119,9 @@ def recall(
             from treering.surfaces.cli.recall_answers import answer_to  # noqa: PLC0415
 
             answer = answer_to(ledger, name, question)
-        place = place_of(ledger)
+        location = location_of(ledger)
     if invocation().as_json:
-        show({"scope": name, "ledger": place, **_fields(question, answer)})
+        show({"scope": name, "ledger": location, **_fields(question, answer)})
         return
 
     with writing_output():
@@ -158,20 +158,20 @@ def _open_to_record() -> Ledger:
 
 def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
     """Return what the receipt has, beside where it was asked."""
-    found = None if answer is None else answer.recalled
+    recalled = None if answer is None else answer.recalled
     fields: dict[str, Any] = {
         "query": question.query,
         "user": question.user,
-        "session": question.session if found is None else found.session_id,
+        "session": question.session if recalled is None else recalled.session_id,
         "as_of_ms": question.as_of_ms,
         "limit": question.limit,
         "recorded": answer is not None and answer.event_id is not None,
         "event_id": None if answer is None else answer.event_id,
         "count": 0 if answer is None else len(answer.ids),
         "ids": [] if answer is None else answer.ids,
-        "facts": [] if found is None else found.fact_hits,
-        "episodes": [] if found is None else found.episode_hits,
-        "notes": [] if found is None else found.notes,
+        "facts": [] if recalled is None else recalled.fact_hits,
+        "episodes": [] if recalled is None else recalled.episode_hits,
+        "notes": [] if recalled is None else recalled.notes,
         "masked": 0 if answer is None else answer.masked,
     }
     if question.block:
@@ -194,18 +194,18 @@ def _print_block(answer: RecallAnswer | None) -> None:
 
 def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> None:
     """Print what was recalled, and how to go on from there."""
-    found = answer.recalled
-    for fact in found.fact_hits:
+    recalled = answer.recalled
+    for fact in recalled.fact_hits:
         _print_fact(scope, fact)
-    for episode in found.episode_hits:
+    for episode in recalled.episode_hits:
         _print_episode(scope, episode)
     parts = [
         counted(len(hits), noun)
-        for hits, noun in ((found.fact_hits, "fact"), (found.episode_hits, "episode"))
+        for hits, noun in ((recalled.fact_hits, "fact"), (recalled.episode_hits, "episode"))
         if hits
     ]
     say(f"{' and '.join(parts)} of scope {scope}{_for(question)}")
-    _print_notes(found.notes)
+    _print_notes(recalled.notes)
     if question.as_of_ms is None:
         say(
             "  counted as used"
@@ -266,7 +266,7 @@ def _why(parts: Mapping[str, float]) -> str:
 def _evidence(events: Sequence[str]) -> str:
     if not events:
         return "no event says so"
-    named = ", ".join(printable(one) for one in events[:NAMED_MAX])
+    named = ", ".join(printable(event) for event in events[:NAMED_MAX])
     more = f" and {len(events) - NAMED_MAX:,} more" if len(events) > NAMED_MAX else ""
     return f"said by {named}{more}"
 
@@ -278,5 +278,5 @@ def _for(question: Question) -> str:
 
 
 def _print_notes(notes: Sequence[str]) -> None:
-    for one in notes:
-        say(f"  {one_line(one)}")
+    for text in notes:
+        say(f"  {one_line(text)}")

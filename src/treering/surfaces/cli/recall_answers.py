@@ -35,7 +35,7 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
     """Recall what answers a question, and record it if the question says so."""
     memory = ledger.memory(scope)
     session = question.session and find_session(ledger, scope, question.session)
-    found = memory.recall(
+    recalled = memory.recall(
         question.query,
         user=question.user,
         session_id=session,
@@ -44,33 +44,35 @@ def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
         record=question.record and not question.block,
     )
     mask = Mask()
-    found = _masked(found, mask)
-    block, ids = found.block(question.max_tokens) if question.block else (None, found.ids)
-    event_id = found.event_id
+    recalled = _masked(recalled, mask)
+    block, ids = recalled.block(question.max_tokens) if question.block else (None, recalled.ids)
+    event_id = recalled.event_id
     if question.block and question.record and ids:
         # Only what the prompt has room for is used.
         event_id = memory.note_recalled(ids, user=question.user, session_id=session)
     if not question.block:
-        found = _shortened(found, short_facts(memory), short_sessions(ledger, scope))
-    return RecallAnswer(recalled=found, block=block, ids=ids, event_id=event_id, masked=mask.masked)
-
-
-def _shortened(found: RecallResult, facts: ShortIds, sessions: ShortIds) -> RecallResult:
-    replace = msgspec.structs.replace
-    return replace(
-        found,
-        fact_hits=[replace(one, fact=facts.within(one.fact, "id")) for one in found.fact_hits],
-        episode_hits=[sessions.within(one, "session_id") for one in found.episode_hits],
+        recalled = _shortened(recalled, short_facts(memory), short_sessions(ledger, scope))
+    return RecallAnswer(
+        recalled=recalled, block=block, ids=ids, event_id=event_id, masked=mask.masked
     )
 
 
-def _masked(found: RecallResult, mask: Mask) -> RecallResult:
+def _shortened(recalled: RecallResult, facts: ShortIds, sessions: ShortIds) -> RecallResult:
     replace = msgspec.structs.replace
     return replace(
-        found,
-        fact_hits=[replace(one, fact=masked(one.fact, mask)) for one in found.fact_hits],
+        recalled,
+        fact_hits=[replace(hit, fact=facts.within(hit.fact, "id")) for hit in recalled.fact_hits],
+        episode_hits=[sessions.within(hit, "session_id") for hit in recalled.episode_hits],
+    )
+
+
+def _masked(recalled: RecallResult, mask: Mask) -> RecallResult:
+    replace = msgspec.structs.replace
+    return replace(
+        recalled,
+        fact_hits=[replace(hit, fact=masked(hit.fact, mask)) for hit in recalled.fact_hits],
         episode_hits=[
-            replace(one, summary=mask.text(one.summary) or "", topics=tuple(mask.value(one.topics)))
-            for one in found.episode_hits
+            replace(hit, summary=mask.text(hit.summary) or "", topics=tuple(mask.value(hit.topics)))
+            for hit in recalled.episode_hits
         ],
     )

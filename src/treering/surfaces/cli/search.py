@@ -12,7 +12,7 @@ from treering.errors import InvalidInput
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
@@ -136,14 +136,14 @@ def search(
                 ledger, query, name, mode=mode, limit=limit, include_failed=include_failed
             )
             mask = Mask()
-            sessions = [_session(ledger, name, one, mask) for one in result.sessions]
+            sessions = [_session(ledger, name, session, mask) for session in result.sessions]
             sessions = with_short_ids(ledger, name, sessions)
-        place = place_of(ledger)
+        location = location_of(ledger)
     used = mode if result is None else result.mode
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "query": query,
+        show({"scope": name, "ledger": location, "query": query,
               "mode": used, "include_failed": include_failed,
-              "count": sum(len(one.hits) for one in sessions),
+              "count": sum(len(session.hits) for session in sessions),
               "total": 0 if result is None else result.total,
               "at_least": result is not None and result.at_least,
               "lag": 0 if result is None else result.lag,
@@ -188,29 +188,29 @@ def _search(
         )
 
 
-def _session(ledger: Ledger, scope: Scope, found: SessionHits, mask: Mask) -> FoundSession:
+def _session(ledger: Ledger, scope: Scope, hits: SessionHits, mask: Mask) -> FoundSession:
     from treering.surfaces.cli.search_commands import (  # noqa: PLC0415  (not for --help)
         origin_of,
         resuming,
         show_command,
     )
 
-    session = ledger.session(found.session_id, scope=scope, agent=found.agent_id)
+    session = ledger.session(hits.session_id, scope=scope, agent=hits.agent_id)
     outline = session.outline()
     origin: Origin | None = None
     resume = remark = None
     if outline.imported_from is not None:
-        origin = origin_of(ledger, scope, found.session_id)
+        origin = origin_of(ledger, scope, hits.session_id)
     if origin is not None:
-        resume, remark = resuming(origin, scope, found.session_id, parent=outline.spawned_by)
+        resume, remark = resuming(origin, scope, hits.session_id, parent=outline.spawned_by)
     return FoundSession(
-        session_id=found.session_id,
-        title=mask.text(found.title or outline.title),
+        session_id=hits.session_id,
+        title=mask.text(hits.title or outline.title),
         agent=outline.agent,
         latest_ms=outline.updated_ms,
-        count=found.count,
-        hits=[_hit(hit, mask) for hit in found.hits],
-        show=show_command(scope, found.session_id),
+        count=hits.count,
+        hits=[_hit(hit, mask) for hit in hits.hits],
+        show=show_command(scope, hits.session_id),
         imported_from=outline.imported_from,
         resume=mask.text(resume),
         remark=mask.text(remark),

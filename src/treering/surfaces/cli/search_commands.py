@@ -65,15 +65,15 @@ def show_command(scope: Scope, session_id: str) -> str:
     return f"treering show {_argument(session_id)} {scope_flag(scope)}"
 
 
-def with_short_ids(ledger: Ledger, scope: Scope, found: Sequence[Leading]) -> list[Leading]:
+def with_short_ids(ledger: Ledger, scope: Scope, sessions: Sequence[Leading]) -> list[Leading]:
     """Return what leads to sessions, with their short ids, for people."""
     from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
 
     short = short_sessions(ledger, scope)
-    ids = [short.shown(one.session_id) for one in found]
+    ids = [short.shown(session.session_id) for session in sessions]
     return [
-        msgspec.structs.replace(one, session_id=name, show=show_command(scope, name))
-        for one, name in zip(found, ids, strict=True)
+        msgspec.structs.replace(session, session_id=name, show=show_command(scope, name))
+        for session, name in zip(sessions, ids, strict=True)
     ]
 
 

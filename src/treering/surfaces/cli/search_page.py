@@ -32,10 +32,10 @@ def print_found(
     scope: Scope, result: SearchResult, sessions: Sequence[FoundSession], *, mode: str
 ) -> None:
     """Print what was found, session by session, and how to go there."""
-    for one in sessions:
-        _print_session(one)
+    for session in sessions:
+        _print_session(session)
         say("")
-    shown = sum(len(one.hits) for one in sessions)
+    shown = sum(len(session.hits) for session in sessions)
     more = "at least " if result.at_least else ""
     say(
         f"{shown:,} of {more}{counted(result.total, 'matching event')} in scope {scope}"
@@ -91,20 +91,25 @@ def _missing(count: int) -> str:
     )
 
 
-def _print_session(one: FoundSession) -> None:
-    about = [one.session_id, one.agent, moment(one.latest_ms), counted(one.count, "hit")]
-    title = one_line(one.title or about.pop(0))
-    if one.title and len(title) > TITLE_CHARACTERS_MAX:
+def _print_session(session: FoundSession) -> None:
+    about = [
+        session.session_id,
+        session.agent,
+        moment(session.latest_ms),
+        counted(session.count, "hit"),
+    ]
+    title = one_line(session.title or about.pop(0))
+    if session.title and len(title) > TITLE_CHARACTERS_MAX:
         title = title[: TITLE_CHARACTERS_MAX - 1] + "…"
     say_painted(painted(title, bold=True))
     say_painted(painted(printable(" · ".join(about)), dim=True))
-    for hit in one.hits:
+    for hit in session.hits:
         _print_hit(hit)
-    say_painted(f"  → {printable(one.show)}")
-    if one.resume is not None:
-        say_painted(f"  → {printable(one.resume)}")
-    if one.remark is not None:
-        say_folded(painted(printable(one.remark), dim=True), lead="  ", indent="  ")
+    say_painted(f"  → {printable(session.show)}")
+    if session.resume is not None:
+        say_painted(f"  → {printable(session.resume)}")
+    if session.remark is not None:
+        say_folded(painted(printable(session.remark), dim=True), lead="  ", indent="  ")
 
 
 def _print_hit(hit: dict[str, Any]) -> None:

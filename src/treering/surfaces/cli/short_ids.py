@@ -43,7 +43,7 @@ class ShortIds:
 
     def __init__(self, ids: Iterable[str]) -> None:
         self._ids = sorted(set(ids))
-        self._reversed = sorted(one[::-1] for one in self._ids)
+        self._reversed = sorted(text[::-1] for text in self._ids)
         self._short: dict[str, str] = {}
 
     def shown(self, whole: str) -> str:
@@ -88,23 +88,23 @@ class ShortIds:
         if begun and begun[0] == text:
             return [text]
         ended = [self._reversed[at][::-1] for at in _range(self._reversed, text[::-1])]
-        found = dict.fromkeys([*begun, *ended])
-        return [one for one in found if not any(other in found for other in _extended_by(one))]
+        matches = dict.fromkeys([*begun, *ended])
+        return [one for one in matches if not any(other in matches for other in _extended_by(one))]
 
     def find(self, text: str, noun: str) -> str | None:
         """Return the id that ``text`` is, or is short for; None if there is none.
 
         Raise NotFound if several match: none of them was named.
         """
-        found = self.matching(text)
-        if not found or (found != [text] and len(text) < TYPED_CHARACTERS_MIN):
+        matches = self.matching(text)
+        if not matches or (matches != [text] and len(text) < TYPED_CHARACTERS_MIN):
             return None
-        if len(found) > 1:
+        if len(matches) > 1:
             raise NotFound(
-                f"{text} is ambiguous: {len(found)} {noun}s match",
-                hint=f"type more of the id: {some_of(found)}",
+                f"{text} is ambiguous: {len(matches)} {noun}s match",
+                hint=f"type more of the id: {some_of(matches)}",
             )
-        return found[0]
+        return matches[0]
 
 
 def for_people(ids: Callable[[], Iterable[str]]) -> ShortIds:

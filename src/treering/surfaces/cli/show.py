@@ -92,10 +92,10 @@ def show_transcript(
         raise InvalidInput("--full needs --payload", hint="add --payload")
     name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger:
-        found = open_session(ledger, name, session)
-        cover = read_cover(ledger, found)
-        extent = _extent(found, cover, turn=turn, last=last)
-        parts = pieces(ledger, found, extent, with_payloads=payload)
+        opened = open_session(ledger, name, session)
+        cover = read_cover(ledger, opened)
+        extent = _extent(opened, cover, turn=turn, last=last)
+        parts = pieces(ledger, opened, extent, with_payloads=payload)
         short = short_sessions(ledger, name)
         showing = Showing(cover=cover, mask=Mask(), with_payloads=payload, full=full, short=short)
         if invocation().as_json:

@@ -77,23 +77,24 @@ def lines_of(showing: Showing, pieces: Iterable[TurnHead | PageEntry]) -> Iterat
             yield _rule(_turn(piece), _STATES.get(state_of(piece)), bold=True)
             speaker = None
             continue
-        said = piece.sort if piece.sort in _SPEAKERS else None
-        if said and said != speaker:
-            yield painted(said, _SPEAKERS[said], bold=True)
-        speaker = said if said or piece.sort in {"rule", "note"} else speaker
+        role = piece.sort if piece.sort in _SPEAKERS else None
+        if role and role != speaker:
+            yield painted(role, _SPEAKERS[role], bold=True)
+        speaker = role if role or piece.sort in {"rule", "note"} else speaker
         yield from _entry(piece, showing)
     yield from _closing(showing)
 
 
 def _cover(showing: Showing) -> Iterator[str]:
-    cover, one = showing.cover, showing.cover.session
+    cover, outline = showing.cover, showing.cover.session
     counts = cover.counts
-    yield painted(one_line(clean(one.title or one.session_id, showing.mask)), bold=True)
-    about = (("agent", one.agent), ("user", one.user), ("model", one.model),
-             ("from", one.imported_from))  # fmt: skip
+    yield painted(one_line(clean(outline.title or outline.session_id, showing.mask)), bold=True)
+    about = (("agent", outline.agent), ("user", outline.user), ("model", outline.model),
+             ("from", outline.imported_from))  # fmt: skip
     named = "".join(f", {name} {printable(value)}" for name, value in about if value)
     yield from _folded(
-        f"session {printable(one.session_id)} of scope {cover.scope}, {one.state}{named}", ""
+        f"session {printable(outline.session_id)} of scope {cover.scope}, {outline.state}{named}",
+        "",
     )
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
@@ -104,10 +105,10 @@ def _cover(showing: Showing) -> Iterator[str]:
     if counts.erased:
         parts.append(f"{counts.erased:,} of the events erased")
     yield f"{counted(counts.events, 'event')}: {', '.join(filter(None, parts))}"
-    if one.parent is not None:
-        yield f"forked at {one.forked_seq} from {_link(showing, one.parent)}"
-    if one.spawned_by is not None:
-        yield f"subagent of {_link(showing, one.spawned_by)}"
+    if outline.parent is not None:
+        yield f"forked at {outline.forked_seq} from {_link(showing, outline.parent)}"
+    if outline.spawned_by is not None:
+        yield f"subagent of {_link(showing, outline.spawned_by)}"
     yield from (f"fork {_link(showing, name)}" for name in cover.forks)
     yield from (f"subagent {_link(showing, name)}" for name in cover.spawned)
 
@@ -125,7 +126,7 @@ def _closing(showing: Showing) -> Iterator[str]:
 
 def _turn(head: TurnHead) -> str:
     turn = head.turn
-    tokens = sum(one.total_tokens for one in turn.usage)
+    tokens = sum(used.total_tokens for used in turn.usage)
     parts = (
         f"turn {head.number:,}",
         clock(turn.started_ms),

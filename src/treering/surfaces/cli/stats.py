@@ -87,15 +87,15 @@ def stats(
     period = _period(days, since, until)
     with open_to_ask() as ledger, catching_up() as progress:
         session = narrow_to_session(ledger, name, session_id)
-        found = statistics(ledger, name, session, period, progress=progress)
-        is_empty = not found.activity.events and not ledger.headers(name, first=1).items
+        figures = statistics(ledger, name, session, period, progress=progress)
+        is_empty = not figures.activity.events and not ledger.headers(name, first=1).items
     if invocation().as_json:
-        show(_masked(found))
+        show(_masked(figures))
         return
     from treering.surfaces.cli.stats_page import print_statistics  # noqa: PLC0415  (for people)
 
     with writing_output():
-        print_statistics(_masked(found), is_empty=is_empty)
+        print_statistics(_masked(figures), is_empty=is_empty)
 
 
 def statistics(
@@ -189,7 +189,7 @@ def _period(days: int | None, since: str | None, until: str | None) -> Period:
     return Period(since_ms=begin, until_ms=end)
 
 
-def _masked(found: Statistics) -> Statistics:
+def _masked(figures: Statistics) -> Statistics:
     """Return the same with secrets masked in names that agents chose: of tools, models, codes."""
-    clean = Mask().value(msgspec.to_builtins(found))
+    clean = Mask().value(msgspec.to_builtins(figures))
     return msgspec.convert(clean, Statistics)

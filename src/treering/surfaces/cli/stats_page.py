@@ -49,22 +49,22 @@ _MODELS: Final = (
 )
 
 
-def print_statistics(found: Statistics, *, is_empty: bool) -> None:
+def print_statistics(figures: Statistics, *, is_empty: bool) -> None:
     """Print what went on, and what changed; ``is_empty`` if the scope has no events at all."""
-    one = found.activity
-    about = f"session {printable(found.session_id)} of " if found.session_id else ""
-    span = f"{clock(found.period.since_ms)} to {moment(found.period.until_ms)}"
-    say(f"{about}scope {found.scope}, {span}")
+    activity = figures.activity
+    about = f"session {printable(figures.session_id)} of " if figures.session_id else ""
+    span = f"{clock(figures.period.since_ms)} to {moment(figures.period.until_ms)}"
+    say(f"{about}scope {figures.scope}, {span}")
     if is_empty:
         say("nothing is recorded in this scope: check its name")
         return
-    if not one.events:
+    if not activity.events:
         say("nothing was recorded in this time")
-    if not one.events and not any(change.before for change in found.drift):
+    if not activity.events and not any(change.before for change in figures.drift):
         say("nor in the time before it: look further back with --since")
         return
-    _print_drift(found)
-    if one.tools:
+    _print_drift(figures)
+    if activity.tools:
         _head("tools")
         rows = [
             [
@@ -75,11 +75,11 @@ def print_statistics(found: Statistics, *, is_empty: bool) -> None:
                 "" if tool.p50_ms is None else duration(tool.p50_ms),
                 "" if tool.p95_ms is None else duration(tool.p95_ms),
             ]
-            for tool in one.tools[:ROWS_MAX]
+            for tool in activity.tools[:ROWS_MAX]
         ]
         print_filled(_TOOLS, rows, is_titled=True)
-        _more(len(one.tools))
-    if one.by_model:
+        _more(len(activity.tools))
+    if activity.by_model:
         _head("models")
         rows = [
             [
@@ -90,28 +90,28 @@ def print_statistics(found: Statistics, *, is_empty: bool) -> None:
                 f"{model.output_tokens:,}",
                 "price not known" if model.cost_usd is None else f"${model.cost_usd:,.4f}",
             ]
-            for model in one.by_model
+            for model in activity.by_model
         ]
         print_filled(_MODELS, rows, is_titled=True)
     for name, counts in (
-        ("alerts", one.alerts),
-        ("errors", one.errors),
-        ("warnings", one.warnings),
-        ("receipts", one.receipts),
-        ("events", one.by_kind),
+        ("alerts", activity.alerts),
+        ("errors", activity.errors),
+        ("warnings", activity.warnings),
+        ("receipts", activity.receipts),
+        ("events", activity.by_kind),
     ):
         _print_counts(name, counts)
 
 
-def _print_drift(found: Statistics) -> None:
-    if found.before is None:
+def _print_drift(figures: Statistics) -> None:
+    if figures.before is None:
         return
     say("")
-    changed = [one for one in found.drift if one.now or one.before]
+    changed = [metric for metric in figures.drift if metric.now or metric.before]
     for name, now, before, change in [
         ("", "now", "before", ""),
-        *((_NAMES.get(one.name, one.name), _number(one.name, one.now),
-           _number(one.name, one.before), _change(one)) for one in changed),
+        *((_NAMES.get(metric.name, metric.name), _number(metric.name, metric.now),
+           _number(metric.name, metric.before), _change(metric)) for metric in changed),
     ]:  # fmt: skip
         say_painted(f"  {name:<12}  {now:>12}  {before:>12}  {change}".rstrip())
     if not changed:
@@ -128,19 +128,19 @@ def _number(name: str, number: float | None) -> str:
     return f"${number:,.4f}" if name == "cost_usd" else f"{int(number):,}"
 
 
-def _change(one: MetricChange) -> str:
+def _change(metric: MetricChange) -> str:
     """Return an arrow and by how much, red where more is worse."""
-    if one.now is None or one.before is None:
+    if metric.now is None or metric.before is None:
         return ""
-    grown = one.now - one.before
-    if one.change is None:
-        return painted("↑ new", "red" if one.name in _WORSE_UP else None) if grown else "→"
-    if abs(one.change) < _STILL:
+    grown = metric.now - metric.before
+    if metric.change is None:
+        return painted("↑ new", "red" if metric.name in _WORSE_UP else None) if grown else "→"
+    if abs(metric.change) < _STILL:
         return "→"
     colour = None
-    if one.name in _WORSE_UP:
+    if metric.name in _WORSE_UP:
         colour = "red" if grown > 0 else "green"
-    return painted(f"{'↑' if grown > 0 else '↓'} {100 * one.change:+,.0f} %", colour)
+    return painted(f"{'↑' if grown > 0 else '↓'} {100 * metric.change:+,.0f} %", colour)
 
 
 def _print_counts(name: str, counts: Mapping[str, int]) -> None:

@@ -77,14 +77,15 @@ def print_table(
         filled = [at for at in filled if not columns[at].leaves or any(row[at] for row in table)]
         shown = _that_fit(columns, table, filled, room)
     chosen, cells = [columns[at] for at in shown], [[row[at] for at in shown] for row in table]
-    has_headings = (room is not None or is_titled) and any(one.heading for one in chosen)
+    has_headings = (room is not None or is_titled) and any(column.heading for column in chosen)
     if not has_headings:
         cells = [
-            [one.labelled(cell) for one, cell in zip(chosen, row, strict=True)] for row in cells
+            [column.labelled(cell) for column, cell in zip(chosen, row, strict=True)]
+            for row in cells
         ]
     widths = _widths(chosen, cells, titled=has_headings)
     if has_headings:
-        headings = _padded([one.title for one in chosen], widths)
+        headings = _padded([column.title for column in chosen], widths)
         say_painted(painted(_GAP.join(headings).rstrip(), bold=True))
     for number, row in enumerate(cells):
         for line in _lines(chosen, row, widths, room):
@@ -148,10 +149,10 @@ def _that_fit(
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, titled: bool) -> list[int]:
-    found = [max(map(width, cells)) for cells in zip(*rows, strict=True)] or [0] * len(columns)
+    widest = [max(map(width, cells)) for cells in zip(*rows, strict=True)] or [0] * len(columns)
     if not titled:
-        return found
-    return [max(width(one.title), least) for one, least in zip(columns, found, strict=True)]
+        return widest
+    return [max(width(column.title), least) for column, least in zip(columns, widest, strict=True)]
 
 
 def _lines(
@@ -160,7 +161,7 @@ def _lines(
     """Return the lines of one row: one, unless prose is folded."""
     *firsts, last = cells
     padded = _padded(firsts, widths)
-    coloured = [one.paint(cell) for one, cell in zip(columns, padded, strict=False)]
+    coloured = [column.paint(cell) for column, cell in zip(columns, padded, strict=False)]
     indent = sum(widths[:-1]) + len(_GAP) * len(firsts)
     first, *more = _folded(last, room - indent) if room and columns[-1].is_prose else [last]
     line = _GAP.join([*coloured, columns[-1].paint(first)]).rstrip()

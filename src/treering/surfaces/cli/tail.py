@@ -132,14 +132,14 @@ def tail(
         session = narrow_to_session(ledger, name, session_id)
         wanted = Wanted(scope=name, session_id=session, kinds=chosen)
         start = ledger.end_cursor(name) if follow else None
-        found = _last(ledger, wanted, last)
+        headers = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
-            _print_all(wanted, found, mask, Names(ledger, wanted))
+            _print_all(wanted, headers, mask, Names(ledger, wanted))
             return
         try:
             with writing_output():
-                _follow(ledger, wanted, found, start, mask)
+                _follow(ledger, wanted, headers, start, mask)
         except KeyboardInterrupt as stopped:
             # That is how one stops following: nothing to complain about.
             click.get_current_context().exit(status_of(stopped))
@@ -154,11 +154,11 @@ def _last(ledger: Ledger, wanted: Wanted, count: int) -> list[Header]:
 
 
 def _follow(
-    ledger: Ledger, wanted: Wanted, found: Sequence[Header], start: str | None, mask: Mask
+    ledger: Ledger, wanted: Wanted, headers: Sequence[Header], start: str | None, mask: Mask
 ) -> None:
-    shown = {one.event_id for one in found}
+    shown = {one.event_id for one in headers}
     names = Names(ledger, wanted)
-    for header in _both(found, ledger.follow(wanted.scope, after=start), shown):
+    for header in _both(headers, ledger.follow(wanted.scope, after=start), shown):
         if not wanted.holds(header):
             continue
         if invocation().as_json:
@@ -167,8 +167,8 @@ def _follow(
             say_painted(_line(header, mask, names))
 
 
-def _both(found: Sequence[Header], coming: Iterator[Header], shown: set[str]) -> Iterator[Header]:
-    yield from found
+def _both(headers: Sequence[Header], coming: Iterator[Header], shown: set[str]) -> Iterator[Header]:
+    yield from headers
     for header in coming:
         if header.event_id in shown:
             shown.discard(header.event_id)
@@ -176,9 +176,9 @@ def _both(found: Sequence[Header], coming: Iterator[Header], shown: set[str]) ->
             yield header
 
 
-def _print_all(wanted: Wanted, found: Sequence[Header], mask: Mask, names: Names) -> None:
+def _print_all(wanted: Wanted, headers: Sequence[Header], mask: Mask, names: Names) -> None:
     if invocation().as_json:
-        items = [_item(one, mask) for one in found]
+        items = [_item(header, mask) for header in headers]
         filters = {"session_id": wanted.session_id, "types": wanted.kinds}
         show(
             {
@@ -191,9 +191,9 @@ def _print_all(wanted: Wanted, found: Sequence[Header], mask: Mask, names: Names
         )
         return
     with writing_output():
-        for one in found:
-            say_painted(_line(one, mask, names))
-        if not found:
+        for header in headers:
+            say_painted(_line(header, mask, names))
+        if not headers:
             say_painted(f"no such events are recorded in scope {wanted.scope}")
 
 

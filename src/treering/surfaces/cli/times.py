@@ -39,15 +39,15 @@ def parse_moment(text: str | None, *, now_ms: int, flag: str) -> int | None:
     """
     if text is None:
         return None
-    found = milliseconds(text.strip(), now_ms=now_ms)
-    if found is None:
+    time_ms = milliseconds(text.strip(), now_ms=now_ms)
+    if time_ms is None:
         raise InvalidInput(f"{flag} {_echo(text)} is not a time", hint=TIMES_HINT)
-    if not 0 < found <= TIME_MS_MAX:
-        side = "not after the beginning of 1970" if found <= 0 else "beyond the year 9999"
+    if not 0 < time_ms <= TIME_MS_MAX:
+        side = "not after the beginning of 1970" if time_ms <= 0 else "beyond the year 9999"
         raise InvalidInput(
             f"{flag} {_echo(text)} is {side}", hint=f"leave {flag} out, or {TIMES_HINT}"
         )
-    return found
+    return time_ms
 
 
 def parse_age(text: str, *, flag: str) -> int:

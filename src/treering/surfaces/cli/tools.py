@@ -16,9 +16,9 @@ from treering.surfaces.cli.opening import (
     asking,
     catching_up,
     going_on,
+    location_of,
     nothing_found,
     open_to_ask,
-    place_of,
     read_span,
     session_option,
     span_options,
@@ -140,17 +140,18 @@ def list_(
                 short_sessions(ledger, name),
             )
             items = [
-                sessions.within(calls.within(one, "call_id"), "session_id") for one in page.items
+                sessions.within(calls.within(record, "call_id"), "session_id")
+                for record in page.items
             ]
             page = msgspec.structs.replace(page, items=items)
-        place = place_of(ledger)
+        location = location_of(ledger)
     if invocation().as_json:
         filters = {**asked.filters(), "slowest": slowest, "limit": clamp(limit)}
-        show({"scope": name, "ledger": place, "filters": filters, **_fields(page)})
+        show({"scope": name, "ledger": location, "filters": filters, **_fields(page)})
     elif page.items:
         _print_page(name, page, asked.span, with_session=asked.session_id is None)
     else:
-        _say_nothing(name, is_filtered=asked.is_narrow or bool(cursor), is_there=bool(place))
+        _say_nothing(name, is_filtered=asked.is_narrow or bool(cursor), is_there=bool(location))
 
 
 def _order(limit: int, *, slowest: bool) -> dict[str, Any]:
@@ -194,23 +195,23 @@ def stats(*, scope: str | None, is_global: bool, **narrowing: Any) -> None:
     name = find_scope(scope, is_global=is_global)
     asked = read_filters(**narrowing)
     with asking(open_to_ask) as ledger, catching_up() as progress:
-        found: list[ToolStatistics] = []
+        statistics: list[ToolStatistics] = []
         if ledger is not None:
             asked = _with_whole_ids(ledger, name, asked, progress)
-            found = ledger.tool_statistics(name, **asked.window(), progress=progress)
-        place = place_of(ledger)
+            statistics = ledger.tool_statistics(name, **asked.window(), progress=progress)
+        location = location_of(ledger)
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "filters": asked.window_filters(),
-              "count": len(found), "tools": found})  # fmt: skip
+        show({"scope": name, "ledger": location, "filters": asked.window_filters(),
+              "count": len(statistics), "tools": statistics})  # fmt: skip
         return
-    if not found:
-        _say_nothing(name, is_filtered=asked.is_narrow, is_there=bool(place))
+    if not statistics:
+        _say_nothing(name, is_filtered=asked.is_narrow, is_there=bool(location))
         return
     from treering.surfaces.cli.calls import print_statistics  # noqa: PLC0415  (for people)
 
     with writing_output():
-        print_statistics(found)
-        say(f"{counted(len(found), 'tool')} of scope {name}")
+        print_statistics(statistics)
+        say(f"{counted(len(statistics), 'tool')} of scope {name}")
 
 
 def _with_whole_ids(

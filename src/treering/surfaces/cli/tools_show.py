@@ -84,4 +84,4 @@ def _events(ledger: Ledger, record: ToolRecord) -> list[tuple[str, Event]]:
         ("output", record.result_event_id),
         ("late_output", record.late_event_id),
     )
-    return [(name, ledger.event(record.scope, found)) for name, found in parts if found]
+    return [(name, ledger.event(record.scope, event_id)) for name, event_id in parts if event_id]

@@ -15,9 +15,9 @@ from treering.surfaces.cli.opening import (
     asking,
     catching_up,
     going_on,
+    location_of,
     nothing_found,
     open_to_ask,
-    place_of,
     read_span,
     session_option,
     span_options,
@@ -151,10 +151,10 @@ def list_(
                 sessions.within(runs.within(run, "run_id"), "session_id") for run in page.items
             ]
             page = msgspec.structs.replace(page, items=outlines)
-        place = place_of(ledger)
+        location = location_of(ledger)
     filters = {"session_id": session, **msgspec.structs.asdict(span), "failing": failing}
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
+        show({"scope": name, "ledger": location, "filters": {**filters, "limit": clamp(limit)},
               "count": len(page.items), "runs": page.items, "has_more": page.has_more,
               "next_cursor": page.next_cursor})  # fmt: skip
         return
@@ -163,7 +163,7 @@ def list_(
             _print_list(name, span, page, with_session=session is None)
         else:
             is_filtered = any(filters.values()) or bool(cursor)
-            say(_nothing(name, is_filtered=is_filtered, is_there=bool(place)))
+            say(_nothing(name, is_filtered=is_filtered, is_there=bool(location)))
 
 
 def _nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> str:
@@ -212,7 +212,7 @@ def show_run(
             name, run_id, session_id=session, events_max=clamp(limit), progress=progress
         )
         short = short_calls(ledger, name, progress=progress)
-        calls = [short.within(one, "call_id") for one in shown.calls]
+        calls = [short.within(call, "call_id") for call in shown.calls]
         shown = msgspec.structs.replace(shown, calls=calls)
     if invocation().as_json:
         show(shown)
@@ -250,7 +250,9 @@ def print_runs(runs: Sequence[RunOutline], *, with_session: bool) -> None:
         ]
         for run in runs
     ]
-    print_table([one for one in _COLUMNS if with_session or one.heading != "session"], rows)
+    print_table(
+        [column for column in _COLUMNS if with_session or column.heading != "session"], rows
+    )
 
 
 def print_run(shown: RunView) -> None:

@@ -118,47 +118,47 @@ def prove(
         ledger = stack.enter_context(open_existing())
         if scope is not None and session_id is not None:
             session_id = session_or_text(ledger, scope, session_id)
-        kept = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
+        anchor = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
         advance = stack.enter_context(counting("proved", "events"))
-        found = ledger.admin.verify(
-            scope, session_id=session_id, anchor=kept, derived=derived, progress=advance
+        result = ledger.admin.verify(
+            scope, session_id=session_id, anchor=anchor, derived=derived, progress=advance
         )
-    if found.first_broken is not None and found.first_broken.fault == "derived":
+    if result.first_broken is not None and result.first_broken.fault == "derived":
         fail(
-            found,
-            f"the events are intact, but derived data is not: {_place(found.first_broken)}",
+            result,
+            f"the events are intact, but derived data is not: {_place(result.first_broken)}",
             code="broken",
             hint="rebuild it from the events: treering rebuild",
         )
-    if found.first_broken is not None and found.first_broken.fault == "incomplete":
+    if result.first_broken is not None and result.first_broken.fault == "incomplete":
         fail(
-            found,
-            f"a part of the ledger is not here yet: {_place(found.first_broken)}",
+            result,
+            f"a part of the ledger is not here yet: {_place(result.first_broken)}",
             code="broken",
             hint="run the same copy or import again: it continues where it stopped",
         )
-    if not found.intact:
+    if not result.intact:
         fail(
-            found,
-            f"the ledger is not as it was recorded: {_place(found.first_broken)}",
+            result,
+            f"the ledger is not as it was recorded: {_place(result.first_broken)}",
             code="broken",
             hint="keep a copy of the file as evidence, then compare with an export or a backup",
         )
-    if scope is not None and not found.sessions:
+    if scope is not None and not result.sessions:
         raise NotFound(f"nothing is recorded in scope {scope}", hint="check the scope's name")
-    erased = f" ({found.redacted:,} redacted, {found.expired:,} expired)"
-    anchored = found.anchored_sessions
+    erased = f" ({result.redacted:,} redacted, {result.expired:,} expired)"
+    anchored = result.anchored_sessions
     against = "" if anchored is None else f"; {counted(anchored, 'anchored session')} found"
-    sealed = counted(found.sealed, "sealed payload")
+    sealed = counted(result.sealed, "sealed payload")
     show(
-        found,
-        f"intact: {counted(found.events, 'event')}"
-        f"{erased if found.redacted or found.expired else ''}"
-        f" of {counted(found.sessions, 'session')}{against}",
-        *([f"not verified: {sealed}, whose key is destroyed or not here"] * bool(found.sealed)),
-        f"checked: {', '.join(found.checked)}",
-        *([f"derived rows compared: {_rows(found.derived_rows)}"] if found.derived_rows else []),
-        *(f"not checked: {part} ({otherwise})" for part, otherwise in found.unchecked.items()),
+        result,
+        f"intact: {counted(result.events, 'event')}"
+        f"{erased if result.redacted or result.expired else ''}"
+        f" of {counted(result.sessions, 'session')}{against}",
+        *([f"not verified: {sealed}, whose key is destroyed or not here"] * bool(result.sealed)),
+        f"checked: {', '.join(result.checked)}",
+        *([f"derived rows compared: {_rows(result.derived_rows)}"] if result.derived_rows else []),
+        *(f"not checked: {part} ({otherwise})" for part, otherwise in result.unchecked.items()),
     )
 
 

@@ -94,20 +94,20 @@ def watch(
     from treering.capture.hooks.watching import only_watcher  # noqa: PLC0415  (not for --help)
 
     named = resolve_scope(scope, is_global=is_global) if scope is not None or is_global else None
-    place = database_path()
-    if place == MEMORY:
+    location = database_path()
+    if location == MEMORY:
         raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
     for path in paths:
         if not path.expanduser().exists():
             _tell_missing(path, once=once)
-    with only_watcher(place), open_to_write() as ledger:
+    with only_watcher(location), open_to_write() as ledger:
         following = _Following(ledger, paths, scope=named)
         if once:
             is_whole = following.watch.once()
             following.finish(is_whole=is_whole)
             return
         if not invocation().as_json:
-            note(f"watching for {shown(place)}; Ctrl-C ends it")
+            note(f"watching for {shown(location)}; Ctrl-C ends it")
         # A signal ends it in the ordinary way: that is what it is waiting for.
         with contextlib.suppress(KeyboardInterrupt):
             following.watch.run(Event(), poll=poll)
@@ -182,8 +182,8 @@ class _Following:
         if receipt.unread and not invocation().as_json:
             lines = counted(receipt.unread, "line")
             note(f"{lines} of hooks could not be recorded; see treering doctor")
-        for one in receipt.refused:
-            self._fail(one.path, one.error)
+        for refusal in receipt.refused:
+            self._fail(refusal.path, refusal.error)
 
     def _note(self, decision: PermissionDecision) -> None:
         from treering.capture.hooks.spool_notes import note_decision  # noqa: PLC0415
@@ -199,29 +199,31 @@ class _Following:
             return
         self.summary.refused += done.receipt.files_refused
         keep_faults(done.receipt)
-        for one in done.receipt.sources:
-            if one.events or one.errors:
-                self._tell(one)
+        for source in done.receipt.sources:
+            if source.events or source.errors:
+                self._tell(source)
 
-    def _tell(self, one: SourceReceipt) -> None:
+    def _tell(self, source: SourceReceipt) -> None:
         self.summary.imports += 1
-        self.summary.events += one.events
-        self.summary.errors += one.errors
-        self._sessions.update(one.sessions)
+        self.summary.events += source.events
+        self.summary.errors += source.errors
+        self._sessions.update(source.sessions)
         with writing_output():
             if invocation().as_json:
-                body = {"file": one.file, "agent": one.format, "sessions": one.sessions}
-                numbers = {"events": one.events, "lines": one.lines, "errors": one.errors}
+                body = {"file": source.file, "agent": source.format, "sessions": source.sessions}
+                numbers = {"events": source.events, "lines": source.lines, "errors": source.errors}
                 print_receipt(f"{self._kind}.import", {**body, **numbers})
                 return
-            errors = f", {counted(one.errors, 'line')} in error" if one.errors else ""
-            session = one.sessions[-1][:_ID_CHARACTERS] if one.sessions else Path(one.file).name
-            more = f" and {len(one.sessions) - 1} more" if len(one.sessions) > 1 else ""
+            errors = f", {counted(source.errors, 'line')} in error" if source.errors else ""
+            session = (
+                source.sessions[-1][:_ID_CHARACTERS] if source.sessions else Path(source.file).name
+            )
+            more = f" and {len(source.sessions) - 1} more" if len(source.sessions) > 1 else ""
             from treering.app import now_ms  # noqa: PLC0415  (not for --help)
             from treering.surfaces.cli.times import clock  # noqa: PLC0415
 
             at = clock(now_ms())[11:]
-            say(f"{at} {one.format} {session}{more} +{counted(one.events, 'event')}{errors}")
+            say(f"{at} {source.format} {session}{more} +{counted(source.events, 'event')}{errors}")
 
     def _fail(self, path: str, error: str) -> None:
         self.summary.failures += 1

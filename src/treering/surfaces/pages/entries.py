@@ -199,7 +199,7 @@ class _Ahead:
 
     def _forget(self, result: Header) -> None:
         name = _call_id(result)
-        left = [one for one in self._results.get(name, ()) if one is not result]
+        left = [entry for entry in self._results.get(name, ()) if entry is not result]
         if left:
             self._results[name] = left
         else:

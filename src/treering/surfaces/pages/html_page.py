@@ -121,14 +121,14 @@ def _opening(title: str, parts: Iterable[tuple[str, str]]) -> str:
 
 def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
     """Return the facts about the session at the top, as HTML."""
-    one, counts = cover.session, cover.counts
+    outline, counts = cover.session, cover.counts
     named = (
-        ("session", one.session_id),
+        ("session", outline.session_id),
         ("scope", cover.scope),
-        ("agent", one.agent),
-        ("user", one.user),
-        ("model", one.model),
-        ("taken from", one.imported_from),
+        ("agent", outline.agent),
+        ("user", outline.user),
+        ("model", outline.model),
+        ("taken from", outline.imported_from),
     )
     for name, text in named:
         if text:
@@ -142,10 +142,10 @@ def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
     yield "size", f"{size}, {counted(counts.events, 'event')}{erased}"
     if spent := spent_text(cover.usage.total):
         yield "used", escape(spent)
-    if one.parent is not None:
-        yield "forked from", escape(f"{clean(one.parent, mask)} at {one.forked_seq}")
-    if one.spawned_by is not None:
-        yield "subagent of", escape(clean(one.spawned_by, mask))
+    if outline.parent is not None:
+        yield "forked from", escape(f"{clean(outline.parent, mask)} at {outline.forked_seq}")
+    if outline.spawned_by is not None:
+        yield "subagent of", escape(clean(outline.spawned_by, mask))
     if cover.forks:
         yield "forks", escape(", ".join(clean(name, mask) for name in cover.forks))
     if cover.spawned:
@@ -160,7 +160,7 @@ def _closing(mask: Mask, withheld: int, *, with_payloads: bool) -> str:
         parts.append(f"{counted(mask.masked, 'text')} held secrets, masked here.")
     if withheld:
         parts.append(f"{counted(withheld, 'entry').replace('entrys', 'entries')} withheld.")
-    lines = "".join(f"<p>{one}</p>" for one in parts)
+    lines = "".join(f"<p>{part}</p>" for part in parts)
     keys = (
         "<kbd>j</kbd> <kbd>k</kbd> next and previous · <kbd>/</kbd> search"
         " · <kbd>e</kbd> expand all · <kbd>t</kbd> theme"
@@ -175,7 +175,7 @@ def _closing(mask: Mask, withheld: int, *, with_payloads: bool) -> str:
 
 def _turn(head: TurnHead) -> str:
     turn, state = head.turn, state_of(head)
-    tokens = sum(one.total_tokens for one in turn.usage)
+    tokens = sum(used.total_tokens for used in turn.usage)
     facts = (
         span_text(turn.ended_ms - turn.started_ms) if turn.ended_ms > turn.started_ms else "",
         counted(turn.tool_calls, "tool") if turn.tool_calls else "",
@@ -268,5 +268,5 @@ def _resource(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    found = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(found).decode()}"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -72,18 +72,18 @@ def write_markdown(
 
 
 def _cover(cover: PageCover, mask: Mask) -> str:
-    one, counts = cover.session, cover.counts
-    title = _line(clean(one.title or one.session_id, mask))
+    outline, counts = cover.session, cover.counts
+    title = _line(clean(outline.title or outline.session_id, mask))
     facts = [
-        f"session {one.session_id} of scope {cover.scope}",
+        f"session {outline.session_id} of scope {cover.scope}",
         *(f"{name} {value}" for name, value in
-          (("agent", one.agent), ("user", one.user), ("model", one.model)) if value),
+          (("agent", outline.agent), ("user", outline.user), ("model", outline.model)) if value),
         counted(counts.turns, "turn"),
         counted(counts.tool_calls, "tool call"),
         counted(counts.events, "event"),
         spent_text(cover.usage.total),
-        f"forked from {one.parent} at {one.forked_seq}" if one.parent else "",
-        f"subagent of {one.spawned_by}" if one.spawned_by else "",
+        f"forked from {outline.parent} at {outline.forked_seq}" if outline.parent else "",
+        f"subagent of {outline.spawned_by}" if outline.spawned_by else "",
     ]  # fmt: skip
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
@@ -136,9 +136,9 @@ def _quoted(text: str) -> str:
     return "\n".join(lines)
 
 
-def _as_text(found: re.Match[str]) -> str:
+def _as_text(match: re.Match[str]) -> str:
     # After an odd number of backslashes it is text already.
-    return found[0] if len(found[1]) % 2 else f"{found[1]}\\{found[2]}"
+    return match[0] if len(match[1]) % 2 else f"{match[1]}\\{match[2]}"
 
 
 def _fenced(name: str, text: str) -> str:
@@ -155,4 +155,4 @@ def _code(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return ``text`` on one line, with what Markdown would take for its own written out."""
-    return _SPECIAL.sub(lambda found: found["mask"] or f"\\{found[0]}", " ".join(text.split()))
+    return _SPECIAL.sub(lambda match: match["mask"] or f"\\{match[0]}", " ".join(text.split()))

@@ -72,7 +72,7 @@ def read_cover(ledger: Ledger, session: Session) -> PageCover:
         session=session.outline(),
         counts=counts,
         usage=session.usage(),
-        failing_calls=sum(one.failed + one.synthetic for one in statistics),
+        failing_calls=sum(tool.failed + tool.synthetic for tool in statistics),
         forks=_forks(ledger, session)[:LINKS_MAX],
         spawned=_spawned(ledger, session, counts),
     )
@@ -143,7 +143,9 @@ def _finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
         page = ledger.tool_calls(
             event.scope, session_id=event.session_id, call_id=call_id, first=100
         )
-        return next((one for one in page.items if one.call_event_id == event.event_id), None)
+        return next(
+            (record for record in page.items if record.call_event_id == event.event_id), None
+        )
 
     return find
 
@@ -170,16 +172,16 @@ def _forks(ledger: Ledger, session: Session) -> list[str]:
     """Return the sessions that were forked from this one, not from its forks."""
     waiting = [ledger.family(session.scope, session.session_id)]
     while waiting:
-        one = waiting.pop()
-        if one.session.session_id == session.session_id:
-            return [fork.session.session_id for fork in one.forks]
-        waiting += one.forks
+        node = waiting.pop()
+        if node.session.session_id == session.session_id:
+            return [fork.session.session_id for fork in node.forks]
+        waiting += node.forks
     return []
 
 
 def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str | None]:
     """Return the sessions that were opened for its subagents since it began."""
-    found: dict[str, str | None] = {}
+    calls_by_session: dict[str, str | None] = {}
     cursor = None
     # A time outside the valid range, from an odd clock, bounds nothing.
     first_ms = counts.first_ms or 0
@@ -195,8 +197,8 @@ def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str 
         for header in page.items:
             part = safe_part(header.kind, header.refs)
             if isinstance(part, SessionOpened) and part.spawned_by == session.session_id:
-                found[header.session_id] = part.spawned_call
+                calls_by_session[header.session_id] = part.spawned_call
         cursor = page.next_cursor
-        if cursor is None or len(found) >= LINKS_MAX:
+        if cursor is None or len(calls_by_session) >= LINKS_MAX:
             break
-    return dict(islice(found.items(), LINKS_MAX))
+    return dict(islice(calls_by_session.items(), LINKS_MAX))

@@ -155,13 +155,17 @@ def _of_all(
 
 
 def _of_session(
-    ledger: Ledger | None, scope: Scope | None, session: str, at_ms: int, found: list[DoctorFinding]
+    ledger: Ledger | None,
+    scope: Scope | None,
+    session: str,
+    at_ms: int,
+    findings: list[DoctorFinding],
 ) -> Iterator[DoctorFinding]:
     """Check one session. Raise NotFound if it does not exist."""
     if scope is None:
         raise InvalidScope("a scope is required", hint="name one, as in --scope acme/app")
     if ledger is None:
-        raise NotFound(found[0].message, hint=found[0].fix)
+        raise NotFound(findings[0].message, hint=findings[0].fix)
     from treering.surfaces.cli.doctor import one_session  # noqa: PLC0415  (not for --help)
 
     return one_session.look(ledger, scope, session, at_ms)
@@ -169,7 +173,7 @@ def _of_session(
 
 def print_findings(findings: Sequence[DoctorFinding]) -> None:
     """Print findings and their remedies, the worst first, and how many there are."""
-    for finding in sorted(findings, key=lambda one: -LEVELS.index(one.level)):
+    for finding in sorted(findings, key=lambda each: -LEVELS.index(each.level)):
         level = painted(f"{finding.level:<{_MARGIN}}", _COLOURS[finding.level])
         indent = " " * _MARGIN
         say_folded(one_line(finding.message), lead=level, indent=indent)

@@ -37,11 +37,11 @@ def safely(
     what: str, check: Callable[[], Iterable[DoctorFinding]], *, level: Level = "error"
 ) -> Iterator[DoctorFinding]:
     """Give what a check finds; that it cannot look is a finding of ``level``."""
-    found: list[DoctorFinding] = []
+    findings: list[DoctorFinding] = []
     try:
-        found.extend(check())
+        findings.extend(check())
     except TreeringError as error:
-        found.append(
+        findings.append(
             DoctorFinding(
                 level=level,
                 code=error.code,
@@ -50,7 +50,7 @@ def safely(
             )
         )
     except OSError as error:
-        found.append(
+        findings.append(
             DoctorFinding(
                 level="warning",
                 code="unreadable",
@@ -58,7 +58,7 @@ def safely(
                 fix="check the permissions",
             )
         )
-    yield from found
+    yield from findings
 
 
 def masked(finding: DoctorFinding, mask: Mask) -> DoctorFinding:

@@ -116,40 +116,40 @@ def prove(ledger: Ledger, scope: Scope | None, otherwise: Scope | None) -> Itera
 
     with counting("proved", "events") as progress:
         try:
-            found = ledger.admin.verify(scope, progress=progress)
+            verification = ledger.admin.verify(scope, progress=progress)
         except NotPermitted:
             if otherwise is None:
                 raise
-            found = ledger.admin.verify(otherwise, progress=progress)
-    if found.intact:
-        number = counted(found.events, "event")
+            verification = ledger.admin.verify(otherwise, progress=progress)
+    if verification.intact:
+        number = counted(verification.events, "event")
         yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
         yield _sampled(ledger, scope or otherwise)
     else:
         yield DoctorFinding(
             level="error",
             code="broken",
-            message=f"the ledger is not as it was recorded: {_place(found)}",
+            message=f"the ledger is not as it was recorded: {_place(verification)}",
             fix="keep a copy of it as evidence, then compare with an export: treering verify",
         )
 
 
 def _sampled(ledger: Ledger, scope: Scope | None) -> DoctorFinding:
-    found = ledger.admin.sample_derived(scope)
-    if found.intact:
-        rows = sum((found.derived_rows or {}).values())
+    verification = ledger.admin.sample_derived(scope)
+    if verification.intact:
+        rows = sum((verification.derived_rows or {}).values())
         message = f"derived data matches the events: {counted(rows, 'row')} sampled"
         return DoctorFinding(level="ok", code="derived", message=message)
     return DoctorFinding(
         level="error",
         code="derived_broken",
-        message=f"derived data does not match the events: {_place(found)}",
+        message=f"derived data does not match the events: {_place(verification)}",
         fix="treering rebuild",
     )
 
 
-def _place(found: Verification) -> str:
-    broken = found.first_broken
+def _place(verification: Verification) -> str:
+    broken = verification.first_broken
     if broken is None:
         return "the proof fails"
     named = (("scope", broken.scope), ("session", broken.session_id), ("seq", broken.seq))

@@ -33,7 +33,7 @@ CLAUDE_CODE: Final = "claude-code"
 
 def look(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iterator[DoctorFinding]:
     """Look at the logs of each agent that is known and has any."""
-    by_agent = groupby(log_folders(), key=lambda place: place.agent)
+    by_agent = groupby(log_folders(), key=lambda folder: folder.agent)
     any_found = False
     for agent, places in by_agent:
         for finding in _agent(agent, list(places), ledger, scope, at_ms):
@@ -68,20 +68,20 @@ def _agent(
         return
     scopes = () if scope is None else (scope,)
     logs = list(look_at(files, ledger, scopes=scopes, now_ms=at_ms))
-    torn = [one for one in logs if one.damage == CUT_OFF]
+    torn = [log for log in logs if log.damage == CUT_OFF]
     if torn:
         yield DoctorFinding(
             level="warning",
             code="torn_logs",
             message=f"{agent}: {counted(len(torn), 'log')} cut off; nothing of it can be read",
             fix="restore it from a copy, if there is one",
-            items=some((str(one.path) for one in torn), of=len(torn)),
+            items=some((str(log.path) for log in torn), of=len(torn)),
         )
-    if all(one.state == "unknown" for one in logs):
+    if all(log.state == "unknown" for log in logs):
         return  # Databases and the like: nothing is noted of them.
-    waiting = [one for one in logs if one.state in {"new", "grown"}]
+    waiting = [log for log in logs if log.state in {"new", "grown"}]
     yield _taken_in(agent, logs, waiting, of=len(files))
-    damaged = [one for one in logs if one.damage is not None and one.state != "unknown"]
+    damaged = [log for log in logs if log.damage is not None and log.state != "unknown"]
     if damaged:
         yield DoctorFinding(
             level="warning",
@@ -89,7 +89,7 @@ def _agent(
             message=f"{agent}: {counted(len(damaged), 'log')} damaged at the end; the part"
             " before the damage is imported",
             fix=f"treering import {damaged[0].path} names line and byte{_export_of(agent)}",
-            items=some((f"{one.path}: {one.damage}" for one in damaged), of=len(damaged)),
+            items=some((f"{log.path}: {log.damage}" for log in damaged), of=len(damaged)),
         )
     yield _kept(places[0], files, at_ms, is_safe=not waiting and len(files) <= FILES_MAX)
 
@@ -106,10 +106,10 @@ def _taken_in(
 ) -> DoctorFinding:
     among = "" if of <= FILES_MAX else f" (of the newest {FILES_MAX:,} of {of:,})"
     if not waiting:
-        number = sum(one.state == "current" for one in logs)
+        number = sum(log.state == "current" for log in logs)
         message = f"{agent}: {counted(number, 'log')} imported, none waits{among}"
         return DoctorFinding(level="ok", code="imported", message=message)
-    new = sum(one.state == "new" for one in waiting)
+    new = sum(log.state == "new" for log in waiting)
     grown = len(waiting) - new
     parts = [f"{counted(new, 'log')} not imported yet"] * bool(new)
     parts += [f"{counted(grown, 'log')} grown since the import"] * bool(grown)
@@ -118,22 +118,22 @@ def _taken_in(
         code="not_imported",
         message=f"{agent}: {', '.join(parts)}{among}",
         fix="treering import",
-        items=some((str(one.path) for one in waiting), of=len(waiting)),
+        items=some((str(log.path) for log in waiting), of=len(waiting)),
     )
 
 
 def _kept(
-    place: LogFolder,
+    folder: LogFolder,
     files: Sequence[tuple[Path, os.stat_result]],
     at_ms: int,
     *,
     is_safe: bool,
 ) -> DoctorFinding:
     """Say how long an agent keeps its logs, and whether it deletes some soon."""
-    keeping = place.keeping
+    keeping = folder.keeping
     times = [status.st_mtime_ns // 1_000_000 for _, status in files]
     outline = Outline(
-        place=place,
+        place=folder,
         files=len(files),
         bytes=sum(status.st_size for _, status in files),
         oldest_ms=min(times),
@@ -144,7 +144,7 @@ def _kept(
         span = "for as long as nobody deletes them" if keeping.days is None else (
             f"for {days(keeping.days)}"
         )  # fmt: skip
-        message = f"{place.agent} keeps its logs {span} ({keeping.source})"
+        message = f"{folder.agent} keeps its logs {span} ({keeping.source})"
         return DoctorFinding(level="ok", code="log_retention", message=message, fix=keeping.remedy)
     message = soon.partition("; to prevent it, ")[0]
     if is_safe:

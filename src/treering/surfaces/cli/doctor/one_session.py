@@ -36,33 +36,35 @@ def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[Doctor
     from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
 
     session = open_session(ledger, scope, text)
-    found = [
+    findings = [
         *safely("its context", lambda: _repairs(ledger, scope, session)),
         *safely("its calls", lambda: _calls(scope, session, at_ms)),
         *safely("its chain", lambda: _chain(ledger, scope, session)),
         *safely("its log", lambda: _log(ledger, scope, session)),
     ]
-    return iter(found)
+    return iter(findings)
 
 
 def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
     from treering.surfaces.cli.context_repairs import explain  # noqa: PLC0415
 
     report = session.context(WINDOW_TOKENS).report
-    mended = explain(ledger, scope, [one for one in report if one.code not in _CUTS])
+    mended = explain(ledger, scope, [repair for repair in report if repair.code not in _CUTS])
     if not mended:
         message = "nothing to repair in what its model sees"
         yield DoctorFinding(level="ok", code="context", message=message)
         return
-    for code in dict.fromkeys(one.code for one in mended):
-        same = [one for one in mended if one.code == code]
+    for code in dict.fromkeys(repair.code for repair in mended):
+        same = [repair for repair in mended if repair.code == code]
         yield DoctorFinding(
             level="warning",
             code=code,
             message=f"{counted(len(same), 'time')} {same[0].meaning}",
             fix=f"treering context {shlex.quote(session.session_id)} {scope_flag(scope)}"
             f" --max-tokens {CONTEXT_TOKENS} --explain",
-            items=[_item(one.seq, one.event_id, one.summary, one.detail) for one in same],
+            items=[
+                _item(repair.seq, repair.event_id, repair.summary, repair.detail) for repair in same
+            ],
         )
 
 
@@ -73,7 +75,7 @@ def _item(seq: int | None, event_id: str | None, summary: str | None, detail: st
 
 
 def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding]:
-    calls = [one for one in session.tool_calls() if one.status == "open"]
+    calls = [call for call in session.tool_calls() if call.status == "open"]
     if not calls:
         yield DoctorFinding(level="ok", code="calls", message="every tool call has its result")
         return
@@ -85,19 +87,19 @@ def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding
         " contexts have a synthetic result instead",
         fix=f"a log with results for all: treering export {name} {flag} --format claude-code",
         items=[
-            f"{one.tool or 'a tool'} {one.call_id or ''}: {ago(one.at_ms, now_ms=at_ms)}"
-            for one in calls
+            f"{call.tool or 'a tool'} {call.call_id or ''}: {ago(call.at_ms, now_ms=at_ms)}"
+            for call in calls
         ],
     )
 
 
 def _chain(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
-    found = ledger.admin.verify(scope, session_id=session.session_id)
-    if found.intact:
-        number = counted(found.events, "event")
+    verification = ledger.admin.verify(scope, session_id=session.session_id)
+    if verification.intact:
+        number = counted(verification.events, "event")
         yield DoctorFinding(level="ok", code="intact", message=f"the proof holds: {number}")
         return
-    broken = found.first_broken
+    broken = verification.first_broken
     yield DoctorFinding(
         level="error",
         code="broken",
@@ -133,8 +135,8 @@ def _log_there(
 ) -> Iterator[DoctorFinding]:
     from treering.capture.health import damage_in, look_at  # noqa: PLC0415  (only of a log)
 
-    (found,) = look_at([(path, path.stat())], ledger, scopes=[scope], now_ms=0)
-    if found.state == "grown":
+    (log,) = look_at([(path, path.stat())], ledger, scopes=[scope], now_ms=0)
+    if log.state == "grown":
         yield DoctorFinding(
             level="warning",
             code="log_grown",

@@ -68,22 +68,22 @@ def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindi
             level="ok", code="calls", message=f"every tool call of scope {scope} has its result"
         )
         return
-    found = Counter(record.session_id for record in page.items)
+    calls_by_session = Counter(record.session_id for record in page.items)
     calls = f"{'at least ' if page.has_more else ''}{counted(len(page.items), 'tool call')}"
-    session, flag = shlex.quote(found.most_common(1)[0][0]), scope_flag(scope)
+    session, flag = shlex.quote(calls_by_session.most_common(1)[0][0]), scope_flag(scope)
     yield DoctorFinding(
         level="warning",
         code="open_calls",
-        message=f"{calls} of {counted(len(found), 'session')} never got a result;"
+        message=f"{calls} of {counted(len(calls_by_session), 'session')} never got a result;"
         " contexts have a synthetic result instead",
         fix=f"treering context {session} {flag} --max-tokens {CONTEXT_TOKENS} --explain;"
         f" a log with results for all: treering export {session} {flag} --format claude-code",
         items=some(
             (
                 f"{name}: {counted(count, 'open call')}"
-                for name, count in found.most_common(ITEMS_MAX)
+                for name, count in calls_by_session.most_common(ITEMS_MAX)
             ),
-            of=len(found),
+            of=len(calls_by_session),
         ),
     )
 
@@ -97,7 +97,7 @@ def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFindin
             level="ok",
             code="runs_closed",
             message=f"{counted(len(closed), 'run')} of dead processes closed just now",
-            items=some((one.session_id for one in closed), of=len(closed)),
+            items=some((run.session_id for run in closed), of=len(closed)),
         )
     stuck = [
         (session, seen_ms)

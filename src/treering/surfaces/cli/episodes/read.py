@@ -285,5 +285,5 @@ def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bo
         if isinstance(event, Event) and event.payload is not None
     }
     hidden = {*(() if with_session else ("session",)), *(() if with_seq else ("seq",))}
-    columns = [one for one in _COLUMNS if one.heading not in hidden]
+    columns = [column for column in _COLUMNS if column.heading not in hidden]
     print_table(columns, rows, below=payloads)

@@ -97,10 +97,10 @@ def search(
     if not text.strip():
         raise InvalidInput("no words to search for", hint="give some words")
     with open_if_there() as ledger:
-        found = ledger.search(
+        result = ledger.search(
             text, scope=name, limit=_within(search_limit, HITS_MAX), zone=typed_zone()
         )
-        ranks = {hit.event_id: rank for rank, hit in enumerate(found.hits, start=1)}
+        ranks = {hit.event_id: rank for rank, hit in enumerate(result.hits, start=1)}
         sessions = [
             _session(
                 ledger,
@@ -111,7 +111,7 @@ def search(
                 most=_within(per_session, ITEMS_MAX),
                 include_payload=include_payload,
             )
-            for rank, one in enumerate(found.sessions[: _within(limit, SESSIONS_MAX)], start=1)
+            for rank, one in enumerate(result.sessions[: _within(limit, SESSIONS_MAX)], start=1)
         ]
     body: dict[str, Any] = {
         "scope": name,
@@ -119,9 +119,9 @@ def search(
         "result": {
             "mode": "lexical",
             "count": len(sessions),
-            "events_matched": found.total,
-            "events_matched_at_least": found.at_least,
-            "widened": found.widened,
+            "events_matched": result.total,
+            "events_matched_at_least": result.at_least,
+            "widened": result.widened,
             "sessions": sessions,
         },
         "vector_status": {"enabled": False, "reason": "lexical mode"},
@@ -129,10 +129,10 @@ def search(
     if trace:
         ranked = [
             {"event_id": hit.event_id, "rank": ranks[hit.event_id], "why": hit.why}
-            for hit in found.hits
+            for hit in result.hits
         ]
-        body["trace"] = {"fts_top_k": ranked, "vec_top_k": [], "k": FUSION_K, "lag": found.lag}
-    show(body, *_lines(found, sessions))
+        body["trace"] = {"fts_top_k": ranked, "vec_top_k": [], "k": FUSION_K, "lag": result.lag}
+    show(body, *_lines(result, sessions))
 
 
 def _within(number: int, most: int) -> int:
@@ -142,14 +142,14 @@ def _within(number: int, most: int) -> int:
 def _session(
     ledger: Ledger,
     scope: Scope,
-    found: SessionHits,
+    matching: SessionHits,
     ranks: dict[str, int],
     *,
     rank: int,
     most: int,
     include_payload: bool,
 ) -> dict[str, Any]:
-    hits = found.hits
+    hits = matching.hits
     flag = "--global" if scope == "global" else f"--scope {shlex.quote(scope)}"
     matched = [
         _matched(event, hit, ranks[hit.event_id])
@@ -158,14 +158,14 @@ def _session(
     ]
     return {
         "rank": rank,
-        "session_id": found.session_id,
-        "hit_count": found.count,
+        "session_id": matching.session_id,
+        "hit_count": matching.count,
         "best_match_rank": min(ranks[hit.event_id] for hit in hits),
         "latest_ts_ms": max(hit.ts_ms for hit in hits),
         "type_counts": dict(Counter(hit.kind for hit in hits)),
-        "summary": found.title or hits[0].snippet,
+        "summary": matching.title or hits[0].snippet,
         "replay_hint": {
-            "command": f"treering episodes replay {shlex.quote(found.session_id)} {flag}"
+            "command": f"treering episodes replay {shlex.quote(matching.session_id)} {flag}"
         },
         "matched_items": matched,
     }
@@ -177,7 +177,7 @@ def _event(ledger: Ledger, scope: Scope, hit: SearchHit, *, include_payload: boo
         scope, session_id=hit.session_id, kinds=[hit.kind], since_ms=hit.ts_ms, until_ms=hit.ts_ms
     )
     while True:
-        event = next((one for one in page.items if one.event_id == hit.event_id), None)
+        event = next((header for header in page.items if header.event_id == hit.event_id), None)
         if event is not None or page.next_cursor is None:
             return event
         page = ask(
@@ -201,9 +201,9 @@ def _matched(event: Header, hit: SearchHit, rank: int) -> dict[str, Any]:
     return {**item(event), "match": match}
 
 
-def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(result: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]:
     if not sessions:
-        yield f"nothing in scope {found.scope} matches: use fewer words, or check the scope"
+        yield f"nothing in scope {result.scope} matches: use fewer words, or check the scope"
         return
     for one in sessions:
         latest = clock(one["latest_ts_ms"])[:16]
@@ -211,7 +211,7 @@ def _lines(found: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str]
         for matched in one["matched_items"]:
             yield f"  {matched['type']}  {matched['match']['snippet']}"
         yield f"  {one['replay_hint']['command']}"
-    more = "at least " if found.at_least else ""
-    yield f"{more}{counted(found.total, 'event')} found, {counted(len(sessions), 'session')} shown"
-    if found.widened:
-        yield f"no exact match; showing results for {' '.join(found.widened)}"
+    more = "at least " if result.at_least else ""
+    yield f"{more}{counted(result.total, 'event')} found, {counted(len(sessions), 'session')} shown"
+    if result.widened:
+        yield f"no exact match; showing results for {' '.join(result.widened)}"

@@ -167,7 +167,7 @@ def _learn(
         fact_id=learned.fact_id,
         text=mask.text(learned.text) or "",
         reason=learned.reason,
-        superseded=[masked(memory.fact(one), mask) for one in learned.superseded],
+        superseded=[masked(memory.fact(fact_id), mask) for fact_id in learned.superseded],
         evidence=len(memory.fact(learned.fact_id).evidence) if learned.believed else 0,
         event_id=learned.event_id,
     )

@@ -11,7 +11,7 @@ from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.reasons import in_words
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -54,32 +54,32 @@ def audit(*, scope: str | None, is_global: bool) -> None:
     from treering.surfaces.cli.short_ids import ShortIds  # noqa: PLC0415
 
     name = find_scope(scope, is_global=is_global)
-    found: FactAudit | None = None
+    report: FactAudit | None = None
     texts: dict[str, str] = {}
     short = ShortIds(())
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             memory = ledger.memory(name)
-            found = memory.audit()
-            texts = {} if invocation().as_json else _texts(memory, found)
+            report = memory.audit()
+            texts = {} if invocation().as_json else _texts(memory, report)
             short = short_facts(memory)
-        place = place_of(ledger)
+        location = location_of(ledger)
     if invocation().as_json:
-        fields = {} if found is None else msgspec.structs.asdict(found)
-        show({"scope": name, "ledger": place, **fields})
+        fields = {} if report is None else msgspec.structs.asdict(report)
+        show({"scope": name, "ledger": location, **fields})
         return
 
     with writing_output():
-        if found is None:
+        if report is None:
             say(f"no facts in scope {name}")
         else:
-            print_audit(found, texts, short)
+            print_audit(report, texts, short)
 
 
-def _texts(memory: Memory, found: FactAudit) -> dict[str, str]:
+def _texts(memory: Memory, report: FactAudit) -> dict[str, str]:
     """Return the texts of the facts that are named."""
     mask = Mask()
-    return {one: mask.text(memory.fact(one).text) or "" for one in named_in(found)}
+    return {fact_id: mask.text(memory.fact(fact_id).text) or "" for fact_id in named_in(report)}
 
 
 class AuditRemark(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ class AuditRemark(msgspec.Struct, frozen=True, kw_only=True):
 
 def named_in(audit: FactAudit) -> list[str]:
     """Return the ids of the facts that are named on the page."""
-    return list(dict.fromkeys(one for remark in _remarks(audit) for one in remark.facts))
+    return list(dict.fromkeys(fact_id for remark in _remarks(audit) for fact_id in remark.facts))
 
 
 def print_audit(audit: FactAudit, texts: Mapping[str, str], short: ShortIds) -> None:
@@ -113,9 +113,9 @@ def print_audit(audit: FactAudit, texts: Mapping[str, str], short: ShortIds) -> 
     for remark in remarks:
         say("")
         say(remark.message)
-        for one in remark.facts:
-            text = one_line(texts.get(one, ""))
-            say_painted(painted(f"  {printable(short.shown(one))}  {text}", dim=True))
+        for fact_id in remark.facts:
+            text = one_line(texts.get(fact_id, ""))
+            say_painted(painted(f"  {printable(short.shown(fact_id))}  {text}", dim=True))
         say_painted(f"  → {printable(remark.next)}")
     if not remarks:
         say("nothing to do")
@@ -151,7 +151,7 @@ def _remarks(audit: FactAudit) -> Iterator[AuditRemark]:
         yield AuditRemark(
             message=f"{number} of facts that say nearly the same",
             next=f"treering facts reject FACT {flag}, for the one of two that says less",
-            facts=tuple(one for pair in pairs for one in pair),
+            facts=tuple(fact_id for pair in pairs for fact_id in pair),
         )
     if audit.faded:
         yield AuditRemark(

@@ -88,7 +88,7 @@ def extract(
             progress=progress,
         )
         short = short_facts(ledger.memory(name))
-    learned = [short.within(one, "fact_id") for one in receipt.learned]
+    learned = [short.within(result, "fact_id") for result in receipt.learned]
     receipt = _masked(msgspec.structs.replace(receipt, learned=learned))
     if invocation().as_json:
         show(receipt, done="the conversations were read")
@@ -116,7 +116,8 @@ def _extractor(model: str | None, url: str | None) -> Extractor | None:
 def _masked(receipt: ExtractReceipt) -> ExtractReceipt:
     mask = Mask()
     learned = [
-        msgspec.structs.replace(one, text=mask.text(one.text) or "") for one in receipt.learned
+        msgspec.structs.replace(result, text=mask.text(result.text) or "")
+        for result in receipt.learned
     ]
     return msgspec.structs.replace(receipt, learned=learned)
 
@@ -125,7 +126,7 @@ def _print(receipt: ExtractReceipt, scope: Scope) -> None:
     from treering.surfaces.cli.facts.tables import print_learned  # noqa: PLC0415  (for people)
 
     flag = scope_flag(scope)
-    news = [one for one in receipt.learned if one.outcome != "known"]
+    news = [result for result in receipt.learned if result.outcome != "known"]
     if news:
         print_learned(news)
     read = f"read {counted(receipt.messages, 'message')} of {counted(receipt.sessions, 'session')}"
@@ -134,8 +135,8 @@ def _print(receipt: ExtractReceipt, scope: Scope) -> None:
         if receipt.calls
         else ""
     )
-    believed = sum(one.believed and one.outcome != "known" for one in receipt.learned)
-    known = sum(one.outcome == "known" for one in receipt.learned)
+    believed = sum(result.believed and result.outcome != "known" for result in receipt.learned)
+    known = sum(result.outcome == "known" for result in receipt.learned)
     say(f"{read} of scope {scope} (by {receipt.by}{spent}):"
         f" {counted(believed, 'fact')} learned, {known:,} known already,"
         f" {len(news) - believed:,} not believed")  # fmt: skip
@@ -145,5 +146,5 @@ def _print(receipt: ExtractReceipt, scope: Scope) -> None:
         say("  nothing new: --again reads everything")
     if receipt.calls and not receipt.spent_tokens:
         say(f"  {receipt.by} did not answer, so rules were used: check --url and its key")
-    if any(one.outcome == "quarantined" for one in receipt.learned):
+    if any(result.outcome == "quarantined" for result in receipt.learned):
         say(f"  decide about quarantined facts: treering facts list {flag} --state quarantined")

@@ -13,7 +13,7 @@ from treering.model.queries import Page
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.facts.masking import masked
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
@@ -107,12 +107,12 @@ def list_(
             page = msgspec.structs.replace(
                 page, items=[short.within(one, "id") for one in page.items]
             )
-        place = place_of(ledger)
+        location = location_of(ledger)
     mask = Mask()
     page = msgspec.structs.replace(page, items=[masked(fact, mask) for fact in page.items])
     if invocation().as_json:
         filters = {**msgspec.structs.asdict(asked), "limit": clamp(limit)}
-        show({"scope": name, "ledger": place, "filters": filters, "count": len(page.items),
+        show({"scope": name, "ledger": location, "filters": filters, "count": len(page.items),
               "facts": page.items, "has_more": page.has_more, "next_cursor": page.next_cursor,
               "masked": mask.masked})  # fmt: skip
         return

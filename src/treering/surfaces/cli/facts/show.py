@@ -146,15 +146,15 @@ def _print_evidence(evidence: Sequence[Witness]) -> None:
     say_painted(painted("evidence", bold=True))
     rows = [
         [
-            f"  {NONE if one.ts_ms is None else clock(one.ts_ms)}",
-            one.kind or NONE,
-            printable(one.event_id),
-            "(gone: erased or expired)" if one.is_gone else one_line(one.summary or ""),
+            f"  {NONE if witness.ts_ms is None else clock(witness.ts_ms)}",
+            witness.kind or NONE,
+            printable(witness.event_id),
+            "(gone: erased or expired)" if witness.is_gone else one_line(witness.summary or ""),
         ]
-        for one in evidence
+        for witness in evidence
     ]
     print_table(_EVIDENCE, rows)
-    for command in dict.fromkeys(one.show for one in evidence if one.show is not None):
+    for command in dict.fromkeys(witness.show for witness in evidence if witness.show is not None):
         say_painted(f"  → {printable(command)}")
 
 
@@ -186,7 +186,7 @@ class FactSheet(msgspec.Struct, frozen=True, kw_only=True):
 
 def sheet_of(ledger: Ledger, scope: Scope, fact: Fact, *, mask: Mask) -> FactSheet:
     """Return a fact with the events that it cites, one line each."""
-    witnesses = [_witness(ledger, scope, one, mask) for one in fact.evidence]
+    witnesses = [_witness(ledger, scope, event_id, mask) for event_id in fact.evidence]
     return FactSheet(
         scope=scope,
         fact=masked(fact, mask),

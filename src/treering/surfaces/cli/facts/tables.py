@@ -79,13 +79,15 @@ def print_changes(changes: Sequence[FactChange]) -> None:
     """Print what happened to a fact, one change a row."""
     rows = [
         [
-            clock(one.recorded_ms),
-            one.state if one.kind == "memory.refused" else one.kind.removeprefix("memory."),
-            one_line(one.reason or NONE),
-            printable(one.event_id),
-            one_line(one.text or NONE),
+            clock(change.recorded_ms),
+            change.state
+            if change.kind == "memory.refused"
+            else change.kind.removeprefix("memory."),
+            one_line(change.reason or NONE),
+            printable(change.event_id),
+            one_line(change.text or NONE),
         ]
-        for one in changes
+        for change in changes
     ]
     print_filled(_CHANGES, rows)
 
@@ -93,7 +95,12 @@ def print_changes(changes: Sequence[FactChange]) -> None:
 def print_learned(learned: Sequence[LearnResult]) -> None:
     """Print what became of facts that were to be learned, one a row."""
     rows = [
-        [one.outcome, one_line(one.reason or NONE), printable(one.fact_id), one_line(one.text)]
-        for one in learned
+        [
+            result.outcome,
+            one_line(result.reason or NONE),
+            printable(result.fact_id),
+            one_line(result.text),
+        ]
+        for result in learned
     ]
     print_filled(_LEARNED, rows)

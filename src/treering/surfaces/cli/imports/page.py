@@ -47,12 +47,12 @@ def warn(receipt: ImportReceipt) -> None:
     if len(receipt.unreadable) > REFUSED_SHOWN:
         note(f"… and {len(receipt.unreadable) - REFUSED_SHOWN:,} more; --json names them")
     refused = [
-        one
-        for one in receipt.sources
-        if one.state == "refused" and repeats_others(Path(one.file)) != one.reason
+        source
+        for source in receipt.sources
+        if source.state == "refused" and repeats_others(Path(source.file)) != source.reason
     ]
-    for one in refused[:REFUSED_SHOWN]:
-        note(f"{one.file} was left out: {one.reason}")
+    for source in refused[:REFUSED_SHOWN]:
+        note(f"{source.file} was left out: {source.reason}")
     if len(refused) > REFUSED_SHOWN:
         note(f"… and {counted(len(refused) - REFUSED_SHOWN, 'more file')} left out")
 
@@ -77,14 +77,14 @@ def report(receipt: ImportReceipt, paths: Sequence[Path]) -> Iterator[str]:
             f" + {receipt.duplicates:,} known already"
             f" + {sum(receipt.skipped.values()):,} skipped + {receipt.errors:,} in error"
         )
-    for reason, count in sorted(receipt.skipped.items(), key=lambda one: -one[1]):
+    for reason, count in sorted(receipt.skipped.items(), key=lambda item: -item[1]):
         yield f"  skipped {count:,}: {reason}"
     for what, count in receipt.mended.items():
         yield f"  mended {count:,}: {what}"
     if receipt.files_unchanged:
         yield f"unchanged files, not read again: {receipt.files_unchanged:,}"
     yield from _left_out(receipt)
-    scopes = sorted(receipt.by_scope.items(), key=lambda one: -one[1])
+    scopes = sorted(receipt.by_scope.items(), key=lambda item: -item[1])
     for scope, count in scopes[:SCOPES_SHOWN]:
         yield f"  scope {scope}: {counted(count, 'event')}"
     if len(scopes) > SCOPES_SHOWN:
@@ -98,9 +98,11 @@ def report(receipt: ImportReceipt, paths: Sequence[Path]) -> Iterator[str]:
 def _left_out(receipt: ImportReceipt) -> Iterator[str]:
     """Return the lines on files that repeat others, or are not logs by their names."""
     reasons = Counter(
-        one.reason
-        for one in receipt.sources
-        if one.state == "refused" and one.reason and repeats_others(Path(one.file)) == one.reason
+        source.reason
+        for source in receipt.sources
+        if source.state == "refused"
+        and source.reason
+        and repeats_others(Path(source.file)) == source.reason
     )
     if reasons:
         sorts = (f"{reason} ({count:,})" for reason, count in reasons.most_common())

@@ -32,7 +32,7 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
 def outline() -> list[Outline]:
     """Return what is in each of the known places that are there."""
-    return [_outline(place) for place in log_folders()]
+    return [_outline(folder) for folder in log_folders()]
 
 
 def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
@@ -53,28 +53,28 @@ def print_outlines(outlines: Sequence[Outline], *, at_ms: int) -> None:
             Column("kept"),
             Column("folder", is_dim=True),
         ),
-        [_row(one, at_ms) for one in outlines],
+        [_row(logs, at_ms) for logs in outlines],
         # Other tables count sessions; these numbers are of logs.
         is_titled=True,
     )
-    for one in outlines:
-        soon = deleted_soon(one, at_ms=at_ms)
+    for logs in outlines:
+        soon = deleted_soon(logs, at_ms=at_ms)
         if soon is not None:
             note(soon)
 
 
-def deleted_soon(one: Outline, *, at_ms: int) -> str | None:
+def deleted_soon(logs: Outline, *, at_ms: int) -> str | None:
     """Return a warning if an agent will delete its logs soon, and how to prevent it."""
-    keeping = one.place.keeping
-    if keeping.days is None or one.oldest_ms is None:
+    keeping = logs.place.keeping
+    if keeping.days is None or logs.oldest_ms is None:
         return None
-    left = keeping.days - (at_ms - one.oldest_ms) / _DAY_MS
+    left = keeping.days - (at_ms - logs.oldest_ms) / _DAY_MS
     if left > SOON_DAYS:
         return None
     when = "at any moment" if left < 1 else f"in {counted(int(left), 'day')}"
     remedy = f"; to prevent it, {keeping.remedy}" if keeping.remedy else ""
     return (
-        f"{one.place.agent} keeps its logs for {days(keeping.days)} ({keeping.source}) and"
+        f"{logs.place.agent} keeps its logs for {days(keeping.days)} ({keeping.source}) and"
         f" deletes the oldest {when}{remedy}"
     )
 
@@ -89,21 +89,21 @@ def size(number: int) -> str:
     raise AssertionError
 
 
-def _outline(place: LogFolder) -> Outline:
+def _outline(folder: LogFolder) -> Outline:
     files = count = 0
     times: list[int] = []
-    for found in find_files([place.root]):
-        if found.left_out is not None:
+    for file in find_files([folder.root]):
+        if file.left_out is not None:
             continue
         try:
-            status = found.path.stat()
+            status = file.path.stat()
         except OSError:
             continue  # It is gone since.
         files += 1
         count += status.st_size
         times.append(status.st_mtime_ns // 1_000_000)
     return Outline(
-        place=place,
+        place=folder,
         files=files,
         bytes=count,
         oldest_ms=min(times, default=None),
@@ -111,14 +111,14 @@ def _outline(place: LogFolder) -> Outline:
     )
 
 
-def _row(one: Outline, at_ms: int) -> list[str]:
-    keeping = one.place.keeping
+def _row(logs: Outline, at_ms: int) -> list[str]:
+    keeping = logs.place.keeping
     return [
-        one.place.agent,
-        f"{one.files:,}",
-        size(one.bytes),
-        "" if one.oldest_ms is None else ago(one.oldest_ms, now_ms=at_ms),
-        "" if one.newest_ms is None else ago(one.newest_ms, now_ms=at_ms),
+        logs.place.agent,
+        f"{logs.files:,}",
+        size(logs.bytes),
+        "" if logs.oldest_ms is None else ago(logs.oldest_ms, now_ms=at_ms),
+        "" if logs.newest_ms is None else ago(logs.newest_ms, now_ms=at_ms),
         "forever" if keeping.days is None else days(keeping.days),
-        str(one.place.root),
+        str(logs.place.root),
     ]

@@ -72,8 +72,10 @@ def sheet_of(ledger: Ledger, session: Session, *, last: int, mask: Mask) -> Sess
             for goal in session.goals()
         ],
         schedules=[
-            msgspec.structs.replace(one, prompt=mask.text(one.prompt), spec=mask.value(one.spec))
-            for one in session.schedules()
+            msgspec.structs.replace(
+                schedule, prompt=mask.text(schedule.prompt), spec=mask.value(schedule.spec)
+            )
+            for schedule in session.schedules()
         ],
         memories=session.memories(),
         usage=session.usage(),
@@ -86,8 +88,8 @@ def _forks(family: Family, session_id: str) -> list[SessionOutline]:
     """Return the forks of one session of a family."""
     waiting = [family]
     while waiting:
-        one = waiting.pop()
-        if one.session.session_id == session_id:
-            return [fork.session for fork in one.forks]
-        waiting += one.forks
+        node = waiting.pop()
+        if node.session.session_id == session_id:
+            return [fork.session for fork in node.forks]
+        waiting += node.forks
     return []

@@ -13,7 +13,7 @@ from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import Span, asking, nothing_found, place_of, read_span
+from treering.surfaces.cli.opening import Span, asking, location_of, nothing_found, read_span
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
@@ -101,17 +101,17 @@ def list_(
                 limit=clamp(limit), after=cursor,
             )  # fmt: skip
             short = short_sessions(ledger, name)
-            items = [short.within(one, "session_id", "parent") for one in page.items]
+            items = [short.within(outline, "session_id", "parent") for outline in page.items]
             page = msgspec.structs.replace(page, items=items)
-        place = place_of(ledger)
+        location = location_of(ledger)
     mask = Mask()
-    page = msgspec.structs.replace(page, items=[masked(one, mask) for one in page.items])
+    page = msgspec.structs.replace(page, items=[masked(outline, mask) for outline in page.items])
     filters = {
         "agent": asked.agent, "states": asked.states, **msgspec.structs.asdict(span),
         "text": asked.text, "subagents": asked.subagents,
     }  # fmt: skip
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "filters": {**filters, "limit": clamp(limit)},
+        show({"scope": name, "ledger": location, "filters": {**filters, "limit": clamp(limit)},
               "count": len(page.items), "sessions": page.items, "has_more": page.has_more,
               "next_cursor": page.next_cursor})  # fmt: skip
         return

@@ -33,14 +33,14 @@ def rename(*, session: str, title: str, scope: str | None, is_global: bool) -> N
 
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        found = open_session(ledger, name, session)
-        header = found.rename(title)
-        given = found.outline().title
+        opened = open_session(ledger, name, session)
+        header = opened.rename(title)
+        given = opened.outline().title
     show(
-        {"scope": name, "session_id": found.session_id, "title": given,
+        {"scope": name, "session_id": opened.session_id, "title": given,
          "event_id": header.event_id, "seq": header.seq},
-        f"session {found.session_id} is called: {one_line(given or '')}",
-        done=f"session {found.session_id} was renamed",
+        f"session {opened.session_id} is called: {one_line(given or '')}",
+        done=f"session {opened.session_id} was renamed",
     )  # fmt: skip
 
 
@@ -66,14 +66,14 @@ def close(*, session: str, scope: str | None, is_global: bool, reason: str) -> N
 
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        found = open_session(ledger, name, session)
-        is_closed = found.outline().state in {"closed", "pruned"}
-        header = None if is_closed else found.close(reason)
+        opened = open_session(ledger, name, session)
+        is_closed = opened.outline().state in {"closed", "pruned"}
+        header = None if is_closed else opened.close(reason)
     show(
-        {"scope": name, "session_id": found.session_id, "closed": header is not None,
+        {"scope": name, "session_id": opened.session_id, "closed": header is not None,
          "event_id": header and header.event_id, "seq": header and header.seq},
-        f"session {found.session_id} is closed already"
+        f"session {opened.session_id} is closed already"
         if header is None
-        else f"closed session {found.session_id}; what is recorded in it later opens it again",
-        done=f"session {found.session_id} was closed",
+        else f"closed session {opened.session_id}; what is recorded in it later opens it again",
+        done=f"session {opened.session_id} was closed",
     )  # fmt: skip

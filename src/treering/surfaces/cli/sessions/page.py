@@ -74,8 +74,10 @@ def print_sheet(sheet: SessionSheet) -> None:
     _print_usage(sheet)
     if sheet.forks:
         _head("forks")
-        rows = [[f"  {printable(one.session_id)}", one.state, f"at {one.forked_seq}", title_of(one)]
-                for one in sheet.forks]  # fmt: skip
+        rows = [
+            [f"  {printable(fork.session_id)}", fork.state, f"at {fork.forked_seq}", title_of(fork)]
+            for fork in sheet.forks
+        ]
         print_filled(_FORKS, rows)
     if sheet.masked:
         say("")
@@ -83,16 +85,21 @@ def print_sheet(sheet: SessionSheet) -> None:
 
 
 def _print_outline(sheet: SessionSheet) -> None:
-    one, counts = sheet.session, sheet.counts
-    title = title_of(one)
-    state = painted(one.state, STATE_COLOURS.get(one.state))
-    say_folded(f"session {printable(one.session_id)} {state}{f': {title}' if title else ''}")
-    about = (("agent", one.agent), ("user", one.user), ("model", one.model), ("mode", one.mode))
+    outline, counts = sheet.session, sheet.counts
+    title = title_of(outline)
+    state = painted(outline.state, STATE_COLOURS.get(outline.state))
+    say_folded(f"session {printable(outline.session_id)} {state}{f': {title}' if title else ''}")
+    about = (
+        ("agent", outline.agent),
+        ("user", outline.user),
+        ("model", outline.model),
+        ("mode", outline.mode),
+    )
     say(f"scope {sheet.scope}" + "".join(f", {name} {value}" for name, value in about if value))
-    if one.parent is not None:
-        say_painted(f"forked from {forked_from(one)}")
-    written = ago(one.updated_ms, now_ms=now_ms())
-    say(f"opened {moment(one.created_ms)}, last written to {clock(one.updated_ms)} ({written})")
+    if outline.parent is not None:
+        say_painted(f"forked from {forked_from(outline)}")
+    written = f"{clock(outline.updated_ms)} ({ago(outline.updated_ms, now_ms=now_ms())})"
+    say(f"opened {moment(outline.created_ms)}, last written to {written}")
     parts = [counted(counts.turns, "turn"), counted(counts.tool_calls, "tool call")]
     if counts.open_runs:
         parts.append(counted(counts.open_runs, "open run"))
@@ -100,7 +107,7 @@ def _print_outline(sheet: SessionSheet) -> None:
         parts.append(f"{kept:,} {'memory' if kept == 1 else 'memories'} kept")
     if counts.erased:
         parts.append(f"{counts.erased:,} of the events erased")
-    shared = "" if one.parent is None else f" ({one.event_count:,} of its own)"
+    shared = "" if outline.parent is None else f" ({outline.event_count:,} of its own)"
     say(f"{counted(counts.events, 'event')}{shared}: {', '.join(parts)}")
 
 
@@ -111,14 +118,14 @@ def _print_turns(turns: Sequence[NumberedTurn], left_out: int) -> None:
     _head(f"last {counted(len(turns), 'turn')}{more}" if left_out else "turns")
     rows = [
         [
-            f"  {one.number:,}",
-            _state(one.turn),
-            clock(one.turn.started_ms),
-            f"{one.turn.tool_calls:,}" if one.turn.tool_calls else "",
-            _tokens(one.turn),
-            one_line(one.turn.prompt),
+            f"  {turn.number:,}",
+            _state(turn.turn),
+            clock(turn.turn.started_ms),
+            f"{turn.turn.tool_calls:,}" if turn.turn.tool_calls else "",
+            _tokens(turn.turn),
+            one_line(turn.turn.prompt),
         ]
-        for one in turns
+        for turn in turns
     ]
     print_filled(_TURNS, rows)
 
@@ -128,7 +135,7 @@ def _state(turn: TurnView) -> str:
 
 
 def _tokens(turn: TurnView) -> str:
-    total = sum(one.total_tokens for one in turn.usage)
+    total = sum(used.total_tokens for used in turn.usage)
     return f"{total:,}" if total else ""
 
 
@@ -138,12 +145,12 @@ def _print_goals(goals: Sequence[Goal]) -> None:
     _head("goals")
     rows = [
         [
-            f"  {printable(one.id)}",
-            printable(one.status),
-            one_line(one.description)
-            + (f" (part of {printable(one.parent)})" if one.parent else ""),
+            f"  {printable(goal.id)}",
+            printable(goal.status),
+            one_line(goal.description)
+            + (f" (part of {printable(goal.parent)})" if goal.parent else ""),
         ]
-        for one in goals
+        for goal in goals
     ]
     print_filled(_GOALS, rows)
 
@@ -154,12 +161,12 @@ def _print_schedules(schedules: Sequence[Schedule]) -> None:
     _head("schedules")
     rows = [
         [
-            f"  {printable(one.id)}",
-            printable(one.schedule_type or NONE),
-            f"{one.fired:,}" if one.fired else "",
-            _when(one),
+            f"  {printable(schedule.id)}",
+            printable(schedule.schedule_type or NONE),
+            f"{schedule.fired:,}" if schedule.fired else "",
+            _when(schedule),
         ]
-        for one in schedules
+        for schedule in schedules
     ]
     print_filled(_SCHEDULES, rows)
 
@@ -175,7 +182,7 @@ def _print_usage(sheet: SessionSheet) -> None:
     if not usage.total.calls:
         return
     _head("usage")
-    rows = [_spent(_model(one), one) for one in usage.by_model]
+    rows = [_spent(_model(used), used) for used in usage.by_model]
     if len(rows) > 1:
         rows.append(_spent("in all", usage.total))
     if usage.failed.calls:

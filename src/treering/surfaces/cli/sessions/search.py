@@ -66,7 +66,9 @@ def _whole(ledger: Ledger, scope: Scope, name: str) -> str | None:
 
 
 def _unknown(ledger: Ledger, scope: Scope, text: str) -> NotFound:
-    latest = [one.session_id for one in ledger.sessions(scope, state=_ALL, limit=NEAR_AMONG).items]
+    latest = [
+        outline.session_id for outline in ledger.sessions(scope, state=_ALL, limit=NEAR_AMONG).items
+    ]
     begun = [name for name in latest if name.startswith(text)]
     near = begun[:2] or difflib.get_close_matches(text, latest, n=2)
     listing = f"treering sessions list --scope {scope} shows them"

@@ -41,16 +41,16 @@ def print_sessions(sessions: Sequence[SessionOutline]) -> None:
     now = now_ms()
     rows = [
         [
-            printable(one.session_id),
-            one.state,
-            ago(one.updated_ms, now_ms=now),
-            printable(one.agent or NONE),
-            printable(one.model or NONE),
-            f"{one.event_count:,}",
-            forked_from(one) or NONE,
-            title_of(one) or NONE,
+            printable(session.session_id),
+            session.state,
+            ago(session.updated_ms, now_ms=now),
+            printable(session.agent or NONE),
+            printable(session.model or NONE),
+            f"{session.event_count:,}",
+            forked_from(session) or NONE,
+            title_of(session) or NONE,
         ]
-        for one in sessions
+        for session in sessions
     ]
     print_filled(_COLUMNS, rows)
 
@@ -60,14 +60,14 @@ def print_filled(
 ) -> None:
     """Print ``rows`` without the columns, but the first and the last, that say nothing."""
     ends = {0, len(columns) - 1}
-    kept = [
+    filled = [
         at
         for at in range(len(columns))
         if at in ends or any(row[at] not in {"", NONE} for row in rows)
     ]
     print_table(
-        [columns[at] for at in kept],
-        [[row[at] for at in kept] for row in rows],
+        [columns[at] for at in filled],
+        [[row[at] for at in filled] for row in rows],
         is_titled=is_titled,
     )
 

@@ -12,7 +12,7 @@ from treering.surfaces.cli.commands import Command, invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, place_of
+from treering.surfaces.cli.opening import asking, location_of
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, is_terminal, painted, printable, say, say_painted
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -77,15 +77,19 @@ def tree(*, session: str | None, scope: str | None, is_global: bool) -> None:
             found, is_cut = _asked(ledger, name, session)
             short = short_sessions(ledger, name)
             found = [
-                msgspec.structs.replace(one, session=short.within(one.session, "session_id"))
-                for one in found
+                msgspec.structs.replace(member, session=short.within(member.session, "session_id"))
+                for member in found
             ]
-        place = place_of(ledger)
+        location = location_of(ledger)
     mask = Mask()
-    members = [msgspec.structs.replace(one, session=masked(one.session, mask)) for one in found]
+    members = [
+        msgspec.structs.replace(member, session=masked(member.session, mask)) for member in found
+    ]
     if invocation().as_json:
-        listed = [{"depth": one.depth, **msgspec.structs.asdict(one.session)} for one in members]
-        show({"scope": name, "ledger": place, "count": len(listed), "is_cut": is_cut,
+        listed = [
+            {"depth": member.depth, **msgspec.structs.asdict(member.session)} for member in members
+        ]
+        show({"scope": name, "ledger": location, "count": len(listed), "is_cut": is_cut,
               "sessions": listed})  # fmt: skip
         return
     with writing_output():
@@ -120,14 +124,14 @@ def _print(scope: Scope, members: Sequence[Member], *, is_cut: bool) -> None:
         return
     branch, corner, line, blank = _DRAWN if is_terminal() else _PLAIN
     rails: list[str] = []
-    for one in members:
-        drawn = min(one.depth, DEPTH_DRAWN_MAX)
+    for member in members:
+        drawn = min(member.depth, DEPTH_DRAWN_MAX)
         del rails[max(drawn - 1, 0) :]
-        lead = "".join(rails) + ((corner if one.is_last else branch) if drawn else "")
-        say_painted((painted(lead, dim=True) if lead else "") + _told(one))
+        lead = "".join(rails) + ((corner if member.is_last else branch) if drawn else "")
+        say_painted((painted(lead, dim=True) if lead else "") + _told(member))
         if drawn:
-            rails.append(blank if one.is_last else line)
-    families = sum(one.depth == 0 for one in members)
+            rails.append(blank if member.is_last else line)
+    families = sum(member.depth == 0 for member in members)
     nouns = "family" if families == 1 else "families"
     say(f"{counted(len(members), 'session')} of {families:,} {nouns} of scope {scope}")
     if is_cut:
@@ -140,9 +144,9 @@ def _told(member: Member) -> str:
         title_of,
     )
 
-    one = member.session
-    state = painted(one.state, STATE_COLOURS.get(one.state))
+    outline = member.session
+    state = painted(outline.state, STATE_COLOURS.get(outline.state))
     depth = f" depth {member.depth}" if member.depth > DEPTH_DRAWN_MAX else ""
-    at = "" if one.forked_seq is None else f" forked at {one.forked_seq}"
-    title = title_of(one)
-    return f"{printable(one.session_id)} {state}{depth}{at}{f'  {title}' if title else ''}"
+    at = "" if outline.forked_seq is None else f" forked at {outline.forked_seq}"
+    title = title_of(outline)
+    return f"{printable(outline.session_id)} {state}{depth}{at}{f'  {title}' if title else ''}"

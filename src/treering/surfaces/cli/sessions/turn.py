@@ -108,25 +108,25 @@ def undo(*, session: str, scope: str | None, is_global: bool, turns: int) -> Non
     """
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        found = _named(ledger, name, session)
-        before = list(found.turns(last=max(turns, 0) + _UNSEEN_BETWEEN_MAX))
-        header = found.undo(turns=turns)
+        opened = _named(ledger, name, session)
+        before = list(opened.turns(last=max(turns, 0) + _UNSEEN_BETWEEN_MAX))
+        header = opened.undo(turns=turns)
         from_seq, hidden = (_number(header.refs, one) for one in ("from_seq", "turns"))
     prompts = [one.prompt for one in before if one.first_seq >= from_seq and _is_seen(one)]
     more = len(prompts) - _PROMPTS_MAX
     show(
-        {"scope": name, "session_id": found.session_id, "turns": hidden, "from_seq": from_seq,
+        {"scope": name, "session_id": opened.session_id, "turns": hidden, "from_seq": from_seq,
          "event_id": header.event_id, "seq": header.seq},
-        f"undid {counted(hidden, 'turn')} of session {found.session_id}:"
+        f"undid {counted(hidden, 'turn')} of session {opened.session_id}:"
         " the model no longer sees them"
         if hidden > 1
-        else f"undid the last turn of session {found.session_id}: the model no longer sees it",
+        else f"undid the last turn of session {opened.session_id}: the model no longer sees it",
         *(f"  {one_line(prompt)}" for prompt in prompts[:_PROMPTS_MAX]),
         *([f"  and {counted(more, 'more turn')}"] if more > 0 else []),
         "only the conversation moved back; files and other effects of tools did not",
-        f"to restore it before anything is said: treering sessions redo {found.session_id}"
+        f"to restore it before anything is said: treering sessions redo {opened.session_id}"
         f" --scope {name}",
-        done=f"session {found.session_id} was undone, by {counted(hidden, 'turn')}",
+        done=f"session {opened.session_id} was undone, by {counted(hidden, 'turn')}",
     )  # fmt: skip
 
 
@@ -148,15 +148,15 @@ def redo(*, session: str, scope: str | None, is_global: bool) -> None:
     """Restore what was undone last in SESSION, if nothing was said since."""
     name = find_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
-        found = _named(ledger, name, session)
-        header = found.redo()
-        turns, undone_seq = (_number(header.refs, one) for one in ("turns", "undone_seq"))
+        opened = _named(ledger, name, session)
+        header = opened.redo()
+        turns, undone_seq = (_number(header.refs, field) for field in ("turns", "undone_seq"))
     show(
-        {"scope": name, "session_id": found.session_id, "turns": turns, "undone_seq": undone_seq,
+        {"scope": name, "session_id": opened.session_id, "turns": turns, "undone_seq": undone_seq,
          "event_id": header.event_id, "seq": header.seq},
-        f"redid {counted(turns, 'turn')} of session {found.session_id}",
+        f"redid {counted(turns, 'turn')} of session {opened.session_id}",
         "only the conversation moved forward again; files and other effects of tools did not",
-        done=f"session {found.session_id} was redone",
+        done=f"session {opened.session_id} was redone",
     )  # fmt: skip
 
 

@@ -45,9 +45,9 @@ def resolve(*, channel: str, handle: str, scope: str | None, is_global: bool) ->
     name = find_scope(scope, is_global=is_global)
     with open_to_write() as ledger:
         memory = ledger.memory(name)
-        known = {(one.channel, one.handle) for one in memory.users.handles()}
+        known = {(link.channel, link.handle) for link in memory.users.handles()}
         user = memory.users.resolve(channel, handle)
-        linked = {(one.channel, one.handle) for one in memory.users.handles()}
+        linked = {(link.channel, link.handle) for link in memory.users.handles()}
     is_new = (channel, handle) in linked - known
     if is_new and not invocation().as_json:
         note(f"nobody in scope {name} was called {handle} on {channel}: this is somebody new")

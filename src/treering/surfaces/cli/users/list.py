@@ -10,7 +10,7 @@ import msgspec
 
 from treering.model.memories import UserHandle
 from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.opening import asking, open_to_ask, place_of
+from treering.surfaces.cli.opening import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, printable, say
 from treering.surfaces.cli.projects import find_scope, project_scope_options
@@ -65,9 +65,9 @@ def list_(*, scope: str | None, is_global: bool, user: str | None) -> None:
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             people = _people(ledger.memory(name), user)
-        place = place_of(ledger)
+        location = location_of(ledger)
     if invocation().as_json:
-        show({"scope": name, "ledger": place, "filters": {"user": user}, "count": len(people),
+        show({"scope": name, "ledger": location, "filters": {"user": user}, "count": len(people),
               "users": people})  # fmt: skip
         return
 
