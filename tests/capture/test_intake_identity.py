@@ -281,3 +281,18 @@ def test_a_renamed_copy_of_a_topic_is_the_same_session(
 
     assert [one.sessions_new for one in receipts] == [1, 0, 1]
     assert (receipts[1].imported, receipts[2].imported) == (0, 2)
+
+
+def test_a_session_is_unknown_until_it_has_an_event_or_the_past_of_another(ledger: Ledger) -> None:
+    session = ledger.session(SESSION, scope=SCOPE, agent="claude-code")
+    assert ledger.importing.is_unknown(SCOPE, SESSION)
+
+    first = session.new_event("conversation.user", "hi", event_id="first", payload={"text": "hi"})
+    ledger.importing.append_missing([first])
+    session.fork("branch", at="first", agent="claude-code", whole_turn=False)
+
+    assert not ledger.importing.is_unknown(SCOPE, SESSION)
+    assert not ledger.importing.is_unknown(SCOPE, "branch")
+    assert ledger.importing.is_unknown(SCOPE, "other")
+    with pytest.raises(treering.InvalidInput):
+        ledger.importing.is_unknown(SCOPE, " ")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.ledger.bookmarks import Bookmarks, find_id_key, id_key
 from treering.model.arguments import checks_arguments
-from treering.model.fields import check_events
+from treering.model.fields import check_events, check_name
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ class ImportAccess:
 
     def is_unknown(self, scope: str, session_id: str) -> bool:
         """Return whether a session has no events, not even before a fork: cheaper than a handle."""
+        name = check_name(session_id, "session_id")
         reader = self._store.reader
-        return not reader.last_headers(parse_scope(scope), session_id, before_seq=None, limit=1)
+        return not reader.last_headers(parse_scope(scope), name, before_seq=None, limit=1)
 
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope about how far they have read.
