@@ -539,6 +539,7 @@ def test_a_json_value_is_searched_with_its_names(value: Json, rule: str | None) 
         "12 passed in 0.3s, keyboard and monkey, by primary_key, sort_key and max_token",
         "the key of a table is its name, a list of keys has no order, and a key may stand anywhere",
         "fc-list, api-docs, precious and sk-learn are no tokens",
+        "the path_of_the_files.py of a module",
         "are_MAX_LENGTH, py_task_notification, before_everything_else and risk-assessment",
     ],
 )
@@ -546,6 +547,7 @@ def test_a_word_that_names_no_secret_raises_no_alarm(text: str) -> None:
     assert not GUARD.suspicious(encode({"text": text + " and so on" * 40}))
 
 
+AIRTABLE = f"pat{BODY[:14]}.{HEX}"
 WORD_STARTS = [
     *(
         "",
@@ -572,7 +574,12 @@ WORD_STARTS = [
 
 @pytest.mark.parametrize("before", WORD_STARTS)
 def test_a_token_that_is_found_at_the_start_of_a_word_raises_the_alarm(before: str) -> None:
-    for token in (*WHOLE_TOKENS.values(), f"re_{BODY[:8]}_{BODY[:24]}", f"r8_{BODY[:37]}"):
+    for token in (
+        *WHOLE_TOKENS.values(),
+        f"re_{BODY[:8]}_{BODY[:24]}",
+        f"r8_{BODY[:37]}",
+        AIRTABLE,
+    ):
         text = f"{before}{token}"
         if GUARD.find_text(text):
             assert GUARD.suspicious(encode({"text": text})), token

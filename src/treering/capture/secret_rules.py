@@ -431,6 +431,11 @@ def _has_body(encoded: bytes, end: int) -> bool:
     return _BODY.match(encoded, end) is not None
 
 
+def _has_airtable_id(encoded: bytes, end: int) -> bool:
+    """Return whether 14 letters or digits and a dot follow: ``path_of_the_files.`` has others."""
+    return encoded[end : end + 14].isalnum()
+
+
 def _word_with_body(prefixes: Sequence[str]) -> Called:
     """Return the same for prefixes that count only at the start of a word: ``are_`` is not re_."""
     encoded_prefixes = [prefix.encode() for prefix in prefixes]
@@ -471,7 +476,13 @@ SECRET_RULES: Final = (
     Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
-    Rule("airtable", ("pat",), _airtable, veto=(14, bytes(set(range(256)) - set(b".")))),
+    Rule(
+        "airtable",
+        ("pat",),
+        _airtable,
+        is_called=_has_airtable_id,
+        veto=(14, bytes(set(range(256)) - set(b"."))),
+    ),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
