@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     cls=Command,
     short_help="Erase the content of an event or a session.",
     examples="""
-    {command} --event-id 01a1de94-e936-74a9-a810-fb5b489effca --scope acme/app
+    {command} --event-id 01a1de94-e936 --scope acme/app
     {command} --session-id s1 --scope acme/app --replacement null
     """,
     if_stopped="what was erased stays erased; run it again for the rest",
@@ -103,7 +103,7 @@ def redact(
     examples="""
     {command} --scope acme/app --dry-run
     {command} --all
-    {command} --scope acme/app --policy tool.result=7 --policy ops.alert=forever
+    {command} --scope acme/app --policy tool.result=7
     """,
     if_stopped="what was removed stays removed; run it again for the rest",
 )

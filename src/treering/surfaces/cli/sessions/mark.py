@@ -50,7 +50,7 @@ def rename(*, session: str, title: str, scope: str | None, is_global: bool) -> N
     short_help="Close a session.",
     examples="""
     treering sessions close main:telegram:jo --scope acme/app
-    treering sessions close s1 --scope acme/app --reason "moved to another channel"
+    treering sessions close s1 --scope acme/app --reason "moved elsewhere"
     """,
     if_stopped="see treering sessions list for its state",
 )
