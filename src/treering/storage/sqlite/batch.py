@@ -391,7 +391,8 @@ class Batch:
         """Give ``draft`` its number in its run, which is known to the table of runs."""
         ids = self._ids
         last, at, generation = ids.run_seqs.get((session, run), _NEVER)
-        if generation != ids.generation:
+        # Another process may have numbered events since, unless ours is the session's last one.
+        if generation != ids.generation and at != seq - 1:
             for statement in (_LAST_RUN_SEQ, _LAST_TAIL_RUN_SEQ):
                 later = fetch_value(self.connection, statement, (session, run, at))
                 last = max(last, later or 0)

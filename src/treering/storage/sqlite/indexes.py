@@ -6,7 +6,7 @@ commit enters all that are not in the indexes yet. ``indexed_position`` is the l
 the few after it, the tail, are read by position. A read looks at both and is always exact.
 
     position   1 ........................ 4096 | 4097 .... 4803
-               in the indexes                  | tail: at most about a thousand events
+               in the indexes                  | tail: at most a few hundred events
 
 A session's events have rising positions. So those in the tail come after all that are indexed, and
 a read by seq takes one part, then the other. Decision 0040 has the rules and why they hold.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from treering.storage.sqlite.sql import Row
 
-LAG_EVENTS_MAX: Final = 1_024
+LAG_EVENTS_MAX: Final = 256
 """Events that wait in the tail before they are entered."""
 IDS_AT_ONCE: Final = 500
 """Ids that one statement looks for."""
@@ -210,19 +210,17 @@ LIMIT :limit
 LIVE: Final = f"AND e.flags < {EXPIRED}"
 
 
-# A session that was not written to lately has its last event in the index, and no tail.
+# A fork without events in the index begins after its cut.
 SESSION_STATE: Final = f"""
 SELECT
   {INDEXED_POSITION},
-  (SELECT seq FROM heads WHERE session = ?1)
-    IS NOT (SELECT max(seq) FROM seqs_by_session WHERE session = ?1)
+  (SELECT seq FROM heads WHERE session = ?1),
+  coalesce(
+    (SELECT max(seq) FROM seqs_by_session WHERE session = ?1),
+    (SELECT seq FROM forks WHERE session = ?1),
+    0
+  )
 """
-
-
-def _state_of(connection: apsw.Connection, session: int) -> tuple[int, bool]:
-    """Return the last indexed position, and whether a session may have events after it."""
-    mark, has_tail = fetch_one(connection, SESSION_STATE, (session,)) or (0, 1)
-    return (mark if isinstance(mark, int) else 0), bool(has_tail)
 
 
 def session_rows(
@@ -239,26 +237,32 @@ def session_rows(
     It needs no transaction: events up to the mark are in the index whatever is entered meanwhile,
     and those after it stay where they are.
     """
-    mark, has_tail = _state_of(connection, session)
-    place = {
-        "session": session, "after": after, "before": before, "limit": limit, "mark": mark,
-        **bindings,
-    }  # fmt: skip
-    first, second = statements.indexed, statements.tail
-    if not has_tail and not statements.by_seq:
-        return fetch_all(connection, first, place)
+    state = fetch_one(connection, SESSION_STATE, (session,)) or (0, None, 0)
+    mark, head, indexed = state[0] if isinstance(state[0], int) else 0, state[1], state[2]
+    tail_limit = limit
+    if not statements.by_seq and isinstance(head, int) and head >= indexed:
+        # The tail has the seqs from the last indexed one to the head. Knowing how many they are
+        # ends the walk through it early; mostly there are none.
+        before = min(before, head + 1)
+        tail_limit = min(limit, before - 1 - max(after, indexed))
+
+    def read(statement: str, limit: int) -> list[Row]:
+        stretch = {"session": session, "after": after, "before": before, "mark": mark}
+        return fetch_all(connection, statement, {**stretch, "limit": limit, **bindings})
+
+    if tail_limit <= 0:
+        return read(statements.indexed, limit)
     if statements.backwards:
-        first, second = second, first
-    found = fetch_all(connection, first, place)
-    if len(found) < limit:
-        place["limit"] = limit - len(found)
-        if found and statements.backwards:
-            place["before"] = found[-1][2]
-        elif found:
-            # What was entered since the mark was read is not taken twice.
-            place["after"], place["mark"] = found[-1][2], max(mark, found[-1][0])
-        found += fetch_all(connection, second, place)
-    return found
+        rows = read(statements.tail, tail_limit)
+        if rows:
+            before = rows[-1][2]
+        return rows + read(statements.indexed, limit - len(rows)) if len(rows) < limit else rows
+    rows = read(statements.indexed, limit)
+    if rows:
+        # What was entered since the mark was read is not taken twice.
+        after, mark = rows[-1][2], max(mark, rows[-1][0])
+    left = min(tail_limit, limit - len(rows))
+    return rows + read(statements.tail, left) if left > 0 else rows
 
 
 # By id.
