@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from treering.storage.sqlite.sql import Row
 
-LAG_EVENTS_MAX: Final = 256
+LAG_EVENTS_MAX: Final = 512
 """Events that wait in the tail before they are entered."""
 IDS_AT_ONCE: Final = 500
 """Ids that one statement looks for."""
