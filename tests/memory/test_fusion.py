@@ -12,7 +12,7 @@ from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
 from treering.memory.event_index import Whitening, passage_scores
-from treering.memory.fusion import FusionWeights, best_of_chunks, is_about_query, rank
+from treering.memory.fusion import FusionWeights, is_about_query, rank
 from treering.memory.lexical import Lexicon
 from treering.memory.session_order import order_by_session
 
@@ -206,11 +206,6 @@ def test_likeness_stays_within_its_bounds() -> None:
     assert np.abs(similarity).max() <= 1 + 1e-4
     assert similarity[-1] == 0
     assert not Whitening(vectors).similarity(vectors, vectors[-1]).any()
-
-
-def test_a_long_document_is_as_near_as_its_best_chunk() -> None:
-    assert np.allclose(best_of_chunks(scores(0.1, 0.7, 0.3), [2, 0, 1]), [0.7, 0, 0.3])
-    assert len(best_of_chunks(scores(), [])) == 0
 
 
 def test_a_memory_knows_of_what_it_does_not_speak() -> None:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -110,19 +108,6 @@ def is_about_query(coverage: Scores, cosines: Scores | None, *, cosine_min: floa
         return False
     crowd = log(max(len(cosines), FEW_VECTORS) / FEW_VECTORS) / log(MANY_VECTORS / FEW_VECTORS)
     return float(cosines.max()) >= cosine_min + CROWD_COSINE * min(crowd, 1.0)
-
-
-def best_of_chunks(scores: Scores, counts: Sequence[int]) -> Scores:
-    """Return the score of each document's best chunk; 0 without chunks."""
-    import numpy as np  # noqa: PLC0415
-
-    sizes = np.asarray(counts, np.int64)
-    best = np.zeros(len(sizes), np.float32)
-    some = np.flatnonzero(sizes)
-    if len(some):
-        starts = np.cumsum(sizes[some]) - sizes[some]
-        best[some] = np.maximum.reduceat(scores, starts)
-    return best
 
 
 def _to_best(scores: Scores) -> Scores:

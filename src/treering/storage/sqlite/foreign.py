@@ -63,12 +63,6 @@ def read_rows(
                 yield {ROW_ID: number, **dict(zip(columns, values, strict=True))}
 
 
-def table_names(path: Path) -> list[str]:
-    """Return the tables of a file. Raise InvalidInput if it is not a database, or is a ledger."""
-    with _opened(path) as source:
-        return _tables(source.connection)
-
-
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[_Source]:
     if not path.is_file():
