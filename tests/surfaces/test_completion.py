@@ -120,8 +120,11 @@ def test_a_real_shell_completes_at_every_tab(
     shell: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     program = shutil.which(name)
-    if program is None:
+    if program is None and name != "bash":
+        # No package index has zsh or fish, and nobody needs them to use Treering: where they are
+        # missing, bash and the texts of all three scripts are still tried.
         pytest.skip(f"{name} is not installed")
+    assert program is not None
     monkeypatch.delenv("_TREERING_COMPLETE")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     (tmp_path / "script").write_text(shell("completion", name).out)
