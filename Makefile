@@ -22,9 +22,11 @@ help:  ## Show the targets
 
 setup: $(READY)  ## Make the virtual environment
 
+# The SDK of Claude is built from its source: its wheel carries 366 MB of a program that no test runs. The models of
+# harbor, which judge our exports, run on Python 3.11 with pydantic alone, whatever the package says of itself.
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) ..."
-	$(call timed,set-up,$(PYTHON) -m venv $(VENV) && $(PIP) install --constraint constraints.txt --editable '.[dev]' && touch $@)
+	$(call timed,set-up,$(PYTHON) -m venv $(VENV) && $(PIP) install --constraint constraints.txt --no-binary claude-agent-sdk --editable '.[dev]' && $(PIP) install --constraint constraints.txt --no-deps --ignore-requires-python harbor && $(BIN)/python scripts/browsers.py && touch $@)
 
 demo: $(READY)  ## Record, take in logs, search, redact, verify and tamper, on sessions of our own
 	@$(BIN)/python examples/demo.py
@@ -38,6 +40,7 @@ suite: $(READY)  ## The whole test suite
 
 check: $(READY)  ## Format, lint, types and layers
 	$(call timed,format and lint,$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .)
+	$(call timed,scripts of pages,$(BIN)/oxlint --quiet --deny-warnings src/treering/surfaces)
 	$(call timed,types,$(BIN)/mypy --no-error-summary)
 	$(call timed,layers,$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1))
 

@@ -1,139 +1,134 @@
-"""Take the README's pictures: one small session, exported as HTML, in light and in dark.
+"""Take the pictures of the README and the docs from our own sample sessions, in light and in dark.
 
-Run it as ``make pictures``. It records into a temporary ledger and needs Chromium (or Chrome) on
-the PATH; CHROMIUM names another one.
+Run it as ``make pictures``. It records into a temporary ledger under a clock that stands still, so
+that pictures change only when pages do, and needs a Chromium (see browsers.py).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from playwright.sync_api import sync_playwright
 
 import treering
+import treering.app
+from browsers import launch_options
+from sample_sessions import APP, record_samples
+from treering.surfaces.server.access import ServerAddress
+from treering.surfaces.server.application import Application
+from treering.surfaces.server.grants import TokenSet
+from treering.surfaces.server.serving import bind, make_server
+from treering.surfaces.viewer.site import ViewerSite
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PICTURES: Final = Path(__file__).parents[1] / "docs" / "pictures"
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
-THEMES: Final = {"light": 1, "dark": 0}
-"""Blink's number for each preferred colour scheme."""
-WIDTH, HEIGHT = 1000, 780
-NINE: Final = 1_772_701_200_000
-"""2026-03-05 09:00:00 UTC: pictures change only when the page does."""
-SCOPE: Final = "acme/app"
+THEMES: Final = ("light", "dark")
+NOW: Final = 1_772_721_000_000
+"""2026-03-05 14:30:00 UTC."""
+TOKEN: Final = "trt_of-the-pictures"  # noqa: S105  (of a server that runs for seconds)
 
-TRACEBACK: Final = "sqlite3.OperationalError: no such table: tides"
-PATCH: Final = {
-    "file_path": "src/tides.py",
-    "old_string": 'db = connect(":memory:")',
-    "new_string": "db = connect(settings.database)\nmigrate(db)",
-}
-ANSWER: Final = """\
-The app opened an empty in-memory database, so the table was never created.
 
-1. `src/tides.py` now opens the configured database.
-2. It runs the migrations before the first query.
+class Shot(NamedTuple):
+    """A page of the viewer, and how much of it the picture shows."""
 
-All **42 tests** pass."""
+    name: str
+    path: str
+    height: int
+
+
+SHOTS: Final = (
+    Shot("viewer", "/sessions?since=30d", 780),
+    Shot("viewer-session", "/sessions/fix-tides?scope=acme%2Fapp", 780),
+    Shot("viewer-memory", "/memory?tab=recall&q=When+do+we+release%3F&scope=acme%2Fapp", 620),
+)
+
+
+class StandingClock:
+    """Tells the time that it was set to."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now_ms
+
+    def set(self, now_ms: int) -> None:
+        """Set the time."""
+        self.now_ms = now_ms
 
 
 def main() -> None:
-    """Write one picture for each theme."""
-    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        sys.exit("no Chromium on the PATH; install one, or set CHROMIUM to its path")
+    """Write every picture in each theme."""
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        page = export(Path(folder))
-        for theme, number in THEMES.items():
-            photograph(browser, page, PICTURES / f"session-{theme}.png", scheme=number)
+    clock = StandingClock(NOW)
+    treering.app.now_ms = clock
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        file = Path(name) / "agents.db"
+        browser = playwright.chromium.launch(**launch_options())
+        with treering.open(file, durability="normal") as ledger:
+            record_samples(ledger, NOW, tick=clock.set)
+            photograph_viewer(browser, ledger, clock)
+        page = Path(name) / "session.html"
+        options = ["--scope", APP, "--format", "html", "--payload", "--out", str(page)]
+        program = str(Path(sys.executable).with_name("treering"))
+        subprocess.run([program, "--db", str(file), "export", "fix-tides", *options], check=True)
+        for theme in THEMES:
+            photograph(browser, page.as_uri(), f"session-{theme}", theme, height=780, width=1000)
+        browser.close()
 
 
-def export(folder: Path) -> Path:
-    """Record the session into a ledger in ``folder`` and return its HTML page."""
-    ledger_file, page = folder / "agents.db", folder / "session.html"
-    with treering.open(str(ledger_file)) as ledger:
-        record(ledger)
-    options = ["--scope", SCOPE, "--format", "html", "--payloads", "included", "--out", str(page)]
-    subprocess.run(
-        [
-            Path(sys.executable).with_name("treering"),
-            "--db",
-            ledger_file,
-            "export",
-            "fix-tides",
-            *options,
-        ],
-        check=True,
+def photograph_viewer(browser: Browser, ledger: treering.Ledger, clock: StandingClock) -> None:
+    """Serve a ledger, and take every picture of its viewer."""
+    listener = bind("127.0.0.1", 0)
+    address = ServerAddress(host="127.0.0.1", port=listener.getsockname()[1])
+    application = Application(
+        ledger,
+        tokens=TokenSet(clock, token=TOKEN),
+        address=address,
+        more=[ViewerSite(ledger, clock).route],
     )
-    return page
+    started = threading.Event()
+    server = make_server(application, started=started.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    started.wait(60)
+    try:
+        for shot in SHOTS:
+            for theme in THEMES:
+                address_of = f"{address.url}{shot.path}#token={TOKEN}"
+                photograph(browser, address_of, f"{shot.name}-{theme}", theme, height=shot.height)
+    finally:
+        server.should_exit = True
+        thread.join(60)
 
 
-def record(ledger: treering.Ledger) -> None:
-    """Record two turns: a bug that is found and mended, and a deploy that times out."""
-    session = ledger.session(
-        "fix-tides", scope=SCOPE, agent="lyria", user="jo", title="Fix the tide table"
+def photograph(
+    browser: Browser, url: str, name: str, theme: str, *, height: int, width: int = 1200
+) -> None:
+    """Write a page as the browser shows it."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if theme == "dark" else "light",
+        reduced_motion="reduce",
+        timezone_id="UTC",
     )
-    session.open(ts_ms=NINE)
-    seconds = 0
-
-    def add(after: int, kind: str, summary: str, payload: object, **refs: object) -> None:
-        nonlocal seconds
-        seconds += after
-        session.record(kind, summary, payload=payload, refs=refs, ts_ms=NINE + 1_000 * seconds)
-
-    def call(
-        call_id: str, tool: str, given: object, result: object, *, took: int, **refs: object
-    ) -> None:
-        same = {"call_id": call_id, "tool": tool}
-        add(1, "tool.call", f"{tool} called", {"input": given}, **same)
-        add(took, "tool.result", f"{tool} returned", result, **{"status": "ok", **same, **refs})
-
-    def says(after: int, who: str, text: str) -> None:
-        add(after, f"conversation.{who}", text, {"text": text})
-
-    says(1, "user", "The tide page fails with `no such table: tides`. Why?")
-    call(
-        "c1",
-        "Bash",
-        {"command": "pytest -q tests/test_tides.py"},
-        {"output": TRACEBACK},
-        took=4,
-        status="failed",
-        error_class="ExitStatus",
-    )
-    call("c2", "Read", {"file_path": "src/tides.py"}, {"output": PATCH["old_string"]}, took=1)
-    call("c3", "Edit", PATCH, {"output": "1 replacement"}, took=1)
-    call("c4", "Bash", {"command": "pytest -q"}, {"output": "42 passed in 3.10s"}, took=6)
-    says(3, "assistant", ANSWER)
-    says(60, "user", "Deploy it to staging.")
-    call(
-        "c5", "Deploy", {"host": "staging-1"}, None, took=30, status="failed", error_class="Timeout"
-    )
-    says(
-        2, "assistant", "The deploy timed out after 30 seconds. Nothing was changed on `staging-1`."
-    )
-
-
-def photograph(browser: str, page: Path, picture: Path, *, scheme: int) -> None:
-    """Write ``page`` as the browser shows it to ``picture``."""
-    subprocess.run(
-        [
-            browser,
-            *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            f"--window-size={WIDTH},{HEIGHT}",
-            f"--blink-settings=preferredColorScheme={scheme}",
-            f"--screenshot={picture}",
-            page.as_uri(),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    page = context.new_page()
+    page.goto(url)
+    page.locator("h1").wait_for(state="attached")
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(500)  # Until the scripts of the page have done what they do.
+    picture = PICTURES / f"{name}.png"
+    page.screenshot(path=picture)
     print(f"{picture.relative_to(PICTURES.parents[1])}: {picture.stat().st_size:,} bytes")
+    context.close()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import treering
 from treering.errors import Disabled, TreeringError
 from treering.ledger.admin import LedgerAdmin
 from treering.ledger.import_access import ImportAccess
+from treering.ledger.keyed_records import KeyedRecords
 from treering.ledger.keys import LedgerKeys
 from treering.memory.identity import UserIdentities
 from treering.model.arguments import annotations_of
@@ -48,12 +49,14 @@ PARTS: Final = {
     "ledger.keys": LedgerKeys,
     "ledger.admin": LedgerAdmin,
     "ledger.importing": ImportAccess,
+    "ledger.records": KeyedRecords,
     "memory.users": UserIdentities,
 }
 """Parts of a ledger or a memory that have methods of their own."""
 ROOMS: Final = (
     treering.context,
     treering.errors,
+    treering.importing,
     treering.memory,
     treering.receipts,
     treering.sinks,
