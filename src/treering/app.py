@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from copy import copy
 from functools import lru_cache, partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from treering.config import keys_folder, mask_key
 from treering.errors import InvalidInput, Unsupported
+from treering.lazy import lazy_pattern
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
 from treering.ledger.rekeying import rekey
@@ -20,6 +20,7 @@ from treering.model.arguments import check_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+    from typing import Unpack
 
     from treering.capture.secrets import SecretGuard
     from treering.context.summaries import Summariser
@@ -35,8 +36,18 @@ if TYPE_CHECKING:
 
 EMBEDDER_VARIABLE: Final = "TREERING_EMBEDDER"
 
-_CONNINFO: Final = re.compile(r"(host|hostaddr|port|dbname|user|service|password) ?=")
+_DEFAULTS: Final = ("rw", "full", "safe", None, (), None)
+"""What ``open`` is given if nothing is chosen, in its order."""
+
+_CONNINFO: Final = lazy_pattern(r"(host|hostaddr|port|dbname|user|service|password) ?=")
 """How a libpq connection string with keywords begins."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """What turns texts into vectors and summaries."""
+
+    embedder: Embedder | str | None
+    summariser: Summariser | None
 
 
 @check_arguments
@@ -49,13 +60,14 @@ def open(  # noqa: A001  (the public door is treering.open)
     keys: str | os.PathLike[str] | None = None,
     sinks: Sequence[Sink] = (),
     synthetic: SyntheticPolicy | None = None,
-    embedder: Embedder | str | None = None,
-    summariser: Summariser | None = None,
+    token: str | None = None,
+    **models: Unpack[ModelOptions],
 ) -> Ledger:
     """Open the ledger at ``location``, creating it if it does not exist.
 
-    That is a file path, ``:memory:``, or ``postgresql://user@host/database`` (``?schema=`` selects
-    a schema other than ``treering``).
+    That is a file path, ``:memory:``, ``postgresql://user@host/database`` (``?schema=`` selects a
+    schema other than ``treering``), or the address of ``treering serve``, as
+    ``http://127.0.0.1:8720``, with a ``token``; the server decides about everything below.
 
     ``mode="ro"`` never changes a byte. ``durability="normal"`` survives a crash of the process but
     may lose the last moments at a power cut. ``guard`` sets where secrets are looked for:
@@ -64,8 +76,9 @@ def open(  # noqa: A001  (the public door is treering.open)
     scopes.
 
     ``embedder`` turns texts into vectors, for the memory and for searches by meaning. The default
-    is ``TREERING_EMBEDDER``, or else ``"static"``, the table that comes with the package; others
-    are ``"minilm"``, ``"endpoint:<model>@<url>"``, ``"off"``, or an object of your own.
+    is ``TREERING_EMBEDDER``, or else ``"static"``, the table that comes with the package; facts are
+    embedded by ``"minilm"`` instead if it is installed (``treering[memory]``). Others are
+    ``"endpoint:<model>@<url>"``, ``"off"``, or an object of your own.
 
     ``summariser`` is the default for the summaries of compactions and for the episodes of sessions
     that are closed, swept or pruned: a function of messages, the previous summary and a number of
@@ -75,6 +88,13 @@ def open(  # noqa: A001  (the public door is treering.open)
     ``Ledger.spine``, apply to these runs if they are given here.
     """
     path = _path(location)
+    if _is_http(path):
+        chosen = (mode, durability, guard, keys, tuple(sinks), synthetic)
+        is_plain = chosen == _DEFAULTS and not any(models.values())
+        return _open_remote(path, token, is_plain=is_plain)
+    summariser = models.get("summariser")
+    if token is not None:
+        raise InvalidInput("a token is for a server", hint="leave it out, or write http://…")
     for name, value, allowed in (
         ("mode", mode, ("rw", "ro")),
         ("durability", durability, ("full", "normal")),
@@ -93,7 +113,8 @@ def open(  # noqa: A001  (the public door is treering.open)
         store,
         drafter=drafter,
         clock=now_ms,
-        embedder=lru_cache(maxsize=1)(partial(_embedder, embedder)),
+        embedder=lru_cache(maxsize=1)(partial(_embedder, models.get("embedder"))),
+        fact_embedder=lru_cache(maxsize=1)(partial(_fact_embedder, models.get("embedder"))),
         summariser=summariser,
     )
     try:
@@ -131,8 +152,7 @@ def import_logs(
     """
     # Loaded only when needed.
     from treering.capture.intake import Importer, import_files  # noqa: PLC0415
-    from treering.formats import openclaw_mem  # noqa: PLC0415
-    from treering.storage.sqlite.foreign import read_rows  # noqa: PLC0415
+    from treering.storage.sqlite.foreign import ForeignDatabases  # noqa: PLC0415
 
     importer = Importer(
         ledger,
@@ -141,12 +161,7 @@ def import_logs(
         again=again,
         live=live,
         parallel=parallel,
-        rows=partial(
-            read_rows,
-            table=openclaw_mem.TABLE,
-            columns=openclaw_mem.COLUMNS,
-            order=openclaw_mem.ORDER,
-        ),
+        databases=ForeignDatabases(),
         progress=progress,
     )
     return import_files(importer, paths, since_ms=since_ms)
@@ -177,6 +192,22 @@ def _store(path: str, durability: Durability, mode: Mode, folder: Callable[[], P
 
     database = Database(path, durability=durability, mode=mode)
     return SqliteStore(database, KeyFolder(folder, database.ledger_id))
+
+
+def _open_remote(url: str, token: str | None, *, is_plain: bool) -> Ledger:
+    if not is_plain:
+        raise InvalidInput(
+            "over HTTP only a token can be chosen", hint="choose the rest where the server starts"
+        )
+    # Loaded only when needed.
+    from treering.client.connection import ServerConnection  # noqa: PLC0415
+    from treering.client.ledger import RemoteLedger  # noqa: PLC0415
+
+    return RemoteLedger(ServerConnection(url, token), now_ms)
+
+
+def _is_http(path: str) -> bool:
+    return path.startswith(("http://", "https://"))
 
 
 def is_server(location: str | os.PathLike[str]) -> bool:
@@ -219,7 +250,7 @@ def _path(location: str | os.PathLike[str]) -> str:
             "a server location must be a URL, as text",
             hint="write postgresql://user@host/database",
         )
-    if not is_server(path) and ("://" in path or path.startswith("file:")):
+    if not is_server(path) and not _is_http(path) and ("://" in path or path.startswith("file:")):
         raise InvalidInput(
             f"{scheme} locations are not supported",
             hint="name a file by its path, or a server as postgresql://user@host/database",
@@ -234,6 +265,15 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
     from treering.embedders.registry import find_embedder  # noqa: PLC0415
 
     return find_embedder(chosen or os.environ.get(EMBEDDER_VARIABLE))
+
+
+def _fact_embedder(chosen: Embedder | str | None) -> Embedder | None:
+    """Return the chosen embedder, or the best one for facts that is installed."""
+    if chosen is not None and not isinstance(chosen, str):
+        return chosen
+    from treering.embedders.registry import find_fact_embedder  # noqa: PLC0415
+
+    return find_fact_embedder(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
 
 def new_guard(*, personal: bool = False) -> SecretGuard:

@@ -25,12 +25,12 @@ def default_database() -> str:
 def keys_folder(named: str | os.PathLike[str] | None = None) -> Path:
     """Return ``named``, else ``TREERING_KEYS``, else a folder beside the user's settings."""
     chosen = named or os.environ.get(KEYS_VARIABLE)
-    return Path(chosen).expanduser() if chosen else _settings_folder() / "keys"
+    return Path(chosen).expanduser() if chosen else settings_folder() / "keys"
 
 
 def mask_key() -> bytes:
     """Return the key of this machine's masks, created on first use; it is not in the ledger."""
-    folder = _settings_folder()
+    folder = settings_folder()
     path = folder / "mask.key"
     with contextlib.suppress(OSError):
         key = path.read_bytes()
@@ -57,7 +57,8 @@ def mask_key() -> bytes:
     return key
 
 
-def _settings_folder() -> Path:
+def settings_folder() -> Path:
+    """Return the folder of the user's settings."""
     import platformdirs  # noqa: PLC0415  (only needed for a key)
 
     return Path(platformdirs.user_config_dir("treering", appauthor=False))

@@ -14,6 +14,7 @@
     ├── RunActive                 the session is busy with another run
     ├── ToolDenied                the tool may not run in this session
     ├── NotFound
+    ├── NotAuthenticated          no valid token came with the request
     ├── StorageError              the database operation failed
     │   ├── Busy                  other writers kept the lock too long
     │   ├── StorageFull
@@ -150,6 +151,12 @@ class NotFound(TreeringError):
     code = "not_found"
 
 
+class NotAuthenticated(TreeringError):
+    """No valid token came with the request."""
+
+    code = "not_authenticated"
+
+
 class StorageError(TreeringError):
     """The database operation failed."""
 
@@ -175,7 +182,7 @@ class Unavailable(StorageError):
 
 
 class NotPermitted(StorageError):
-    """The database role does not have the permission."""
+    """The database role, or the token, does not have the permission."""
 
     code = "not_permitted"
 

@@ -40,7 +40,7 @@ class Lock:
     """A reentrant lock. The outermost function that took it is its holder, and releases it."""
 
     __slots__ = (
-        "__weakref__", "_holder", "_inner", "_replaceable", "_thread", "_tidy", "_untidy", "guard",
+        "__weakref__", "_inner", "_replaceable", "_thread", "_tidy", "_untidy", "guard", "holder",
     )  # fmt: skip
 
     def __init__(self, tidy: Callable[[], None] | None = None) -> None:
@@ -53,7 +53,8 @@ class Lock:
         self._inner = threading.RLock()
         self._replaceable = [self._inner]
         """The inner lock, until one thread undertakes to replace it."""
-        self._holder: FrameType | None = None
+        self.holder: FrameType | None = None
+        """The frame it was taken for; None while it is free."""
         self._thread = 0
         self.guard = LockRelease(self)
         """Releases the lock at the end of a ``with``, if the lock itself has not."""
@@ -65,14 +66,19 @@ class Lock:
             self.take(frame=_frame(1))
             return
         self._thread = get_ident()
-        self._holder = _frame(1)
+        self.holder = _frame(1)
         if self._untidy:
             self._repair()
 
     def __exit__(self, kind: object, error: object, trace: object, /) -> None:
-        holder = self._holder
-        if holder is None or holder is _frame(1):
-            self.drop()
+        holder = self.holder
+        inner = self._inner
+        if (holder is None or holder is _frame(1)) and inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+            # As ``drop`` does, without a call: every append passes here.
+            if self._tidy is not None:
+                self._tidy()
+            self.holder = None
+            inner.release()
 
     def take(self, patience_s: float = PATIENCE_S, *, frame: FrameType | None = None) -> bool:
         """Take the lock for ``frame``, by default the caller's; nested calls do nothing.
@@ -82,7 +88,7 @@ class Lock:
         """
         caller = frame or _frame(1)
         if self._inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
-            if _is_in(self._holder, caller):
+            if _is_in(self.holder, caller):
                 return True
             self._replace(self._inner)
         if not self._inner.acquire(False):
@@ -90,7 +96,7 @@ class Lock:
                 return False
             self._wait(patience_s)
         self._thread = get_ident()
-        self._holder = caller
+        self.holder = caller
         if self._untidy:
             self._repair()
         return True
@@ -98,7 +104,7 @@ class Lock:
     def release_for(self, frame: FrameType) -> None:
         """Release the lock if it was taken for ``frame``."""
         # Without a holder, ``frame`` took it and was interrupted before it could say so.
-        if self._holder is frame or self._holder is None:
+        if self.holder is frame or self.holder is None:
             self.drop()
 
     def drop(self) -> None:
@@ -108,12 +114,12 @@ class Lock:
             return
         if self._tidy is not None:
             self._tidy()
-        self._holder = None
+        self.holder = None
         inner.release()
 
     def is_held_here(self) -> bool:
         """Return whether a function on this thread's stack holds the lock."""
-        return self._is_owned() and _is_in(self._holder, _frame(1))
+        return self._is_owned() and _is_in(self.holder, _frame(1))
 
     # The interface that threading.Condition needs.
 
@@ -123,7 +129,7 @@ class Lock:
         return self._inner._is_owned()  # type: ignore[attr-defined, no-any-return]  # noqa: SLF001
 
     def _release_save(self) -> FrameType | None:
-        holder, self._holder = self._holder, None
+        holder, self.holder = self.holder, None
         self._inner.release()
         return holder
 
@@ -131,7 +137,7 @@ class Lock:
         if not self._inner.acquire(blocking=False):
             self._wait(PATIENCE_S)
         self._thread = get_ident()
-        self._holder = holder
+        self.holder = holder
 
     def _repair(self) -> None:
         """Clean up after a holder that was interrupted. The lock is held."""
@@ -143,7 +149,7 @@ class Lock:
         deadline, checks, suspect = time.monotonic() + patience_s, 0, None
         while True:
             left_s = deadline - time.monotonic()
-            inner, holder = self._inner, self._holder
+            inner, holder = self._inner, self.holder
             if inner.acquire(timeout=max(min(LOOK_S, left_s), 0.0)):
                 return
             if left_s <= 0:
@@ -153,7 +159,7 @@ class Lock:
                 )
             frame = sys._current_frames().get(self._thread)  # noqa: SLF001
             is_abandoned = (
-                holder is not None and holder is self._holder and not _is_in(holder, frame)
+                holder is not None and holder is self.holder and not _is_in(holder, frame)
             )
             checks = checks + 1 if is_abandoned and holder is suspect else int(is_abandoned)
             suspect = holder
@@ -169,7 +175,7 @@ class Lock:
             return
         fresh = threading.RLock()
         self._replaceable.append(fresh)
-        self._holder = None
+        self.holder = None
         self._inner = fresh
 
 

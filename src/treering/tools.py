@@ -12,7 +12,7 @@ A tool only reads, its answer is bounded, and errors are answers, too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ANSWER_CHARACTERS_MAX: Final = 16_000
 """The longest answer, as JSON."""
+SUMMARY_CHARACTERS_MAX: Final = 4_000
+"""The longest summary as it is written; only what is mostly escapes is longer."""
 REFS_CHARACTERS_MAX: Final = 1_000
 PAYLOAD_CHARACTERS_MAX: Final = 4_000
 ITEMS_DEFAULT: Final = 20
@@ -44,8 +46,9 @@ MEMORY_EPISODES_QUERY: Final[dict[str, Any]] = {
     "name": "memory_episodes_query",
     "description": (
         "Look up what happened in earlier sessions: what was said, which tools were called, what"
-        " was decided. Oldest first. Gives summaries; ask for payloads only if a summary is not"
-        " enough. If has_more is true, call again with the same arguments and next.cursor."
+        " was decided. Oldest first, unless newestFirst. Gives summaries; ask for payloads only if"
+        " a summary is not enough. If has_more is true, call again with the same arguments and"
+        " next.cursor."
     ),
     "parameters": {
         "type": "object",
@@ -71,6 +74,10 @@ MEMORY_EPISODES_QUERY: Final[dict[str, Any]] = {
             "includePayload": {
                 "type": "boolean",
                 "description": "Give the whole content, too; secrets are masked.",
+            },
+            "newestFirst": {
+                "type": "boolean",
+                "description": "Begin with the latest event. Default: the oldest.",
             },
             "cursor": {"type": "string", "description": "next.cursor of the answer before."},
         },
@@ -104,7 +111,7 @@ def memory_episodes_query(
     ``error`` says why and what to do. Nothing is written.
     """
     try:
-        return _answer(ledger, _Request(_object(arguments, stated)))
+        return answer_query(ledger, _object(arguments, stated))
     except TreeringError as error:
         return _refusal(error)
 
@@ -133,7 +140,7 @@ class BoundQuery:
             given = _object(arguments, stated)
             if "scope" in given:
                 raise InvalidScope("the scope is fixed", hint="leave scope out")
-            return _answer(self._ledger, _Request({**given, "scope": self._scope}))
+            return answer_query(self._ledger, {**given, "scope": self._scope})
         except TreeringError as error:
             return _refusal(error)
 
@@ -159,10 +166,8 @@ class _Request:
         self.kinds = _kinds(given.get("types"))
         self.limit = _limit(given.get("limit"))
         self.cursor = _text(given, "cursor")
-        payloads = given.get("includePayload")
-        if payloads is not None and type(payloads) is not bool:
-            raise InvalidInput("includePayload must be true or false", hint="use a boolean")
-        self.payloads = payloads is True
+        self.payloads = _switch(given, "includePayload")
+        self.newest_first = _switch(given, "newestFirst")
 
     def page(self, ledger: ReadableLedger) -> Page[Header] | Page[Event]:
         ask = ledger.events if self.payloads else ledger.headers
@@ -172,7 +177,8 @@ class _Request:
             kinds=self.kinds,
             since_ms=self.since,
             until_ms=self.until,
-            first=self.limit,
+            first=None if self.newest_first else self.limit,
+            last=self.limit if self.newest_first else None,
             after=self.cursor,
         )
 
@@ -183,6 +189,7 @@ class _Request:
             kinds=self.kinds,
             since_ms=self.since,
             until_ms=self.until,
+            backwards=self.newest_first,
         )
         return make_cursor(query, TimelinePoint(event.ts_ms, event.position))
 
@@ -210,20 +217,32 @@ def _object(arguments: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
     return given
 
 
-def _answer(ledger: ReadableLedger, request: _Request) -> dict[str, Any]:
+def as_json(value: Any) -> str:
+    """Return a value as the JSON that a model reads."""
+    return encode(value).decode()
+
+
+def answer_query(
+    ledger: ReadableLedger, given: Mapping[str, Any], *, written: Callable[[Any], str] = as_json
+) -> dict[str, Any]:
+    """Return events of a scope that fit an answer, as ``written`` writes it.
+
+    Raise InvalidInput if an argument is unusable.
+    """
+    request = _Request(given)
     page = request.page(ledger)
+    events = page.items[::-1] if request.newest_first else page.items
     room = ANSWER_CHARACTERS_MAX - _FRAME_CHARACTERS
     items: list[dict[str, Any]] = []
-    for event in page.items:
-        item = _item(event)
+    for event in events:
+        item = _item(event, written)
         # At least one item is returned: each is far smaller than an answer.
-        room -= len(encode(item).decode()) + 1
+        room -= len(written(item)) + 1
         if room < 0 and items:
             break
         items.append(item)
-    is_cut = len(items) < len(page.items)
-    has_more = is_cut or page.has_more
-    cursor = request.cursor_after(page.items[len(items) - 1]) if has_more and items else None
+    has_more = len(items) < len(events) or page.has_more
+    cursor = request.cursor_after(events[len(items) - 1]) if has_more and items else None
     answer: dict[str, Any] = {
         "ok": True,
         "scope": request.scope,
@@ -237,24 +256,32 @@ def _answer(ledger: ReadableLedger, request: _Request) -> dict[str, Any]:
     return answer
 
 
-def _item(event: Header) -> dict[str, Any]:
+def _item(event: Header, written: Callable[[Any], str]) -> dict[str, Any]:
     guard = _guard()
     item = {
         "event_id": event.event_id,
         "ts_ms": event.ts_ms,
         "session_id": event.session_id,
         "type": event.kind,
-        "summary": guard.mask_text(event.summary),
-        "refs": _short(guard.mask_value(event.refs), REFS_CHARACTERS_MAX),
+        "summary": _cut(guard.mask_text(event.summary), SUMMARY_CHARACTERS_MAX, written),
+        "refs": _short(guard.mask_value(event.refs), REFS_CHARACTERS_MAX, written),
     }
     if isinstance(event, Event):
-        item["payload"] = _short(guard.mask_value(event.payload), PAYLOAD_CHARACTERS_MAX)
+        payload = guard.mask_value(event.payload)
+        item["payload"] = _short(payload, PAYLOAD_CHARACTERS_MAX, written)
     return item
 
 
-def _short(value: Any, characters: int) -> Any:
+def _cut(text: str, characters: int, written: Callable[[Any], str]) -> str:
+    """Return ``text``, or its beginning."""
+    while len(written(text)) > characters:
+        text = f"{text[: len(text) // 2]}…"
+    return text
+
+
+def _short(value: Any, characters: int, written: Callable[[Any], str]) -> Any:
     """Return ``value``, or its beginning and its length."""
-    text = "" if value is None else encode(value).decode()
+    text = "" if value is None else written(value)
     if len(text) <= characters:
         return value
     # Quoting makes the text longer again inside JSON.
@@ -294,6 +321,13 @@ def _kinds(value: Any) -> tuple[str, ...]:
         raise InvalidInput("types is not a list of texts", hint='pass ["tool.call", …]')
 
     return stored_kinds([name for name in names if name.strip()])
+
+
+def _switch(given: Mapping[str, Any], name: str) -> bool:
+    value = given.get(name)
+    if value is not None and type(value) is not bool:
+        raise InvalidInput(f"{name} must be true or false", hint="use a boolean")
+    return value is True
 
 
 def _limit(value: Any) -> int:

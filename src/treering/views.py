@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from treering.ledger.contexts import Shown, Working
 from treering.ledger.families import Family
+from treering.ledger.keyed_records import KeyedRecord, RecordChange
 from treering.ledger.runs import RunMoment, RunOutline, RunView
 from treering.ledger.scopes import ScopeOutline
 from treering.model.messages import Repair
@@ -18,9 +19,11 @@ __all__ = [
     "Family",
     "Goal",
     "Isolation",
+    "KeyedRecord",
     "MemoryRecord",
     "Message",
     "ModelUsage",
+    "RecordChange",
     "Repair",
     "RunMoment",
     "RunOutline",

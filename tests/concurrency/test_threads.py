@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -231,6 +232,64 @@ def test_a_wait_ends_even_if_its_time_is_over_before_it_begins() -> None:
     waiting.join(PATIENCE_S)
 
     assert not waiting.is_alive()
+
+
+def test_of_many_who_wait_one_looks_for_news_and_tells_the_others() -> None:
+    """As the followers of one process look for what another has written."""
+    notifier, is_there = Notifier(), threading.Event()
+    looks: Counter[int] = Counter()
+    woken: list[bool] = []
+
+    def wait(number: int) -> None:
+        def look() -> bool:
+            looks[number] += 1
+            return is_there.is_set()
+
+        woken.append(notifier.wait_until(look, PATIENCE_S))
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(10)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        _until(lambda number=number: looks[number] > 0)  # type: ignore[misc]
+    _until(lambda: looks[0] >= 5)
+    assert [looks[number] for number in range(1, 10)] == [1] * 9
+
+    is_there.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+    assert woken == [True] * 10
+
+
+def test_another_looks_when_the_one_who_looked_stops_waiting() -> None:
+    notifier, is_there = Notifier(), threading.Event()
+    first_is_waiting, looks = threading.Event(), Counter[str]()
+    woken: dict[str, bool] = {}
+
+    def wait(name: str, timeout_s: float) -> None:
+        def look() -> bool:
+            looks[name] += 1
+            first_is_waiting.set()
+            return is_there.is_set()
+
+        woken[name] = notifier.wait_until(look, timeout_s)
+
+    first = threading.Thread(target=wait, args=("first", 0.2))
+    first.start()
+    assert first_is_waiting.wait(PATIENCE_S)
+    others = []
+    for name in ("second", "third"):
+        others.append(threading.Thread(target=wait, args=(name, PATIENCE_S)))
+        others[-1].start()
+        _until(lambda name=name: looks[name] > 0)  # type: ignore[misc]
+    first.join(PATIENCE_S)
+    _until(lambda: looks["second"] >= 5)
+    assert looks["third"] == 1, "one is enough"
+    is_there.set()
+    for other in others:
+        other.join(PATIENCE_S)
+
+    assert woken == {"first": False, "second": True, "third": True}
 
 
 def test_a_bell_wakes_once_however_often_it_was_rung() -> None:

@@ -51,6 +51,8 @@ def test_several_cursors_are_kept_at_once(ledger: Ledger) -> None:
     ledger._store.cursors.set_all(OURS, {"b": "3"})
 
     assert ledger._store.cursors.all(OURS) == {"a": "1", "b": "3"}
+    assert ledger._store.cursors.find_all(OURS, ["b", "c"]) == {"b": "3"}
+    assert ledger._store.cursors.find_all(OURS, []) == {}
 
 
 def test_a_cursor_is_no_event(ledger: Ledger) -> None:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
-from treering.derive.snapshots import decode_snapshot, encode_snapshot
+from treering.derive.snapshots import (
+    COUNTS,
+    FOLDED,
+    CountSnapshot,
+    decode_counts,
+    decode_snapshot,
+    encode_snapshot,
+)
 from treering.ledger.following import cursor_at
 from treering.ledger.views import SNAPSHOT_EVENTS
 from treering.memory.records import Row
@@ -53,7 +62,9 @@ def live(ledger: Ledger) -> None:
             said("goal", kind="goal.added", session_id="long", payload={"id": "g", "title": "t"}),
         ]
     )
-    ledger.session("long", scope=HERE, agent="lyria").usage()
+    session = ledger.session("long", scope=HERE, agent="lyria")
+    session.usage()
+    session.summary()
     ledger._memory_factory.close()  # Rows are kept when a ledger is closed, or has many.
 
 
@@ -68,7 +79,7 @@ def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledge
     assert proof.derived_rows is not None
     assert all(proof.derived_rows[name] for name in ("tool_calls", "search", "memory_rows"))
     assert proof.derived_rows["documents"] >= 4
-    assert proof.derived_rows["snapshots"] == 1
+    assert proof.derived_rows["snapshots"] == 2
     assert ledger.admin.verify(HERE, derived=True).intact
     assert ledger.admin.sample_derived(HERE).intact
 
@@ -92,17 +103,24 @@ def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
     assert ledger.admin.verify(derived=True).intact
 
 
+@pytest.mark.parametrize("view", [FOLDED, COUNTS])
 def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
-    open_ledger: Callable[[], Ledger],
+    open_ledger: Callable[[], Ledger], view: int
 ) -> None:
     ledger = open_ledger()
     live(ledger)
     store, scope = ledger._store, Scope(HERE)
-    seq, body = store.snapshots.latest(scope, "long", until_seq=2**40) or (0, b"")
-    snapshot = decode_snapshot(body, seq)
-    assert snapshot is not None
-    snapshot.tally.kinds["conversation.user"] += 1
-    store.snapshots.keep(scope, "long", seq=seq, body=encode_snapshot(snapshot))
+    seq, body = store.snapshots.latest(scope, "long", until_seq=2**40, view=view) or (0, b"")
+    snapshot, counter = decode_snapshot(body, seq), decode_counts(body, seq)
+    if view == COUNTS:
+        assert counter is not None
+        counter.kinds["conversation.user"] += 1
+        lie = encode_snapshot(CountSnapshot(seq, counter))
+    else:
+        assert snapshot is not None
+        snapshot.spending.started[4711] = seq
+        lie = encode_snapshot(snapshot)
+    store.snapshots.keep(scope, "long", seq=seq, body=lie, view=view)
 
     found = ledger.admin.verify(derived=True).first_broken
 
@@ -127,7 +145,9 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
         Row(row.sort, row.key, (row.body or b"").replace(b"forgotten", b"current"))
         for row in kept.items
     ]
-    assert store.memory.keep_memory_rows(scope, lies, since=kept.mark, until=kept.mark, anew=False)
+    assert store.memory.keep_memory_rows(
+        scope, lies, since=kept.mark, until=kept.mark, replace=False
+    )
 
     found = ledger.admin.verify(derived=True).first_broken
 

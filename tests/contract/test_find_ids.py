@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 HERE, THERE = "acme/app", "acme/web"
+STARTS = ("0a1b2c3d", "0a1b2c3f", "0a1b2c30", "0a1b2c40", "ffffffff")
 
 
 def test_known_ids_tell_where_their_events_stand(ledger: Ledger) -> None:
@@ -44,6 +45,35 @@ def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:
     ledger.expire(HERE)
 
     assert set(ledger.find_ids(HERE, ["redacted", "expired"])) == {"redacted", "expired"}
+
+
+def test_ids_are_found_by_how_they_start(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    ids = [f"{start}-0000-7000-8000-{number:012x}" for number, start in enumerate(STARTS)]
+    for event_id in ids:
+        session.record("ops.decision", "go", event_id=event_id)
+    session.record("ops.decision", "named", event_id="0a1b2c3d-by-name")
+    ledger.session("s1", scope=THERE, agent="lyria").record("ops.decision", "no", event_id=ids[0])
+
+    assert ledger.event_ids(HERE, "0a1b2c3") == sorted(ids[:3])
+    assert ledger.event_ids(HERE, "0a1b2c3d") == ids[:1]
+    assert ledger.event_ids(HERE, "0a1b2c3", limit=2) == sorted(ids[:3])[:2]
+    assert ledger.event_ids(HERE, ids[4]) == ids[4:]
+    assert set(ledger.event_ids(HERE, "")) >= set(ids)
+    for other in ("0a1b2c3d-by", "0A1B", "0a1b2c3d0", f"{ids[0]}0", "zzzz", "٣"):
+        assert ledger.event_ids(HERE, other) == []
+    assert ledger.event_ids("acme/none", "0a") == []
+
+
+def test_ids_of_erased_events_are_found_by_how_they_start(ledger: Ledger) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    redacted = session.record("ops.alert", "smoke", ts_ms=1).event_id
+    expired = session.record("ops.alert", "fire", ts_ms=1).event_id
+    ledger.redact(HERE, event_id=redacted)
+    ledger.expire(HERE)
+
+    assert ledger.event_ids(HERE, redacted[:-1]) == [redacted]
+    assert ledger.event_ids(HERE, expired[:-1]) == [expired]
 
 
 def test_the_end_of_a_scope_is_behind_all_that_it_holds(ledger: Ledger) -> None:

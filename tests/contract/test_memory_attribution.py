@@ -181,7 +181,9 @@ def test_rows_that_an_earlier_version_kept_are_thrown_away(ledger: Ledger, memor
     as_recorded_before(ledger, "s1")
     store = ledger._store
     end = store.reader.end(SCOPE)
-    store.memory.keep_memory_rows(SCOPE, [Row("fact", "x", b"{}")], since=(), until=end, anew=False)
+    store.memory.keep_memory_rows(
+        SCOPE, [Row("fact", "x", b"{}")], since=(), until=end, replace=False
+    )
     assert ledger.admin.verify(derived=True).intact
 
     assert (found(memory, "bob"), found(memory, session="s1")) == ((0, 0), (1, 0))

@@ -142,15 +142,15 @@ def test_rows_are_kept_changed_and_taken_out(ledger: Ledger) -> None:
 
     assert store.memory.memory_rows(SCOPE).items == []
     assert store.memory.memory_rows(SCOPE).mark == ()
-    assert store.memory.keep_memory_rows(SCOPE, kept, since=(), until=first, anew=False)
-    assert store.memory.keep_memory_rows(SCOPE, changed, since=first, until=first, anew=False)
+    assert store.memory.keep_memory_rows(SCOPE, kept, since=(), until=first, replace=False)
+    assert store.memory.keep_memory_rows(SCOPE, changed, since=first, until=first, replace=False)
 
     assert store.memory.memory_rows(SCOPE).mark == first
     assert sorted(store.memory.memory_rows(SCOPE).items, key=str) == [
         Row("fact", "b", b"4"), Row("fact", "c", b"5"), Row("user", "a", b"3"),
     ]  # fmt: skip
     assert store.memory.memory_rows(OTHER).items == []
-    assert store.memory.keep_memory_rows(SCOPE, kept[:1], since=first, until=first, anew=True)
+    assert store.memory.keep_memory_rows(SCOPE, kept[:1], since=first, until=first, replace=True)
     assert store.memory.memory_rows(SCOPE).items == kept[:1]
 
 
@@ -159,11 +159,11 @@ def test_whoever_comes_late_changes_nothing(ledger: Ledger) -> None:
     store = ledger._store
     end, late = store.reader.end(SCOPE), [Row("fact", "late", b"1")]
     assert store.memory.keep_memory_rows(
-        SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False
+        SCOPE, [Row("fact", "a", b"1")], since=(), until=end, replace=False
     )
 
-    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, anew=False)
-    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, anew=True)
+    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, replace=False)
+    assert not store.memory.keep_memory_rows(SCOPE, late, since=(), until=end, replace=True)
 
     assert store.memory.memory_rows(SCOPE).items == [Row("fact", "a", b"1")]
 
@@ -177,7 +177,7 @@ def test_of_several_who_keep_rows_at_once_one_does(ledger: Ledger) -> None:
 
     def keep(key: str) -> None:
         rows = [Row("fact", key, b"1")]
-        kept[key] = store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        kept[key] = store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, replace=False)
 
     in_threads(*(partial(keep, key) for key in "abcd"))
 
@@ -192,7 +192,7 @@ def test_rows_are_folded_anew_after_something_remembered_was_erased(ledger: Ledg
         ledger.append([stored("x", scope=scope)])
         end = store.reader.end(scope)
         assert store.memory.keep_memory_rows(
-            scope, [Row("f", "a", b"1")], since=(), until=end, anew=False
+            scope, [Row("f", "a", b"1")], since=(), until=end, replace=False
         )
 
     ledger.redact(HERE, event_id="chat")
@@ -381,7 +381,9 @@ def test_a_rebuild_drops_all_of_it_and_the_ledger_stays_sound(ledger: Ledger) ->
     store = ledger._store
     catch_up(store, "events")
     end = store.reader.end(SCOPE)
-    store.memory.keep_memory_rows(SCOPE, [Row("fact", "a", b"1")], since=(), until=end, anew=False)
+    store.memory.keep_memory_rows(
+        SCOPE, [Row("fact", "a", b"1")], since=(), until=end, replace=False
+    )
     before = store.memory.index_state(SCOPE, "events")
 
     store.rebuild()
@@ -405,5 +407,7 @@ def test_nothing_is_there_of_a_scope_that_nobody_wrote_to(ledger: Ledger) -> Non
         == store.memory.documents_lag(nobody, "events")
         == 0
     )
-    assert not store.memory.keep_memory_rows(nobody, [], since=(1,) * 3, until=(2,) * 3, anew=False)
+    assert not store.memory.keep_memory_rows(
+        nobody, [], since=(1,) * 3, until=(2,) * 3, replace=False
+    )
     assert isinstance(store.memory.index_state(nobody, "events"), IndexState)

@@ -9,12 +9,14 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
+from treering.errors import InvalidInput, InvalidScope
 from treering.storage.sealing import cipher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering import Ledger
+    from treering.model.sessions import SessionOutline
 
 FAKE_KEY = "AKIA" + "Q7WZP3LK5N2XV8TB"
 """Looks like a cloud's key, and is nobody's."""
@@ -63,8 +65,9 @@ FOUND: Final[dict[str, set[str]]] = {
 
 
 def found(ledger: Ledger, query: str, scope: str = HERE, **options: Any) -> set[str]:
-    """Return the ids of what a query finds."""
-    return {hit.event_id for hit in ledger.search(query, scope=scope, **options).hits}
+    """Return the ids of what a query finds, without partial matches."""
+    hits = ledger.search(query, scope=scope, **options).hits
+    return {hit.event_id for hit in hits if not hit.partial}
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def test_words_that_nothing_has_are_taken_for_beginnings_and_the_result_says_so(
 ) -> None:
     result = texts.search(query, scope=HERE)
 
-    assert {hit.event_id for hit in result.hits} == names
+    assert {hit.event_id for hit in result.hits if not hit.partial} == names
     assert result.widened == widened
     assert all(hit.spans for hit in result.hits)
 
@@ -136,6 +139,138 @@ def test_a_beginning_of_too_many_ids_is_refused(
         ledger.search("session:main", scope=HERE)
 
 
+def test_a_question_in_plain_words_finds_what_has_most_of_them(ledger: Ledger) -> None:
+    ledger.append(
+        [
+            said("We decided to use SQLite as storage.", event_id="both"),
+            said("The storage is slow.", event_id="one"),
+            said("Nobody decides about lunch.", event_id="other"),
+            said("Nothing of that.", event_id="none"),
+        ]
+    )
+
+    result = ledger.search("what did we decide about storage", scope=HERE)
+
+    assert result.hits[0].event_id == "both"
+    assert {hit.event_id for hit in result.hits} == {"both", "one", "other"}
+    assert all(hit.partial for hit in result.hits)
+    assert result.total == 3
+
+
+def test_partial_matches_come_after_exact_ones_and_are_marked(ledger: Ledger) -> None:
+    ledger.append(
+        [
+            said("red green blue, long ago and far away", event_id="exact", ts_ms=1),
+            said("red green", event_id="most", kind="conversation.user"),
+            said("red", event_id="one", kind="conversation.user"),
+            said("red green purple -- and blues", event_id="form"),
+        ]
+    )
+
+    result = ledger.search("red green blue", scope=HERE)
+    phrase = ledger.search('"red green" yellow', scope=HERE)
+
+    assert (result.hits[0].event_id, result.hits[0].partial) == ("exact", False)
+    assert {hit.event_id for hit in result.hits if hit.partial} == {"form", "most"}
+    assert {hit.event_id for hit in phrase.hits} == {"exact", "most", "form"}
+    assert all(hit.partial for hit in phrase.hits)
+    assert result.total == 1
+
+
+def test_a_rare_word_counts_more_than_a_common_one_among_partial_matches(ledger: Ledger) -> None:
+    ledger.append([said(f"release {number}", event_id=f"common-{number}") for number in range(8)])
+    ledger.append([said("a flamingo", event_id="rare")])
+    ledger.append([said("release of the flamingo", event_id="both")])
+
+    hits = ledger.search("flamingo release budget", scope=HERE).hits
+
+    assert [hit.event_id for hit in hits[:2]] == ["both", "rare"]
+    assert all(hit.partial for hit in hits)
+    assert hits[0].why["words"] > hits[1].why["words"] > hits[2].why["words"]
+
+
+def test_a_partial_match_obeys_filters_and_exclusions(ledger: Ledger) -> None:
+    ledger.append(
+        [
+            said("storage of today", event_id="kept"),
+            said("storage of a draft", event_id="draft"),
+            called(event_id="call", summary="storage"),
+        ]
+    )
+
+    result = ledger.search("decide storage -draft -kind:tool.call", scope=HERE)
+
+    assert [hit.event_id for hit in result.hits] == ["kept"]
+
+
+def test_all_scopes_are_searched_at_once_if_that_is_said(ledger: Ledger) -> None:
+    ledger.append([said("heron of here", event_id="here"), said("a heron", event_id="too")])
+    ledger.append([said("heron elsewhere", event_id="there", scope=ELSEWHERE)])
+
+    result = ledger.search("heron", all_scopes=True)
+    best = ledger.search("heron", all_scopes=True, limit=1)
+
+    assert result.scope is None
+    assert {(hit.scope, hit.event_id) for hit in result.hits} == {
+        (HERE, "here"), (HERE, "too"), (ELSEWHERE, "there"),
+    }  # fmt: skip
+    assert {session.scope for session in result.sessions} == {HERE, ELSEWHERE}
+    assert (result.total, len(best.hits), best.total) == (3, 1, 3)
+    assert best.hits == result.hits[:1]
+
+
+def test_several_scopes_are_asked_and_no_other(ledger: Ledger) -> None:
+    scopes = [HERE, ELSEWHERE, "third"]
+    ledger.append([said("heron", event_id=scope, scope=scope) for scope in scopes])
+
+    found = ledger.search("heron", scope=scopes[:2])
+    page = ledger.sessions(scopes[:2])
+
+    assert {hit.event_id for hit in found.hits} == {HERE, ELSEWHERE}
+    assert {outline.scope for outline in page.items} == {HERE, ELSEWHERE}
+
+
+def test_a_search_names_its_scope_or_says_all(ledger: Ledger) -> None:
+    ledger.append([said("heron")])
+
+    with pytest.raises(InvalidScope):
+        ledger.search("heron")
+    with pytest.raises(InvalidInput, match="all_scopes"):
+        ledger.search("heron", scope=HERE, all_scopes=True)
+    with pytest.raises(InvalidInput, match="all_scopes"):
+        ledger.sessions(HERE, all_scopes=True)
+
+
+def test_matches_in_other_scopes_are_counted(ledger: Ledger) -> None:
+    ledger.append([said("heron"), said("heron", scope=ELSEWHERE), said("tern", scope=ELSEWHERE)])
+    for scope in (HERE, ELSEWHERE):
+        ledger.admin.index(scope)
+
+    assert ledger.matches_elsewhere("heron", scope=HERE) == 1
+    assert ledger.matches_elsewhere("tern", scope=ELSEWHERE) == 0
+
+
+def test_sessions_of_all_scopes_come_in_one_order(ledger: Ledger) -> None:
+    for number in range(6):
+        scope = (HERE, ELSEWHERE)[number % 2]
+        ledger.append([said("x", session_id=f"s{number // 2}", scope=scope)])
+
+    whole = ledger.sessions(all_scopes=True)
+    pages: list[SessionOutline] = []
+    cursor = None
+    while not pages or cursor is not None:
+        page = ledger.sessions(all_scopes=True, limit=2, after=cursor)
+        pages += page.items
+        cursor = page.next_cursor
+
+    shown = [(session.scope, session.session_id) for session in whole.items]
+    assert shown == [
+        (ELSEWHERE, "s2"), (HERE, "s2"), (ELSEWHERE, "s1"), (HERE, "s1"), (ELSEWHERE, "s0"),
+        (HERE, "s0"),
+    ]  # fmt: skip
+    assert pages == whole.items
+
+
 def test_a_snippet_says_what_was_said_and_says_it_once(ledger: Ledger) -> None:
     output = "def foghorn(): pass"
     error = {"class": "Failed", "message": "no foghorn here"}
@@ -153,7 +288,8 @@ def test_a_snippet_says_what_was_said_and_says_it_once(ledger: Ledger) -> None:
     )  # fmt: skip
 
     def snippets(query: str) -> dict[str, str]:
-        return {hit.event_id: hit.snippet for hit in ledger.search(query, scope=HERE).hits}
+        hits = ledger.search(query, scope=HERE).hits
+        return {hit.event_id: hit.snippet for hit in hits if not hit.partial}
 
     assert snippets("foghorn") == {
         "reply": "Fixed the foghorn.",

@@ -279,6 +279,11 @@ def test_a_long_past_is_caught_up_with_step_by_step(ledger: Ledger) -> None:
         ledger.append([said("x", session_id=f"s{n % 7}") for n in range(start, start + 998)])
         ledger.append([call(f"c{start}"), result(f"c{start - 1_000}")])
     steps: list[int] = []
+    later: dict[str, Any] = {"since_ms": NOON + 3 * DAY, "until_ms": NOON + 4 * DAY}
+    # A period without tool events is empty whatever has been followed.
+    assert ledger.tool_calls(HERE, progress=steps.append, **later).items == []
+    assert ledger.tool_statistics(HERE, progress=steps.append, **later) == []
+    assert steps == []
 
     records = ledger.tool_calls(HERE, first=1_000, progress=steps.append).items
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from treering.model.queries import SessionTally
+
 
 class Counted:
     """A store, or a part of one, that counts what is asked of it and what is read from it."""
@@ -15,7 +17,7 @@ class Counted:
         self.asked: Counter[str] = Counter()
         """Calls, by method."""
         self.items: Counter[str] = Counter()
-        """Items of the lists that were returned, by method."""
+        """Items of the lists that were returned and events that were counted, by method."""
 
     @property
     def read(self) -> int:
@@ -31,6 +33,8 @@ class Counted:
             answer = found(*given, **named)
             self._whole.asked[name] += 1
             self._whole.items[name] += len(answer) if isinstance(answer, list) else 0
+            if isinstance(answer, SessionTally):
+                self._whole.items[name] += sum(answer.kinds.values())
             return answer
 
         return counting

@@ -124,7 +124,7 @@ OTHERS: dict[str, Call] = {
     "family(None)": lambda ledger, _: ledger.family(SCOPE, None),  # type: ignore[arg-type]
     "main_session(user=None)": lambda ledger, _: _main(ledger, None),
     "group_session(group_id=None)": lambda ledger, _: _group(ledger, None),
-    "sessions(None)": lambda ledger, _: ledger.sessions(None),  # type: ignore[arg-type]
+    "sessions(None)": lambda ledger, _: ledger.sessions(None),
     "checkpoint(content=5)": _asked("checkpoint", "title", 5),
     "fork(title='')": _asked("fork", title=""),
     "is_addressed(None)": _asked("is_addressed", None),

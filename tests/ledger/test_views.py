@@ -11,6 +11,7 @@ from builders import HERE, NOON, said
 from forks import fork
 from ledger.counted import Counted
 from treering.derive import snapshots
+from treering.derive.snapshots import COUNTS, FOLDED
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import SNAPSHOT_EVENTS, Views
 from treering.model.scopes import parse_scope
@@ -155,11 +156,14 @@ def test_a_snapshot_holds_no_text_of_any_event(ledger: Ledger) -> None:
         }),
     ])  # fmt: skip
     assert len(views_of(ledger).memories()) == 1
+    assert views_of(ledger).counts().open_runs == 1
 
-    _, body = lineage_of(ledger).snapshot(5) or (0, b"")
+    bodies = [(lineage_of(ledger).snapshot(5, view) or (0, b""))[1] for view in (FOLDED, COUNTS)]
 
-    assert b"goal.added" in body
-    assert not any(text in body for text in (b"PRIVATE", b"lyria", b"acme", b"s1"))
+    assert all(bodies)
+    assert b"goal.added" in bodies[1]
+    for text in (b"PRIVATE", b"lyria", b"acme", b"s1"):
+        assert not any(text in body for body in bodies)
 
 
 @pytest.mark.parametrize("spoilt", [b"", b"\x00", b"nonsense" * 9, bytes(200)])
@@ -266,6 +270,9 @@ def test_a_view_of_a_long_session_reads_its_snapshot_and_the_tail() -> None:
         views = Views(Lineage(store, parse_scope(HERE), "s1"))
         assert views.counts().events == 30_000
         assert store.read > 30_000
+        store.items.clear()
+        views.usage()
+        assert store.read > 3_000  # Of those kinds that it is folded from.
 
         ledger.append(long_story(2, 20, 1_500))
         costs = {}
@@ -275,8 +282,9 @@ def test_a_view_of_a_long_session_reads_its_snapshot_and_the_tail() -> None:
             costs[name] = store.read
         ledger.append([undo(29_990)])
         store.items.clear()
-        undone = views.counts()
+        views.usage()
         costs["undone"] = store.read
+        undone = views.counts()
         store.items.clear()
         assert [turn.prompt for turn in views.turns(last=2)] == ["asked 1500", "asked 1501"]
         costs["turns"] = store.read

@@ -20,6 +20,8 @@ from threads import in_threads
 from treering.errors import Conflict, NotFound, NotPermitted
 from treering.model.scopes import Scope
 from treering.storage.postgres import cuts, reader, sessions, snapshots
+from treering.storage.postgres.sql import translate
+from treering.storage.snapshots import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -284,8 +286,8 @@ FROM unnest(ARRAY['acme/app', 'acme/other']) AS scope, generate_series(1, 500) A
 INSERT INTO heads (scope, session, seq, key, link) SELECT scope, id, 20, key, 'l' FROM sessions;
 INSERT INTO forks (scope, session, parent, seq, link)
 SELECT scope, id, id - 1, 3, 'l' FROM sessions WHERE id % 5 = 0;
-INSERT INTO snapshots (scope, session, seq, body)
-SELECT scope, id, n, 'b' FROM sessions, generate_series(1, 5) AS n;
+INSERT INTO snapshots (scope, session, view, seq, body)
+SELECT scope, id, 0, n, 'b' FROM sessions, generate_series(1, 5) AS n;
 INSERT INTO runs (scope, session, run_id, state, first_seq, last_seq)
 SELECT scope, id, 'r' || n, n % 4, n, n + 1 FROM sessions, generate_series(1, 4) AS n;
 INSERT INTO events (
@@ -334,7 +336,10 @@ QUESTIONS: Final[dict[str, tuple[str, Any, tuple[str, ...]]]] = {
         {"scope": HERE, "genesis": b"x", "seq": 3},
         ("sessions_by_genesis", "events_0*_pkey"),
     ),
-    "latest snapshot": (snapshots.LATEST, (HERE, 5, 9), ("snapshots_pkey",)),
+    "latest snapshot": (
+        *translate(LATEST, {"scope": HERE, "session": 5, "view": 0, "until": 9}),
+        ("snapshots_pkey",),
+    ),
     "dropped snapshots": (
         snapshots.DROP,
         {"scope": HERE, "sessions": [4]},

@@ -111,7 +111,7 @@ def test_a_ledger_that_may_only_be_read_keeps_nothing(place: Place) -> None:
         assert shelve(ledger) == ["first"]
         assert store.memory.documents_lag(SCOPE, "events") == 1
         assert not store.memory.keep_memory_rows(
-            SCOPE, [Row("f", "a", b"1")], since=(), until=(), anew=True
+            SCOPE, [Row("f", "a", b"1")], since=(), until=(), replace=True
         )
         assert store.memory.drop_documents(SCOPE) == 0
 

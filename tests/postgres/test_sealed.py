@@ -80,7 +80,7 @@ class Once:
 
 MOMENTS: Final[dict[str, tuple[str, Any, str]]] = {
     "when the session is known": ("before", writer_module, "stored_id"),
-    "when the seal is known": ("before", writer_module, "state_after"),
+    "when the seal is known": ("behind", writer_module.Writer, "_values"),
     "when the key of the scope is known": ("behind", writer_module.Writer, "scope_key"),
     "when the locks are held": ("behind", batch_module.Batch, "lock"),
     "when the seal is read": ("behind", batch_module.Batch, "enter"),

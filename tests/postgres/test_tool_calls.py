@@ -12,8 +12,10 @@ import treering
 from builders import ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPoint, ToolQuery
-from treering.storage.postgres import tool_calls, tool_queries, tool_records, tool_rows
-from treering.storage.tool_queries import ResolvedToolQuery, asked
+from treering.storage import tool_table
+from treering.storage.postgres import tool_records
+from treering.storage.postgres.sql import translate
+from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
 from treering.surfaces.cli.main import main
 
 if TYPE_CHECKING:
@@ -77,14 +79,16 @@ def test_no_event_falls_between_what_has_settled_and_what_has_not(place: Place) 
 
         def look(connection: Any) -> tuple[list[int], list[int]]:
             scope = Scope(HERE)
-            news = tool_calls.settled(connection, scope, b"key", (0, 0, 0))
+            news = source.settled(connection, scope, (), ())
             early.execute("ROLLBACK")
             late.execute("BEGIN")
             late.execute("SELECT pg_current_xact_id()")
             ledger.append([call("a", run_id="r2")])
-            waiting = tool_calls.unsettled(connection, scope, b"key", news.last)
-            return [fact.seq for _, fact in news.facts], [fact.seq for _, fact in waiting]
+            waiting = source.unsettled(connection, scope, news.last)
+            first, then = ([fact.seq for _, fact in one[HERE]] for one in (news.facts, waiting))
+            return first, then
 
+        source: Any = ledger._store.tools._source  # type: ignore[attr-defined]
         server: Any = ledger._store._server  # type: ignore[attr-defined]
         settled, unsettled = server.write(look, HERE)
 
@@ -161,7 +165,7 @@ def test_what_was_erased_is_in_no_file_although_it_was_followed(place: Place) ->
 
 def question(**filters: Any) -> ResolvedToolQuery:
     session = 3 if "session_id" in filters else None
-    return asked(ToolQuery(scope=Scope(HERE), **filters), HERE, b"key", session)
+    return resolve(ToolQuery(scope=Scope(HERE), **filters), HERE, b"key", session)
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +205,7 @@ def test_every_page_is_read_from_its_index(
     plan: Callable[[str, Any], str], filters: dict[str, Any], index: str
 ) -> None:
     """Promise 10: it costs the same at 10⁶ events as at 10³."""
-    found = plan(*tool_queries.statement(question(**filters, after=ToolPoint(5, 6))))
+    found = plan(*translate(*page_statement(question(**filters, after=ToolPoint(5, 6)))))
 
     assert f"using {index} " in found.lower().replace("backward ", "")
     assert "Seq Scan" not in found
@@ -211,10 +215,12 @@ def test_every_page_is_read_from_its_index(
 def test_statistics_are_read_from_an_index(
     plan: Callable[[str, Any], str], filters: dict[str, Any]
 ) -> None:
-    found = plan(*tool_queries.statistics_statement(question(**filters)))
+    counts = plan(*translate(*tool_table.counts_statement(question(**filters))))
+    ranks = plan(*translate(*tool_table.percentiles_statement(question(**filters))))
 
-    assert "tool_calls_" in found
-    assert "Seq Scan" not in found
+    assert "tool_calls_" in counts
+    assert "tool_calls_" in ranks
+    assert "Seq Scan" not in counts + ranks
 
 
 def test_events_are_followed_and_fetched_by_their_indexes(
@@ -224,10 +230,10 @@ def test_events_are_followed_and_fetched_by_their_indexes(
 
     followed = "".join(
         plan(statement, place)
-        for statement in (tool_calls.SETTLED, tool_calls.UNSETTLED, tool_calls.BEHIND)
+        for statement in (tool_records.SETTLED, tool_records.UNSETTLED, tool_records.BEHIND)
     )
     fetched = plan(tool_records.AT_PLACES, (HERE, [1], [1]))
-    paired = plan(tool_rows.LATEST, ([1], [2], HERE))
+    paired = plan(*translate(tool_table.LATEST, {"scope": HERE, "pairs": b"[[1, 2]]"}))
 
     assert "scope_epoch_xid_position_idx" in followed
     assert "scope_session_seq" in fetched or "_pkey" in fetched

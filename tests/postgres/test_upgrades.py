@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from treering import Header, Ledger
 
 TO_SCHEMA_8: Final = """
+DROP TABLE record_keys;
+DROP FUNCTION append_event_in_run;
 ALTER TABLE search_marks DROP COLUMN layout;
 DROP FUNCTION count_session, count_scope CASCADE;
 ALTER TABLE scopes DROP COLUMN sessions, DROP COLUMN digest;
@@ -194,7 +196,16 @@ def test_what_an_upgrade_adds_is_walled_in_like_the_rest(
             ledger._store.cursors.set(scope, "bridge", "1")  # type: ignore[arg-type]
             fork(ledger, scope)
             shelve(ledger, scope)
-    tables = ("tool_calls", "tool_marks", "cursors", "forks", "snapshots", "memory_documents")
+            ledger.records(scope, "n").put("k", 1)
+    tables = (
+        "tool_calls",
+        "tool_marks",
+        "cursors",
+        "forks",
+        "snapshots",
+        "memory_documents",
+        "record_keys",
+    )
     for role, scope in roles.items():
         for table in tables:
             found = old.sql(f"SELECT DISTINCT scope FROM {table}", role=role, stating=scope)

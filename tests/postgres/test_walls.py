@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TABLES: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
+    "record_keys",
     *("search_documents", "search_marks", "episodic_events"),
     *("memory_rows", "memory_marks", "memory_shelves", "memory_documents"),
 )
@@ -83,6 +84,7 @@ def fill(ledger: Ledger, scope: str, mark: str) -> None:
     [draft] = ledger._drafter.draft([said("x", **names | {"session_id": f"{mark}fork"})])
     ledger._store.fork(draft, parent=f"{mark}session", seq=2)
     ledger._store.snapshots.keep(Scope(scope), f"{mark}fork", seq=3, body=b"1")
+    ledger.records(scope, f"{mark}records", session_id=f"{mark}session").put(f"{mark}key", mark)
     remember(ledger, Scope(scope), mark)
 
 
@@ -98,7 +100,7 @@ def remember(ledger: Ledger, scope: Scope, mark: str) -> None:
         embedder="",
     )
     rows = [Row("fact", f"{mark}fact", f"{mark}body".encode())]
-    assert store.memory.keep_memory_rows(scope, rows, since=(), until=(0, 0, 1), anew=False)
+    assert store.memory.keep_memory_rows(scope, rows, since=(), until=(0, 0, 1), replace=False)
 
 
 @pytest.fixture(scope="module")
@@ -546,6 +548,19 @@ def test_all_of_one_scope_can_be_recorded_and_read(walled: Ledger) -> None:
     assert walled.admin.verify(HERE, session_id="s1").events == 7
 
 
+def test_a_role_held_to_a_scope_cannot_ask_for_all(walled: Ledger) -> None:
+    walled.append([said(f"a heron and {MARK}", event_id="e1")])
+
+    for ask in (
+        lambda: walled.search(MARK, all_scopes=True),
+        lambda: walled.sessions(all_scopes=True),
+    ):
+        with pytest.raises(NotPermitted):
+            ask()
+    assert walled.matches_elsewhere(MARK, scope=HERE) == 0
+    assert {hit.scope for hit in walled.search(MARK, scope=HERE).hits} == {HERE}
+
+
 def test_all_of_one_scope_can_be_erased(walled: Ledger) -> None:
     walled.append([said(f"event {n}", event_id=f"e{n}") for n in range(3)])
     walled.append([said("large", event_id="large", payload="x" * 9_000)])
@@ -627,7 +642,7 @@ def test_a_role_without_a_scope_s_grant_sees_and_changes_nothing_of_it(place: Pl
 
     with treering.open(place.url) as ledger:
         assert ledger.admin.verify().intact
-        assert len(ledger.headers(ELSEWHERE).items) == 8
+        assert len(ledger.headers(ELSEWHERE).items) == 9
 
 
 def test_what_needs_the_whole_ledger_is_refused_with_what_to_do(

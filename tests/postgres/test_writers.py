@@ -74,6 +74,32 @@ def ledger(url: str) -> Iterator[Ledger]:
         yield ledger
 
 
+def test_a_writer_that_was_overtaken_needs_one_statement_more(
+    url: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    execute = connections.Connection.execute
+
+    def noted(self: connections.Connection, query: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.current_thread() is threading.main_thread():  # Announcements have their own.
+            statements.append(str(query))
+        return execute(self, query, *args, **kwargs)
+
+    with open_ledger(url) as other:
+        ledger.append([said("a", run_id="r1")])
+        ledger.append([said("b", run_id="r1")])
+        other.append([said("c", run_id="r1")])
+        other.append([said("aside", run_id="r2")])
+        monkeypatch.setattr(connections.Connection, "execute", noted)
+        overtaken = ledger.append([said("d", run_id="r1")])[0]
+        first, again = len(statements), ledger.append([said("e", run_id="r2")])[0]
+        monkeypatch.undo()
+
+    assert (overtaken.seq, overtaken.run_seq, again.run_seq) == (5, 4, 2)
+    assert (first, len(statements)) == (2, 3), statements
+    assert ledger.admin.verify().intact
+
+
 # Processes.
 
 

@@ -43,7 +43,7 @@ def texts_of(form: str, content: bytes) -> list[set[str]]:
     name, records = VOYAGES[form]
     found = find_format(records)
     assert found is not None
-    reader = found.READER(PurePath(name))
+    reader = found.reader(PurePath(name))
     told: dict[int, set[str]] = {number: set() for number in range(1, len(records) + 1)}
     read = [one for record in read_records(io.BytesIO(content)) for one in reader.read(record)]
     for outcome in [*read, *reader.finish()]:

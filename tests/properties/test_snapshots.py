@@ -14,7 +14,7 @@ from forks import fork
 from treering.derive.goals import goals
 from treering.derive.memories import memories
 from treering.derive.schedules import schedules
-from treering.derive.snapshots import VERSION, counts
+from treering.derive.snapshots import COUNTS, FOLDED, VERSION, counts
 from treering.derive.turns import turns
 from treering.derive.usage import usage
 from treering.ledger.lineage import Lineage
@@ -170,17 +170,18 @@ class Story:
         self.session_id = self.sessions[at % len(self.sessions)]
 
     def spoil(self, at: int) -> None:
-        found = self.lineage().snapshot(at)
-        if found is None:
-            return
-        seq, body = found
-        spoilt = [
-            b"",
-            bytes([VERSION + 1]) + body[1:],
-            body[:-1],
-            bytes([*body[:-5], *(byte ^ 1 for byte in body[-5:])]),
-        ]
-        self.lineage().keep_snapshot(seq, spoilt[at % len(spoilt)])
+        for view in (FOLDED, COUNTS):
+            found = self.lineage().snapshot(at, view)
+            if found is None:
+                continue
+            seq, body = found
+            spoilt = [
+                b"",
+                bytes([VERSION + 1]) + body[1:],
+                body[:-1],
+                bytes([*body[:-5], *(byte ^ 1 for byte in body[-5:])]),
+            ]
+            self.lineage().keep_snapshot(seq, spoilt[at % len(spoilt)], view)
 
     def look(self, at: int) -> None:
         events = self.events()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from treering.errors import Busy, InvalidInput, NotFound
-from treering.storage.sqlite.foreign import PAGE_ROWS, is_sqlite, read_rows
+from treering.storage.sqlite.foreign import PAGE_ROWS, is_sqlite, open_foreign, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,34 +79,61 @@ def test_a_log_that_a_crash_left_behind_is_read_and_left(tmp_path: Path) -> None
     assert contents(dead) == before
 
 
-def test_writers_are_not_held_up_between_two_pages(tmp_path: Path) -> None:
-    with closing(make(tmp_path / "x.db", PAGE_ROWS + 1)) as database:
-        rows = read_rows(tmp_path / "x.db", "my notes", columns=["said"])
-        next(rows)
-
-        database.execute("INSERT INTO \"my notes\" VALUES (100000, 'meanwhile', NULL)")
-        database.commit()
-
-        assert [row["said"] for row in rows][-1] == "meanwhile"
-
-
 def test_many_rows_come_in_their_order(tmp_path: Path) -> None:
     make(tmp_path / "x.db", 2 * PAGE_ROWS + 7).close()
 
     assert said(tmp_path / "x.db") == [f"note {n}" for n in range(2 * PAGE_ROWS + 7)]
 
 
-def test_a_file_that_changes_without_a_lock_to_tell_is_not_read_on(tmp_path: Path) -> None:
-    make(tmp_path / "x.db", PAGE_ROWS + 1, mode="wal").close()
-    rows = read_rows(tmp_path / "x.db", "my notes", columns=["said"])
-    next(rows)
+WRITER = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+database.execute("PRAGMA journal_mode = " + sys.argv[2])
+database.execute("PRAGMA wal_autocheckpoint = 20")
+database.execute("CREATE TABLE IF NOT EXISTS pairs (id INTEGER PRIMARY KEY, one, other)")
+for number in range(100_000):
+    database.execute("BEGIN IMMEDIATE")
+    database.execute("INSERT INTO pairs VALUES (?, ?, NULL)", (number, "x" * 3000))
+    database.execute("UPDATE pairs SET other = one WHERE id = ?", (number,))
+    database.execute("DELETE FROM pairs WHERE id < ?", (number - 50,))
+    database.execute("COMMIT")
+    print(number, flush=True)
+    if sys.stdin.readline() != "go on\\n":
+        break
+"""
 
-    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
-        database.execute('DELETE FROM "my notes" WHERE id > 10')
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_writer_never_waits_nor_fails_and_every_copy_is_whole(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "x.db"
+    command = [sys.executable, "-c", WRITER, str(path), mode]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True, bufsize=1) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        for number in range(60):
+            assert writer.stdout.readline() == f"{number}\n"
+            # It writes on while this reads, without a lock to wait for: a timeout of 0 would fail.
+            writer.stdin.write("go on\n")
+            rows = list(read_rows(path, "pairs", columns=["id", "one", "other"]))
+
+            assert all(row["one"] == row["other"] for row in rows)
+            assert [row["id"] for row in rows] == list(range(rows[0]["id"], rows[-1]["id"] + 1))
+            assert rows[-1]["id"] in {number, number + 1}
+        writer.stdin.close()
+        assert writer.wait(PATIENCE_S) == 0
+
+
+def test_rows_are_chosen_and_ordered(tmp_path: Path) -> None:
+    with closing(make(tmp_path / "x.db", 12)) as database:
+        database.execute('UPDATE "my notes" SET "odd ""one" = id / 8')
         database.commit()
-
-    with pytest.raises(Busy, match="written to while it was read"):
-        list(rows)
+    with open_foreign(tmp_path / "x.db") as found:
+        assert found.tables() == {"my notes": ["id", "said", 'odd "one']}
+        assert found.count("my notes") == 12
+        begun = found.rows("my notes", ["said"], prefix=("said", "note 1"), order=["said"])
+        assert [row["said"] for row in begun] == ["note 1", "note 10", "note 11"]
+        equal = found.rows("my notes", where={'odd "one': 1}, order=['odd "one'])
+        assert [row["id"] for row in equal] == [8, 10, 12, 14]
 
 
 def test_texts_that_are_none_are_marked(tmp_path: Path) -> None:
@@ -134,12 +164,16 @@ def test_a_ledger_is_refused_with_the_way_to_bring_it_over(tmp_path: Path) -> No
 def test_what_is_no_such_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("hello " * 1_000)
     (tmp_path / "empty.db").touch()
+    with closing(sqlite3.connect(tmp_path / "bare.db")) as database:
+        database.execute("VACUUM")
     make(tmp_path / "x.db").close()
 
     with pytest.raises(InvalidInput, match="not a SQLite file"):
         said(tmp_path / "text.db")
-    with pytest.raises(NotFound, match="no table my notes"):
+    with pytest.raises(InvalidInput, match="not a SQLite file"):
         said(tmp_path / "empty.db")
+    with pytest.raises(NotFound, match="no table my notes"):
+        said(tmp_path / "bare.db")
     with pytest.raises(InvalidInput, match="no column mood"):
         list(read_rows(tmp_path / "x.db", "my notes", columns=["said", "mood"]))
     with pytest.raises(NotFound):

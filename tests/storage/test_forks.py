@@ -15,7 +15,8 @@ import treering
 from builders import HERE, run_of, said
 from forks import fork
 from treering.model.scopes import Scope
-from treering.storage.sqlite import reader, sessions, snapshots
+from treering.storage.snapshots import LATEST
+from treering.storage.sqlite import reader, sessions
 from treering.storage.sqlite.rows import events
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def test_events_before_the_cut_are_not_the_forks(path: Path) -> None:
     ("change", "flaw"),
     [
         ("INSERT INTO forks VALUES (99, 1, 1, x'00')", "no session"),
-        ("INSERT INTO snapshots VALUES (99, 1, x'00')", "snapshots"),
+        ("INSERT INTO snapshots VALUES (1, 99, 0, 1, x'00')", "snapshots"),
     ],
 )
 def test_rows_that_no_session_accounts_for_are_found(path: Path, change: str, flaw: str) -> None:
@@ -241,7 +242,9 @@ def test_reads_about_forks_use_their_indexes(path: Path) -> None:
     assert "t USING PRIMARY KEY (session=? AND seq=?)" in heads
     assert "e USING INTEGER PRIMARY KEY (rowid>?)" in heads
     assert "SCAN e" not in heads
-    assert "USING INDEX sqlite_autoindex_snapshots_1" in plan(path, snapshots.LATEST, (1, 9))
+    assert "USING INDEX sqlite_autoindex_snapshots_1" in plan(
+        path, LATEST, {"scope": 1, "session": 1, "view": 0, "until": 9}
+    )
 
 
 def test_a_fork_writes_as_much_at_the_end_of_a_long_session_as_of_a_short_one(

@@ -77,12 +77,12 @@ def test_every_stretch_of_a_session_is_read_in_order(path: Path, count: int) -> 
             for limit in (1, 2, own, own + 1):
                 for after in range(own + 1):
                     wanted = list(range(after + 1, min(after + limit, own) + 1))
-                    read = {"after_seq": after, "limit": limit}
+                    read: dict[str, Any] = {"after_seq": after, "limit": limit}
                     assert seqs(store.reader.session_headers(OURS, name, **read)) == wanted
                     assert seqs(store.reader.session_events(OURS, name, **read)) == wanted
                     assert seqs(store.reader.records(OURS, name, **read)) == wanted
                     wanted = list(range(max(after + 1 - limit, 1), after + 1))
-                    last = {"before_seq": after + 1, "limit": limit}
+                    last: dict[str, Any] = {"before_seq": after + 1, "limit": limit}
                     assert seqs(store.reader.last_headers(OURS, name, **last)) == wanted
                     assert seqs(store.reader.last_events(OURS, name, **last)) == wanted
             every = list(range(1, own + 1))

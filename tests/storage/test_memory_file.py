@@ -16,6 +16,8 @@ from builders import DAY, HERE, NOON, said
 from concurrency.processes import colleagues
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
+from treering.storage.sqlite import memory_reader
+from treering.storage.sqlite.indexes import LAG_EVENTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,13 +219,36 @@ def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(
         shelve(ledger)
         end = ledger._store.reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        assert ledger._store.memory.keep_memory_rows(
+            SCOPE, rows, since=(), until=end, replace=False
+        )
     shutil.copy(tmp_path / "backup.db", path)
 
     with treering.open(path) as ledger:
         ledger.append([said(f"wombat {n}") for n in range(3)])
         assert ledger._store.memory.memory_rows(SCOPE).items == []
         assert shelve(ledger) == ["quokka", "wombat 0", "wombat 1", "wombat 2"]
+
+
+def test_the_memory_passes_over_events_of_other_kinds_and_misses_none_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_reader, "LOOKED_AT_MAX", 10)
+    talk = [said(f"wombat {n}") for n in range(LAG_EVENTS_MAX)]
+    with treering.open(tmp_path / "a.db") as ledger:
+        ledger.append(talk)  # In the indexes.
+        ledger.append([said("a fact", kind="memory.stored"), *talk])
+        ledger.append([said("the last one", kind="memory.stored"), *talk[:5]])  # In the tail.
+        read = ledger._store.memory.remembered_after
+        mark: tuple[int, ...] = ()
+        steps, found, more = 0, [], True
+        while more:
+            step = read(SCOPE, mark, limit=100)
+            mark, more, steps = step.last, step.more, steps + 1
+            found += [event.summary for event in step.items]
+
+    assert found == ["a fact", "the last one"]
+    assert steps < 5  # Not one for each ten of 1,031 events.
 
 
 def test_the_file_of_another_ledger_is_not_taken_for_ours(tmp_path: Path) -> None:
@@ -244,7 +269,9 @@ def test_a_ledger_that_may_only_be_read_remembers_and_not_a_byte_changes(tmp_pat
         shelve(ledger)
         end = ledger._store.reader.end(SCOPE)
         rows = [Row("fact", "a", b"1")]
-        assert ledger._store.memory.keep_memory_rows(SCOPE, rows, since=(), until=end, anew=False)
+        assert ledger._store.memory.keep_memory_rows(
+            SCOPE, rows, since=(), until=end, replace=False
+        )
         ledger.append([said("numbat")])
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
 
@@ -253,7 +280,7 @@ def test_a_ledger_that_may_only_be_read_remembers_and_not_a_byte_changes(tmp_pat
         assert shelve(ledger) == ["quokka"]
         assert store.memory.documents_lag(SCOPE, "events") == 1
         assert store.memory.memory_rows(SCOPE).items == rows
-        assert not store.memory.keep_memory_rows(SCOPE, [], since=end, until=end, anew=True)
+        assert not store.memory.keep_memory_rows(SCOPE, [], since=end, until=end, replace=True)
         assert store.memory.drop_documents() == 0
 
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -155,6 +155,7 @@ def test_a_ledger_of_an_earlier_schema_gets_its_sets_from_what_it_holds(path: Pa
         "ALTER TABLE scopes DROP COLUMN sessions",
         "ALTER TABLE scopes DROP COLUMN digest",
         "DELETE FROM ledger WHERE name IN ('scopes', 'sessions')",
+        "DROP TABLE record_keys",
         "DROP TABLE seqs_by_session",
         "DROP TABLE ids_by_scope",
         "DELETE FROM ledger WHERE name = 'indexed_position'",

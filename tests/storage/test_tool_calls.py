@@ -16,8 +16,9 @@ from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
 from treering.model.tool_records import ToolPoint, ToolQuery
 from treering.storage import tool_table
-from treering.storage.sqlite import tool_calls, tool_records
-from treering.storage.tool_queries import ResolvedToolQuery, asked
+from treering.storage.projections import in_sqlite
+from treering.storage.sqlite import tool_records
+from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,7 @@ def plan(path: Path) -> Callable[[str, Any], str]:
 
 def question(**filters: Any) -> ResolvedToolQuery:
     session = 3 if "session_id" in filters else None
-    return asked(ToolQuery(scope=Scope("s"), **filters), 1, KEY, session)
+    return resolve(ToolQuery(scope=Scope("s"), **filters), 1, KEY, session)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -55,7 +56,7 @@ def question(**filters: Any) -> ResolvedToolQuery:
         ({}, "tool_calls_in_scope (scope=? AND status=?"),
         ({"statuses": ("failed", "synthetic")}, "tool_calls_in_scope (scope=? AND status=?"),
         ({"tool": "grep"}, "tool_calls_of_tool (scope=? AND tool=? AND status=?"),
-        ({"session_id": "a"}, "tool_calls_in_session (session=? AND status=?"),
+        ({"session_id": "a"}, "tool_calls_in_session (scope=? AND session=? AND status=?"),
         ({"reason": "crashed"}, "tool_calls_by_reason (scope=? AND reason=?"),
         ({"run_id": "r"}, "tool_calls_of_run (scope=? AND run=?"),
     ],
@@ -67,8 +68,8 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
     sign = "<" if backwards else ">"
     place = ToolPoint(5, 6)
 
-    paging = plan(*tool_table.statement(question(**filters, backwards=backwards, after=place)))
-    window = plan(*tool_table.statement(question(**filters, since_ms=1, until_ms=2)))
+    paging = plan(*page_statement(question(**filters, backwards=backwards, after=place)))
+    window = plan(*page_statement(question(**filters, since_ms=1, until_ms=2)))
 
     assert f"t USING INDEX {search} AND (at_ms,position){sign}(?,?))" in paging
     assert f"t USING INDEX {search} AND at_ms>? AND at_ms<?)" in window
@@ -82,14 +83,14 @@ def test_a_page_by_time_is_read_from_its_index_in_order(
         ({"tool": "grep"}, "tool_calls_measured (scope=? AND tool=? AND status=?"),
         (
             {"session_id": "a", "tool": "grep"},
-            "tool_calls_measured_in_session (session=? AND tool=? AND status=?",
+            "tool_calls_measured_in_session (scope=? AND session=? AND tool=? AND status=?",
         ),
     ],
 )
 def test_the_slowest_are_read_from_their_index_in_order(
     plan: Callable[[str, Any], str], filters: dict[str, Any], search: str
 ) -> None:
-    found = plan(*tool_table.statement(question(**filters, order="slowest", after=ToolPoint(5, 6))))
+    found = plan(*page_statement(question(**filters, order="slowest", after=ToolPoint(5, 6))))
 
     in_order = f"t USING INDEX {search} AND duration_ms>? AND (duration_ms,position)<(?,?))"
     # Each status comes in order from there; what is sorted is what a page may hold of each.
@@ -98,9 +99,9 @@ def test_the_slowest_are_read_from_their_index_in_order(
 
 
 def test_a_call_is_found_by_its_id(plan: Callable[[str, Any], str]) -> None:
-    found = plan(*tool_table.statement(question(session_id="a", call_id="c")))
+    found = plan(*page_statement(question(session_id="a", call_id="c")))
 
-    assert "t USING INDEX tool_calls_by_call (session=? AND call=?)" in found
+    assert "t USING INDEX tool_calls_by_call (scope=? AND session=? AND call=?)" in found
 
 
 @pytest.mark.parametrize("filters", [{}, {"session_id": "a"}, {"tool": "grep"}, {"since_ms": 1}])
@@ -121,12 +122,15 @@ def test_statistics_are_made_from_an_index_alone(
 def test_events_are_followed_by_position_and_fetched_by_seq(
     plan: Callable[[str, Any], str],
 ) -> None:
-    stretch = plan(tool_calls.IN_STRETCH, (0, 9, 1, 2))
+    stretch = plan(tool_records.IN_STRETCH, {"after": 0, "until": 9, "call": 1, "result": 2})
     fetched = plan(tool_records.AT_PLACES, ("[]",))
+    among = {"scope": 1, "pairs": b"[[1, 2]]"}
+    paired = [plan(in_sqlite(one), among) for one in (tool_table.LATEST, tool_table.DROP)]
 
     assert "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in stretch
     assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in fetched
     assert "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)" in fetched
+    assert all("tool_calls_by_call (scope=? AND session=? AND call=?" in one for one in paired)
 
 
 def told(dice: Random, number: int) -> list[treering.NewEvent]:
@@ -179,7 +183,7 @@ def _twos(events: list[treering.NewEvent]) -> list[list[treering.NewEvent]]:
         "DELETE FROM tool_calls WHERE position = (SELECT min(position) FROM tool_calls)",
         "UPDATE tool_calls SET started_ms = started_ms + 1 WHERE call_seq = 1",
         "UPDATE tool_calls SET result_seq = 1 WHERE result_seq = 2",
-        "INSERT INTO tool_extras VALUES (1, 2, 3)",
+        "INSERT INTO tool_extras VALUES (1, 1, 2, 3)",
     ],
 )
 def test_damage_to_the_table_is_found_and_mended(path: Path, damage: str) -> None:
@@ -239,6 +243,25 @@ def test_reading_without_writing_leaves_the_file_as_it_is(path: Path) -> None:
         assert [one.calls for one in ledger.tool_statistics(HERE)] == [1]
 
     assert raw_bytes(path) == before
+
+
+def test_a_private_table_holds_the_calls_of_its_scope_alone(path: Path) -> None:
+    with treering.open(path) as ledger:
+        refs = {"call_id": "c", "tool": "grep"}
+        ledger.append([
+            said("x", kind="tool.call", scope=scope, refs=refs) for scope in (HERE, ELSEWHERE)
+        ])  # fmt: skip
+
+    with treering.open(path, mode="ro") as ledger:
+        records = [ledger.tool_calls(scope).items for scope in (HERE, ELSEWHERE)]
+        tools: Any = ledger._store.tools
+        rows = []
+        for private in tools._private.values():
+            with private.using() as table:
+                rows.append(table.rows("SELECT position FROM tool_calls", {}))
+
+    assert [len(found) for found in records] == [1, 1]
+    assert rows == [[(1,)], [(2,)]]
 
 
 def test_no_text_is_kept_in_the_table(path: Path) -> None:

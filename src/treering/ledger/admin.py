@@ -6,8 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.event_texts import event_texts
-from treering.derive.search_texts import search_text
+from treering.derive.search_texts import event_texts, search_text
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
@@ -18,6 +17,7 @@ from treering.ledger.restoring import read_export
 from treering.ledger.scopes import scope_names
 from treering.ledger.search import catch_up
 from treering.ledger.search_texts import masked
+from treering.ledger.spans import SpanBuilder
 from treering.ledger.verification import find_flaw, verify_part, with_coverage
 from treering.memory.records import INDEX_NAMES
 from treering.model.arguments import checks_arguments
@@ -100,6 +100,10 @@ class LedgerAdmin:
             result, intact=first is None, first_broken=first, anchored_sessions=anchored
         )
         return with_coverage(compared, ["anchor"])
+
+    def span_builder(self, *, with_content: bool) -> SpanBuilder:
+        """Return what makes OpenTelemetry spans of runs, with texts if ``with_content``."""
+        return SpanBuilder(self._store, with_content=with_content)
 
     def sample_derived(self, scope: str | None = None) -> Verification:
         """Compare a sample of the derived rows of a scope, or of several, with the events.
@@ -216,6 +220,14 @@ class LedgerAdmin:
         """Return how many events of a scope the search index does not contain yet."""
         return self._store.words.lag(parse_scope(scope))
 
+    def lags(self, scope: str) -> dict[str, int]:
+        """Return how many events of a scope each projection has not followed yet, by its name.
+
+        Nothing is missing from an answer: a projection is brought up to date when it is asked.
+        """
+        name = parse_scope(scope)
+        return {one.name: one.lag(name) for one in self._store.projections}
+
     def erasure_state(self) -> Physical:
         """Return ``done`` if the bytes of erased content are gone from all files, else ``pending``.
 
@@ -250,6 +262,7 @@ class LedgerAdmin:
             search_text=lambda event: search_text(masked(guard, event)),
             event_texts=self._texts,
             embedder=self._memory_factory.embedder(),
+            fact_embedder=self._memory_factory.fact_embedder(),
         )
 
     def _with_derived(

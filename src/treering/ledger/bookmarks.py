@@ -17,7 +17,7 @@ from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.codec import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from treering.ledger.ports import EventStore
     from treering.model.scopes import Scope
@@ -66,10 +66,18 @@ class Bookmarks:
 
     def find(self, name: str) -> Any:
         """Return the note under ``name``; None if there is none, or it cannot be read."""
+        return self.find_all([name])[name]
+
+    def find_all(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the notes under ``names``; None for one that is not there or cannot be read."""
         if not self._is_checked and not find_id_key(self._store, self._scope):
-            return None
+            return dict.fromkeys(names)
         self._is_checked = True
-        sealed = self._store.cursors.find(self._scope, self._key(name))
+        keys = {name: self._key(name) for name in names}
+        sealed = self._store.cursors.find_all(self._scope, list(keys.values()))
+        return {name: self._note(sealed.get(key)) for name, key in keys.items()}
+
+    def _note(self, sealed: str | None) -> Any:
         try:
             return None if not sealed else decode(self._opened(_decoded(sealed)))
         except ValueError:

@@ -11,6 +11,7 @@ from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.people import talking
 from treering.memory.conversations import Conversation, Spoken
+from treering.model.kinds import HIDING_KINDS
 
 if TYPE_CHECKING:
     from treering.ledger.ports import EventStore
@@ -30,7 +31,7 @@ _ROLES: Final[dict[str, Literal["user", "assistant", "tool"]]] = {
     "conversation.assistant": "assistant",
     "tool.result": "tool",
 }
-_KINDS: Final = frozenset({*_ROLES, "session.undone", "session.redone"})
+_KINDS: Final = HIDING_KINDS | frozenset(_ROLES)
 
 
 def read_conversation(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.derive.memory_state import ROW_SORTS, MemoryState
 from treering.derive.memory_texts import memory_texts
 from treering.derive.search_texts import is_searchable
+from treering.derive.snapshots import COUNTS, FOLDED
 from treering.derive.terms import term_ids
 from treering.errors import InvalidCursor, Unavailable
 from treering.ledger.following import mark_of
@@ -47,6 +48,7 @@ class Rules(NamedTuple):
     search_text: Callable[[Event], SearchText]
     event_texts: Callable[[Event], list[str]]
     embedder: Embedder | None
+    fact_embedder: Embedder | None
 
 
 class Sample(NamedTuple):
@@ -101,11 +103,13 @@ def _compare(
 ) -> Iterator[tuple[str, int]]:
     if sample is None:
         yield "tool_calls", _checked(store.tools.compare(scope))
+        yield "record_keys", _checked(store.record_keys.compare(scope))
         yield "search", _checked(store.words.compare(scope, rules.search_text))
         yield "cursors", _compare_cursors(store, scope)
     sessions = store.sessions.records(scope)
     for session in sessions if sample is None else islice(sessions, sample.sessions):
-        yield "snapshots", _compare_snapshots(store, scope, session.session_id)
+        for view in (FOLDED, COUNTS):
+            yield "snapshots", _compare_snapshots(store, scope, session.session_id, view)
     yield "memory_rows", _compare_memory(store, scope)
     for index in INDEX_NAMES:
         yield "documents", _compare_documents(store, scope, index, rules, sample)
@@ -132,15 +136,17 @@ def _compare_cursors(store: EventStore, scope: Scope) -> int:
     return count
 
 
-def _compare_snapshots(store: EventStore, scope: Scope, session_id: str) -> int:
+def _compare_snapshots(store: EventStore, scope: Scope, session_id: str, view: int) -> int:
     snapshots: dict[int, bytes] = {}
     until = NO_END
-    while (snapshot := store.snapshots.latest(scope, session_id, until_seq=until)) is not None:
+    while (
+        snapshot := store.snapshots.latest(scope, session_id, until_seq=until, view=view)
+    ) is not None:
         seq, body = snapshot
         snapshots[seq] = body
         until = seq - 1
     if snapshots:
-        wrong = Views(Lineage(store, scope, session_id)).wrong_snapshot(snapshots)
+        wrong = Views(Lineage(store, scope, session_id)).wrong_snapshot(snapshots, view)
         if wrong is not None:
             raise _Flaw("a snapshot of its views differs from its events", session_id, wrong)
     return len(snapshots)
@@ -176,7 +182,9 @@ def _compare_documents(
     store: EventStore, scope: Scope, index: IndexName, rules: Rules, sample: Sample | None
 ) -> int:
     """Compare the documents of an index, of memories or of events."""
-    texts = memory_texts if index == "memories" else rules.event_texts
+    of_facts = index == "memories"
+    texts = memory_texts if of_facts else rules.event_texts
+    embedder = rules.fact_embedder if of_facts else rules.embedder
     held = store.memory.index_state(scope, index)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
     key = store.memory.term_key(scope)
@@ -188,13 +196,13 @@ def _compare_documents(
         events = {
             event.position: event for event in store.memory.events_at_positions(scope, positions)
         }
-        made = _entries(list(events.values()), texts, rules.embedder, key)
+        made = _entries(list(events.values()), texts, embedder, key)
         for document in documents:
             event, entry = events.get(document.position), made.get(document.position)
             if event is None or entry is None:
                 raise _Flaw(f"a document in the index of {index} has no event")
             session_id = sessions.setdefault(document.session, event.session_id)
-            if session_id != event.session_id or not _is_of(document, event, entry, rules.embedder):
+            if session_id != event.session_id or not _is_of(document, event, entry, embedder):
                 raise _Flaw(
                     f"a document in the index of {index} differs from its event",
                     event.session_id,

@@ -20,20 +20,13 @@ KINDS: Final = ("context.compacted", "episode.written")
 """Their refs hold the first and last seq that they summarise."""
 
 
-def derived_texts(
-    store: EventStore, scope: Scope, session_id: str, *, first_seq: int, last_seq: int
-) -> Iterator[str]:
-    """Return the ids of events that summarise ``first_seq`` to ``last_seq`` of a session.
-
-    Summaries in sessions forked from it after ``first_seq`` are included.
-    """
-    return derived_texts_of(store, scope, session_id, [(first_seq, last_seq)])
-
-
 def derived_texts_of(
     store: EventStore, scope: Scope, session_id: str, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
-    """Return the same for several ranges of a session, given by first and last seq, in order."""
+    """Return the ids of events that summarise ranges of a session, given in order.
+
+    A range is a first and a last seq. Summaries in sessions forked from it after that are included.
+    """
     queue = [(session_id, ranges)]
     while queue:
         name, summarised = queue.pop()

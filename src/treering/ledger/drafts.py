@@ -6,7 +6,6 @@ All of it happens before any lock is taken.
 from __future__ import annotations
 
 import os
-import re
 from hashlib import sha256
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,7 +14,8 @@ import uuid_utils
 from msgspec.structs import replace
 
 from treering.errors import InvalidInput, InvalidKind, SensitiveContent, TooLarge
-from treering.ledger.chain import SALT_BYTES, header_digest
+from treering.lazy import lazy_pattern
+from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import Draft
 from treering.model.codec import (
     PAYLOAD_BYTES_MAX,
@@ -23,8 +23,11 @@ from treering.model.codec import (
     SPILL_BYTES_MAX,
     canonical_content,
     decode,
+    encode,
+    holds_bytes,
+    packed,
 )
-from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, FirstEvent
+from treering.model.events import SCHEMA_VERSION, SUMMARY_CHARACTERS_MAX, FirstEvent, KeyedEvent
 from treering.model.fields import (
     MILLISECONDS_MIN,
     TIME_MS_MAX,
@@ -50,8 +53,8 @@ NAMES: Final = {
     "conversation.user": "user message",
     "conversation.assistant": "assistant message",
 }
-_WORD: Final = re.compile(r"\w+")
-_CODE: Final = re.compile(r"[\w.:/@+-]{1,128}")
+_WORD: Final = lazy_pattern(r"\w+")
+_CODE: Final = lazy_pattern(r"[\w.:/@+-]{1,128}")
 """An id, a name or a path, as opposed to prose."""
 
 GuardMode = Literal["off", "safe", "mask", "reject"]
@@ -134,6 +137,8 @@ class Drafter:
                 draft.wordless = is_sealed
                 if type(event) is FirstEvent:
                     draft.is_first = True
+                elif type(event) is KeyedEvent and event.expected:
+                    draft.expected = event.expected
                 drafts.append(draft)
                 at += SALT_BYTES
         except (TypeError, AttributeError) as error:
@@ -167,7 +172,8 @@ class Drafter:
         *,
         counted: bool = False,
     ) -> Draft:
-        # Every append goes through here, mostly with cold caches: few calls, known names first.
+        # Every append goes through here, mostly with cold caches: few calls, known names first. The
+        # last digest is the one that ``chain.header_digest`` returns.
         scope = self._scopes.get(event.scope) or self._new_scope(event.scope)
         names = self._names
         session_id, agent_id = event.session_id, event.agent_id
@@ -200,11 +206,29 @@ class Drafter:
         elif type(ts_ms) is not int or not MILLISECONDS_MIN <= ts_ms <= TIME_MS_MAX:
             ts_ms = check_time(ts_ms)
         summary, refs_value = event.summary, event.refs
-        content, refs, payload = canonical_content(summary, refs_value, event.payload)
+        payload_value = event.payload
+        try:
+            content, refs, payload = canonical_content(summary, refs_value, payload_value)
+        except InvalidInput:
+            readable = without_bytes(event)
+            if readable is event:
+                raise
+            refs_value, payload_value = readable.refs, readable.payload
+            content, refs, payload = canonical_content(summary, refs_value, payload_value)
+        if self._mode == "reject" and type(refs_value) is dict and refs_value.get("opaque"):
+            raise SensitiveContent(
+                "the payload holds bytes, in which the guard cannot look for secrets",
+                hint="record text or JSON, or open the ledger with another guard",
+            )
         if self._mode != "off" and self._suspects(content, payload):
-            safe = self._guarded(summary, refs_value, event.payload)
+            safe = self._guarded(summary, refs_value, payload_value)
             # A guard gives back what is clean as it is.
-            if safe[0] is not summary or safe[1] is not refs_value or safe[2] is not event.payload:
+            if safe[0] is not summary or safe[1] is not refs_value or safe[2] is not payload_value:
+                if safe[1] is not refs_value and type(event) is KeyedEvent:
+                    raise SensitiveContent(
+                        "the key of a record appears to hold a secret",
+                        hint="use an id as the key, and put the rest into the value",
+                    )
                 summary, refs_value, masked = safe
                 content, refs, payload = canonical_content(summary, refs_value, masked)
         if (
@@ -241,10 +265,10 @@ class Drafter:
             ),
             refs, payload, size, blob, salt,
             sha256(salt + content).digest(),
-            b"" if is_unnumbered else header_digest((
+            b"" if is_unnumbered else sha256(encode((
                 event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source, origin,
                 ts_ms, now_ms, visibility, SCHEMA_VERSION,
-            )),
+            ))).digest(),
         )  # fmt: skip
 
     def _find_guard(self) -> ContentGuard:
@@ -329,12 +353,25 @@ def _bad_choice(source: str, visibility: str) -> InvalidInput:
     return InvalidInput(f"invalid visibility: {visibility}", hint="use safe or private")
 
 
+def without_bytes(event: NewEvent) -> NewEvent:
+    """Return ``event`` with bytes in its payload as JSON, and refs that say that no guard reads it.
+
+    It is the same object if there are none.
+    """
+    if not holds_bytes(event.payload):
+        return event
+    refs = event.refs if isinstance(event.refs, dict) else {}
+    return replace(event, payload=packed(event.payload), refs={**refs, "opaque": True})
+
+
 def without_words(event: NewEvent) -> NewEvent:
     """Return ``event`` with a summary and refs that repeat nothing of its payload.
 
     A summary that shares a word with the payload is replaced by the kind and the size. Prose in
     refs is replaced, too; ids, names and paths stay.
     """
+    if type(event) is KeyedEvent:
+        return replace(event, summary=event.kind.replace(".", " "))
     texts = list(_texts(event.payload))
     payload_words = "\n".join((*texts, *_figures(event.payload))).lower()
     summary, refs = event.summary, event.refs

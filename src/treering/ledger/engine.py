@@ -10,7 +10,6 @@ It is the one place that knows all of these; runs, sessions and the memory know 
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import sys
 import time
@@ -25,24 +24,21 @@ from treering.errors import (
     SensitiveContent,
     TreeringError,
 )
+from treering.lazy import LazyModule, lazy_logger
 from treering.ledger import erasure
-from treering.ledger.following import Follower
+from treering.ledger.following import Follower, cursor_at
 from treering.ledger.records import SealedMeanwhile
 from treering.ledger.session_settings import read_settings
 from treering.ledger.sink_history import PrivateSinkHistory, SinkHistory
 from treering.locks import Lock, LockSet
 from treering.model.fields import bounded_clock
 from treering.model.parts import RunStarted
+from treering.model.receipts import Target
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
-from treering.spine.closing import close_run
 from treering.spine.dispatcher import Dispatcher
 from treering.spine.gates import Gates
-from treering.spine.numbering import RunNumbers
 from treering.spine.ports import Gate
-from treering.spine.run_events import Results, fit
-from treering.spine.run_state import RunState, check_wait
-from treering.spine.runs import Run
 
 if TYPE_CHECKING:
     import threading
@@ -55,10 +51,19 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.events import Event, Header, NewEvent
     from treering.model.runs import Message, OpenRun
+    from treering.spine import closing, numbering, run_events, run_state, runs
     from treering.spine.ports import Sink
-    from treering.spine.run_state import Opening
+    from treering.spine.run_events import Results
+    from treering.spine.run_state import Opening, RunState
+    from treering.spine.runs import Run
+else:
+    closing = LazyModule("treering.spine.closing")
+    numbering = LazyModule("treering.spine.numbering")
+    run_events = LazyModule("treering.spine.run_events")
+    run_state = LazyModule("treering.spine.run_state")
+    runs = LazyModule("treering.spine.runs")
 
-_log = logging.getLogger("treering.spine")
+_log = lazy_logger("treering.spine")
 
 CLOSE_S: Final = 5.0
 """How long all sinks together have for what still waits for them when the ledger is closed."""
@@ -67,7 +72,7 @@ PAUSE_S_MAX: Final = 0.2
 BEGINNING_S: Final = 5.0
 """How long to wait for another that is just beginning a run, whatever ``wait_s`` is."""
 KEYS_MAX: Final = 10_000
-"""Sessions whose other name is cached; then the cache starts afresh."""
+"""The most sessions whose other name is cached; a full cache is emptied."""
 
 
 class Engine:
@@ -87,8 +92,7 @@ class Engine:
         """What writes summaries and episodes by default."""
         self.dispatcher = Dispatcher(self)
         self.gates = Gates()
-        self.results = Results(self.gates, SyntheticPolicy())
-        """Makes the outcomes of tools."""
+        self._synthetic = SyntheticPolicy()
         self._run_states: dict[str, RunState] = {}
         self._recovered: set[Scope] = set()
         self._session_keys: dict[tuple[str, str], str | None] = {}
@@ -110,7 +114,7 @@ class Engine:
                 raise InvalidInput(
                     "synthetic is not a SyntheticPolicy", hint="write SyntheticPolicy(texts={…})"
                 )
-            self.results = Results(self.gates, synthetic)
+            self._synthetic = synthetic
         for sink in sinks:
             self.dispatcher.add(sink)
             if isinstance(sink, Gate):
@@ -131,19 +135,29 @@ class Engine:
         self.dispatcher.close(timeout_s)
         self._closed = True
 
+    @property
+    def results(self) -> Results:
+        """Return what makes the outcomes of tools."""
+        return run_events.Results(self.gates, self._synthetic)
+
     # Recording.
 
     def append(
-        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+        self,
+        events: Sequence[NewEvent],
+        *,
+        expected_seq: int | None = None,
+        new: list[Header] | None = None,
     ) -> list[Header]:
         """Record ``events``, all or none; those of runs get a number unless they state one.
 
-        Raises InvalidInput if a number is not above those that its run has, or if an event would
-        end a run that is under way here.
+        The headers of events that were not there before go to ``new``. Raises InvalidInput if a
+        number is not above those that its run has, or if an event would end a run that is under
+        way here.
         """
         if not self._run_states:
-            return self.write(events, expected_seq=expected_seq, counted=True)
-        return self._append(events, expected_seq=expected_seq, counted=True)
+            return self.write(events, expected_seq=expected_seq, counted=True, new=new)
+        return self._append(events, expected_seq=expected_seq, counted=True, new=new)
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record ``events`` as ``append`` does; return only those that were not there before."""
@@ -176,7 +190,7 @@ class Engine:
         held = LockSet([run_state.lock for run_state in runs])
         with held, held:
             held.take()
-            numbers = RunNumbers(self, runs)
+            numbers = numbering.RunNumbers(self, runs)
             try:
                 headers = self.write(
                     events, expected_seq=expected_seq, counted=counted, new=new,
@@ -252,10 +266,8 @@ class Engine:
 
     def redact(self, scope: Scope, event_id: str) -> None:
         """Erase the content of an event, and the summaries that repeat it."""
-        erasure.redact(
-            self.store, self.drafter, scope,
-            event_id=event_id, session_id=None, replacement="placeholder",
-        )  # fmt: skip
+        target = Target(scope=scope, event_id=event_id, session_id=None)
+        erasure.redact(self.store, self.drafter, target, replacement="placeholder")
 
     # Runs.
 
@@ -271,9 +283,9 @@ class Engine:
     ) -> Run:
         """Return a run of ``session`` that has not begun yet."""
         if wait_s is not None:
-            check_wait(wait_s)
-        return Run(
-            RunState(
+            run_state.check_wait(wait_s)
+        return runs.Run(
+            run_state.RunState(
                 self, session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_s
             )
         )
@@ -287,7 +299,7 @@ class Engine:
 
         Raises RunActive if the session is busy with another.
         """
-        run_state = RunState(self, session, RunStarted(), wait_s=0.0)
+        state = run_state.RunState(self, session, RunStarted(), wait_s=0.0)
         taken: list[Message] = []
 
         def opening(template: NewEvent) -> Sequence[NewEvent] | None:
@@ -295,7 +307,7 @@ class Engine:
             taken[:] = [] if message is None else [message]
             return events if taken else None
 
-        return None if run_state.begin(opening) is None else Run(run_state, taken[0])
+        return None if state.begin(opening) is None else runs.Run(state, taken[0])
 
     def begin(self, run_state: RunState, more: Opening, *, wait_s: float) -> list[Header] | None:
         """Record the start of a run once its session has no other, with ``more`` beside it.
@@ -345,7 +357,7 @@ class Engine:
         own = self._run_states.get(active.run_id)
         if own is not None and own.is_here:
             return own.boundary if own.interrupt_from_outside("interrupted", boundary=why) else None
-        recorded = close_run(self, active, reason="interrupted", boundary=why)
+        recorded = closing.close_run(self, active, reason="interrupted", boundary=why)
         return recorded[-1] if recorded else None
 
     def recover(self, scope: Scope | None = None) -> int:
@@ -360,7 +372,7 @@ class Engine:
             if not self.store.leases.is_gone(run.owner, run.seen_ms):
                 continue
             try:
-                closed += bool(close_run(self, run, reason="crashed"))
+                closed += bool(closing.close_run(self, run, reason="crashed"))
             except TreeringError as error:
                 # Its key is not here, for instance. That must not keep everything else from going.
                 _log.warning("run %s of a process that is gone stays open: %s", run.run_id, error)
@@ -388,7 +400,7 @@ class Engine:
                 and not is_left(run)
             ):
                 return run
-            close_run(self, run, reason="crashed")
+            closing.close_run(self, run, reason="crashed")
         return None
 
     def _is_left(self, run: OpenRun) -> bool:
@@ -447,6 +459,11 @@ class Engine:
         """Return what a sink may ask about the past of an event: texts as well, if ``private``."""
         return PrivateSinkHistory(self.store) if private else SinkHistory(self.store)
 
+    def skip_past(self, scope: Scope, name: str) -> None:
+        """Have a sink that never followed a scope follow it from now on."""
+        if self.store.cursors.find(scope, name) is None:
+            self.store.cursors.set(scope, name, cursor_at(scope, self.store.reader.end(scope)))
+
     def follow(
         self,
         scope: Scope,
@@ -474,7 +491,7 @@ class Engine:
 
 def _fitted(events: Sequence[NewEvent], error: InvalidInput) -> list[NewEvent]:
     """Return ``events`` made fit to be recorded. Raises ``error`` if that does not help."""
-    fitting = [fit(event) for event in events]
+    fitting = [run_events.fit(event) for event in events]
     if isinstance(error, SensitiveContent) or fitting == list(events):
         raise error
     return fitting

@@ -19,11 +19,13 @@ from treering.ledger.guarded_append import (
     read_position,
 )
 from treering.ledger.lineage import NO_END
+from treering.ledger.outlines import FIRST_EVENTS
 from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.episodes import EPISODE, Sentence
 from treering.model.events import REDACTED
+from treering.model.kinds import IMPORTED
 from treering.model.messages import AssistantMessage
 from treering.model.parts import UsageReported
 from treering.spine.run_events import make_event
@@ -96,7 +98,7 @@ def episode(
     )
     account = _account(messages, telling, summariser)
     person = user or talking(events)
-    opened = lineage.headers_after(own_seq, 1)
+    opened = lineage.headers_after(own_seq, FIRST_EVENTS)
     payload = {
         "user": None if in_group else person,
         "walled": walled,
@@ -117,6 +119,9 @@ def episode(
         payload=payload,
         refs={"from_seq": events[0].seq, "through_seq": events[-1].seq},
     )
+    if any(header.kind == IMPORTED for header in opened):
+        # Whenever it is written, it belongs to the days of its log.
+        written = msgspec.structs.replace(written, ts_ms=events[-1].ts_ms)
     return [written] if account.usage is None else [_reported(template, account.usage), written]
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from treering.errors import InvalidInput, NotPermitted
-from treering.ledger.derived_texts import derived_texts
+from treering.ledger.derived_texts import derived_texts_of
 from treering.ledger.lineage import NO_END
 from treering.ledger.records import Selection
 from treering.model.events import NewEvent
-from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, IMPORTED, RUN_ENDS
+from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
 from treering.model.queries import Query
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.retention import DAY_MS, DEFAULT_RETENTION, check_retention, cutoffs
@@ -32,6 +32,12 @@ CLOCK_BEHIND_DAYS_MAX: Final = 1
 ROUND_EVENTS_MAX: Final = 2_000
 """Events erased in one transaction, so that writers wait a moment, not a minute."""
 AGENT: Final = "treering"
+COPIES_LOOKED_FOR: Final = 500
+"""Events whose copies are looked for at once."""
+TRANSCRIPTS: Final = "transcripts"
+"""Keyed records that hold what other events say, in the form of the program that said it. Each has
+the id of its event as a key, and is erased with it. Its refs may name a session of ``summaries``,
+which goes, too."""
 
 KEPT: Final = {
     **dict.fromkeys(ERASURE_KINDS, "vouches for what was erased and is kept forever"),
@@ -41,16 +47,14 @@ KEPT: Final = {
     **dict.fromkeys(
         ("session.opened", "session.forked"), "says what its session may do and is kept forever"
     ),
-    **dict.fromkeys(
-        ("session.undone", "session.redone"), "says what a model is shown and is kept forever"
-    ),
+    **dict.fromkeys(HIDING_KINDS, "says what a model is shown and is kept forever"),
     **dict.fromkeys(
         ("memory.superseded", "memory.forgotten"), "says what no longer holds and is kept forever"
     ),
 }
 """Kinds that do not expire, and why."""
 
-NUMBERS_ONLY: Final = frozenset({"session.undone", "session.redone"})
+NUMBERS_ONLY: Final = HIDING_KINDS
 """Kinds that are not redacted: there is nothing in them, and without them the undone comes back."""
 
 Replacement = Literal["null", "placeholder"]
@@ -62,40 +66,35 @@ Provenance: TypeAlias = "Callable[[Scope, Sequence[str]], Iterable[str]]"
 def redact(
     store: EventStore,
     drafter: Drafter,
-    scope: Scope,
+    target: Target,
     *,
-    event_id: str | None,
-    session_id: str | None,
     replacement: Replacement,
     provenance: Provenance | None = None,
+    copies: bool = True,
 ) -> RedactReceipt:
-    """Erase the content of one event or one session; rows, order and chain stay.
+    """Erase the content of some events or one session; rows, order and chain stay.
 
-    Facts that were learned from it are erased, too; ``provenance`` finds them.
+    Facts that were learned from it are erased, too; ``provenance`` finds them. So are the
+    ``copies`` in transcripts.
     """
-    if (event_id is None) == (session_id is None):
-        raise InvalidInput(
-            "a redaction is aimed at one event or one session", hint="give event_id or session_id"
-        )
+    scope, session_id = Scope(target.scope), target.session_id
+    ids = target.event_ids if target.event_id is None else (target.event_id,)
     if replacement not in {"null", "placeholder"}:
         raise InvalidInput(f"invalid replacement: {replacement}", hint="use null or placeholder")
-    selection = Selection(scope=scope, event_id=event_id, session_id=session_id, spare=NUMBERS_ONLY)
-    count, erased, shared = _redact(store, drafter, selection, replacement)
-    retellings_redacted = 0
+    rounds = [
+        Selection(scope=scope, event_ids=tuple(some), spare=NUMBERS_ONLY) for some in batched(ids)
+    ] or [Selection(scope=scope, session_id=session_id, spare=NUMBERS_ONLY)]
+    count, erased, shared = _redact(store, drafter, rounds, replacement)
     # Searched for afterwards: summaries written from now on do not contain it.
-    for retelling in list(_retold(store, selection)):
-        derived = Selection(scope=scope, event_id=retelling)
-        redacted, blobs, _ = _redact(store, drafter, derived, replacement)
-        retellings_redacted += redacted
-        erased += blobs
-    memories_redacted = 0
-    for fact in [] if provenance is None else provenance(scope, _ids(store, selection)):
-        derived = Selection(scope=scope, event_id=fact)
-        redacted, blobs, _ = _redact(store, drafter, derived, replacement)
-        memories_redacted += redacted
-        erased += blobs
+    all_ids = ids or _ids(store, rounds[0])
+    copied = _copied(store, scope, all_ids) if copies else ()
+    retold = list(dict.fromkeys([*_retold(store, scope, session_id, ids), *copied]))
+    retellings_redacted, blobs, _ = _redact(store, drafter, _chosen(scope, retold), replacement)
+    learned = [] if provenance is None else provenance(scope, all_ids)
+    memories_redacted, more, _ = _redact(store, drafter, _chosen(scope, learned), replacement)
+    erased += blobs + more
     return RedactReceipt(
-        target=Target(event_id=event_id, session_id=session_id, scope=scope),
+        target=target,
         replacement=replacement,
         redacted_count=count,
         retellings_redacted=retellings_redacted,
@@ -106,22 +105,56 @@ def redact(
     )
 
 
-def _retold(store: EventStore, selection: Selection) -> Iterator[str]:
+def batched(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield as many of ``ids`` at a time as one transaction erases."""
+    for start in range(0, len(ids), ROUND_EVENTS_MAX):
+        yield ids[start : start + ROUND_EVENTS_MAX]
+
+
+def _chosen(scope: Scope, event_ids: Iterable[str]) -> list[Selection]:
+    listed = tuple(event_ids)
+    return [Selection(scope=scope, event_ids=tuple(some)) for some in batched(listed)]
+
+
+def _retold(
+    store: EventStore, scope: Scope, session_id: str | None, ids: Sequence[str]
+) -> Iterator[str]:
     """Return the events that repeat content that is about to be redacted."""
-    scope, session_id = selection.scope, selection.session_id
     if session_id is not None:
-        yield from derived_texts(store, scope, session_id, first_seq=1, last_seq=NO_END)
+        yield from derived_texts_of(store, scope, session_id, [(1, NO_END)])
         return
-    event = store.reader.find(scope, selection.event_id or "")
-    if event is not None:
-        seq = event.seq
-        yield from derived_texts(store, scope, event.session_id, first_seq=seq, last_seq=seq)
+    seqs: dict[str, list[int]] = {}
+    for some in batched(ids):
+        for place in store.reader.find_ids(scope, some).values():
+            seqs.setdefault(place.session_id, []).append(place.seq)
+    for name, found in seqs.items():
+        ranges = [(seq, seq) for seq in sorted(found)]
+        yield from derived_texts_of(store, scope, name, ranges)
+
+
+def _copied(store: EventStore, scope: Scope, ids: Sequence[str]) -> Iterator[str]:
+    """Return the records of transcripts that hold the same as events that are redacted.
+
+    Events of one entry have its id, and further ones a number after it.
+    """
+    keys = list(dict.fromkeys(one.partition(".")[0] for one in ids))
+    for start in range(0, len(keys), COPIES_LOOKED_FOR):
+        some = keys[start : start + COPIES_LOOKED_FOR]
+        for key in store.record_keys.latest(scope, TRANSCRIPTS, some):
+            after = 0
+            while page := store.record_keys.history(
+                scope, TRANSCRIPTS, key, after=after, limit=ROUND_EVENTS_MAX
+            ):
+                yield from (event.event_id for event in page)
+                for name in {event.refs.get("summaries") for event in page} - {None}:
+                    yield from _ids(store, Selection(scope=scope, session_id=name))
+                after = page[-1].position
 
 
 def _ids(store: EventStore, selection: Selection) -> list[str]:
-    """Return the ids of the selected events."""
+    """Return the ids of the events of a session."""
     if selection.session_id is None:
-        return [selection.event_id or ""]
+        return []
     found: list[str] = []
     after = 0
     while page := store.reader.session_headers(
@@ -140,27 +173,28 @@ def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, 
     count = erased = 0
     for session in store.sessions.records(scope):
         selection = Selection(scope=scope, session_id=session.session_id)
-        redacted, blobs, _ = _redact(store, drafter, selection, "null")
+        redacted, blobs, _ = _redact(store, drafter, [selection], "null")
         count += redacted
         erased += blobs
     return count, erased
 
 
 def _redact(
-    store: EventStore, drafter: Drafter, selection: Selection, replacement: Replacement
+    store: EventStore, drafter: Drafter, rounds: Iterable[Selection], replacement: Replacement
 ) -> tuple[int, int, int]:
     """Erase in rounds; return how many events and blobs that took, and how many others hold."""
-    vouch = voucher(drafter, selection.scope, "ledger.redacted", "redacted", replacement)
     count = erased = shared = 0
-    more = True
-    while more:
-        done = store.erasure.erase(
-            selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch
-        )
-        count += sum(done.by_kind.values())
-        erased += done.blobs_erased
-        shared += done.blobs_shared
-        more = done.more and selection.event_id is None
+    for selection in rounds:
+        vouch = voucher(drafter, selection.scope, "ledger.redacted", "redacted", replacement)
+        more = True
+        while more:
+            done = store.erasure.erase(
+                selection, erasure=replacement, limit=ROUND_EVENTS_MAX, vouch=vouch
+            )
+            count += sum(done.by_kind.values())
+            erased += done.blobs_erased
+            shared += done.blobs_shared
+            more = done.more and not selection.event_ids
     return count, erased, shared
 
 

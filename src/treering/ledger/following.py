@@ -52,7 +52,13 @@ class Follower(Generic[Item]):
         self._committed = committed
         self._idle_s = idle_s
         self._stop = stop
+        self._left = 0
         self._items = self._deliver()
+
+    @property
+    def left(self) -> int:
+        """Return how many events were read already and come next, without waiting."""
+        return self._left
 
     @property
     def cursor(self) -> str:
@@ -74,7 +80,9 @@ class Follower(Generic[Item]):
         while not (self._stop is not None and self._stop.is_set()):
             page = self._read(self._scope, seen, limit=PAGE)
             seen = page.last
+            self._left = len(page.items)
             for event, mark in zip(page.items, page.marks, strict=True):
+                self._left -= 1
                 yield from self._one(event, mark)
             if not page.items:
                 self._mark = max(self._mark, seen)

@@ -147,10 +147,10 @@ class _Forgetting:
         """Erase, in an order in which what is left says what is left to do."""
         traces = self._traces
         for event_id in (*self._learnt(provenance), *traces.links):
-            self._erase(Selection(scope=self._scope, event_id=event_id))
+            self._erase(Selection(scope=self._scope, event_ids=(event_id,)))
         self._erase_summaries()
         for event_id, settings in traces.openings.values():
-            self._erase(Selection(scope=self._scope, event_id=event_id), charter=settings)
+            self._erase(Selection(scope=self._scope, event_ids=(event_id,)), charter=settings)
         stretches = {name: self._stretches(name) for name in traces.parts}
         for name in traces.parts:
             self._erase(Selection(scope=self._scope, session_id=name, users=self._users))
@@ -170,7 +170,7 @@ class _Forgetting:
                 selection, erasure="expired", limit=ROUND_EVENTS_MAX, vouch=vouch
             )
             count += self._note(done)
-            going = done.more and selection.event_id is None
+            going = done.more and not selection.event_ids
         return count
 
     def _note(self, done: Erased) -> int:
@@ -186,7 +186,7 @@ class _Forgetting:
 
     def _erase_summaries(self, stretches: dict[str, list[tuple[int, int]]] | None = None) -> None:
         for event_id in list(self._summaries(stretches)):
-            self._retellings += self._erase(Selection(scope=self._scope, event_id=event_id))
+            self._retellings += self._erase(Selection(scope=self._scope, event_ids=(event_id,)))
 
     def _summaries(
         self, stretches: dict[str, list[tuple[int, int]]] | None = None

@@ -9,7 +9,7 @@ import msgspec
 
 from treering.errors import Conflict
 from treering.ledger import derived_texts
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
 from treering.spine.run_events import make_event
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LOOKS_MAX: Final = 20
 """How often to look again at a session that others write to."""
 PAGE: Final = 500
-_REWRITING: Final = ERASURE_KINDS | {"session.undone", "session.redone"}
+_REWRITING: Final = ERASURE_KINDS | HIDING_KINDS
 """What makes a summary wrong that was written without it."""
 
 

@@ -6,29 +6,52 @@ from typing import TYPE_CHECKING
 
 from treering.ledger.bookmarks import Bookmarks, find_id_key, id_key
 from treering.model.arguments import checks_arguments
-from treering.model.fields import check_events, check_name
+from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.engine import Engine
     from treering.ledger.ports import EventStore
     from treering.model.events import Header, NewEvent
+    from treering.model.scopes import Scope
 
 
 @checks_arguments
 class ImportAccess:
     """What an importer needs of a ledger: ``ledger.importing``."""
 
-    def __init__(self, store: EventStore, engine: Engine) -> None:
+    def __init__(
+        self, store: EventStore, engine: Engine, withdraw: Callable[[Scope, tuple[str, ...]], None]
+    ) -> None:
         self._store = store
         self._engine = engine
+        self._withdraw = withdraw
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[list[Header], list[str]]:
+        """Record as ``ledger.append`` does; return the headers, and the ids that were new."""
+        listed = check_events(events)
+        new: list[Header] = []
+        if not listed:
+            return [], []
+        headers = self._engine.append(listed, expected_seq=expected_seq, new=new)
+        return headers, [header.event_id for header in new]
 
     def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
         """Record as ``ledger.append`` does; return only the headers of events that were new."""
         listed = check_events(events)
         return self._engine.append_missing(listed) if listed else []
+
+    def withdraw(self, scope: str, event_ids: Sequence[str]) -> None:
+        """Erase events that a reader should not have made of a log.
+
+        Transcripts that hold the log itself stay: see ``ledger.redact`` to erase what it says.
+        """
+        ids = tuple(map(check_id, check_list(event_ids, "event_ids")))
+        self._withdraw(parse_scope(scope), ids)
 
     def is_unknown(self, scope: str, session_id: str) -> bool:
         """Return whether a session has no events, not even before a fork: cheaper than a handle."""

@@ -14,6 +14,7 @@ from treering.ledger.memory_factory import MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.readable_ledger import ReadableLedger
+from treering.ledger.scopes import asked_scopes
 from treering.ledger.session_settings import stated
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -27,6 +28,7 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
+from treering.model.receipts import Target
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
 from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
@@ -38,17 +40,19 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from treering.context.summaries import Summariser
-    from treering.ledger import families, forgetting, pruning, sessions
+    from treering.ledger import families, forgetting, keyed_records, maintenance, pruning, sessions
     from treering.ledger.admin import LedgerAdmin
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.families import Family
+    from treering.ledger.keyed_records import KeyedRecords
     from treering.ledger.keys import LedgerKeys
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.sessions import Session
     from treering.memory.memory import Memory
-    from treering.memory.ports import Embedder
+    from treering.memory.ports import Embedder, Extractor
     from treering.model.events import Header, NewEvent
+    from treering.model.memories import MaintenanceReceipt
     from treering.model.queries import Page
     from treering.model.receipts import (
         ExpireReceipt,
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
         SweepReceipt,
     )
     from treering.model.retention import Retention
+    from treering.model.scopes import Scope
     from treering.model.sessions import (
         Isolation,
         Mode,
@@ -70,6 +75,8 @@ if TYPE_CHECKING:
 else:
     families = LazyModule("treering.ledger.families")
     forgetting = LazyModule("treering.ledger.forgetting")
+    maintenance = LazyModule("treering.ledger.maintenance")
+    keyed_records = LazyModule("treering.ledger.keyed_records")
     pruning = LazyModule("treering.ledger.pruning")
     sessions = LazyModule("treering.ledger.sessions")
 
@@ -85,15 +92,16 @@ class Ledger(ReadableLedger):
         drafter: Drafter,
         clock: Clock,
         embedder: Callable[[], Embedder | None] = lambda: None,
+        fact_embedder: Callable[[], Embedder | None] | None = None,
         summariser: Summariser | None = None,
     ) -> None:
         clock = bounded_clock(clock)
         self._engine = Engine(store, drafter, clock, summariser)
-        memory_factory = MemoryFactory(self._engine, embedder, new_id)
+        memory_factory = MemoryFactory(self._engine, embedder, fact_embedder or embedder, new_id)
         super().__init__(store, drafter=drafter, clock=clock, memory_factory=memory_factory)
         self._spine = Spine(self._engine)
         self._people = People(store, memory_factory.identities)
-        self.importing = ImportAccess(store, self._engine)
+        self.importing = ImportAccess(store, self._engine, self._withdraw)
         """What importers need: repeats left out, bookmarks, the key that hides ids."""
 
     @cached_property
@@ -145,6 +153,7 @@ class Ledger(ReadableLedger):
             drafter=self._drafter.with_masking(),
             clock=self._clock,
             embedder=self._memory_factory.embedder,
+            fact_embedder=self._memory_factory.fact_embedder,
         )
 
     # Writing.
@@ -240,8 +249,9 @@ class Ledger(ReadableLedger):
 
     def sessions(
         self,
-        scope: str,
+        scope: str | Sequence[str] | None = None,
         *,
+        all_scopes: bool = False,
         since_ms: int | None = None,
         until_ms: int | None = None,
         state: SessionState | Sequence[SessionState] = (),
@@ -250,8 +260,9 @@ class Ledger(ReadableLedger):
         after: str | None = None,
         **names: Unpack[SessionFilters],
     ) -> Page[SessionOutline]:
-        """Return the sessions of a scope at a glance, the last written to first.
+        """Return the sessions of one or several scopes at a glance, the last written to first.
 
+        ``all_scopes=True`` asks for those of all scopes instead.
         ``since_ms`` and ``until_ms`` limit the time of that, in milliseconds since 1970. ``state``
         is one or several of running, open, idle, closed and pruned: all but pruned if left out.
         ``prefix`` begins an id, ``text`` is part of a title or an id. ``after`` is the
@@ -259,7 +270,7 @@ class Ledger(ReadableLedger):
         out, unless ``subagents``.
         """
         query = SessionQuery(
-            scope=parse_scope(scope),
+            scopes=asked_scopes(self._store, scope, all_scopes=all_scopes),
             since_ms=None if since_ms is None else check_time(since_ms),
             until_ms=None if until_ms is None else check_time(until_ms),
             states=(state,) if isinstance(state, str) else check_list(state, "state"),
@@ -323,12 +334,38 @@ class Ledger(ReadableLedger):
             dry_run=dry_run,
         )
 
-        def open_session(outline: SessionOutline) -> Session:
-            agent = outline.agent or erasure.AGENT
-            return self.session(outline.session_id, scope=scope, agent=agent, user=outline.user)
+        return pruning.sweep(self._store, self._drafter, self._reopened, parse_scope(scope), policy)
 
-        name = parse_scope(scope)
-        return pruning.sweep(self._store, self._drafter, open_session, name, policy)
+    def _reopened(self, outline: SessionOutline) -> Session:
+        agent = outline.agent or erasure.AGENT
+        return self.session(outline.session_id, scope=outline.scope, agent=agent, user=outline.user)
+
+    def maintain(
+        self,
+        scope: str,
+        *,
+        model: Extractor | None = None,
+        budget_tokens: int | None = None,
+        idle_minutes: float = IDLE_MINUTES,
+        progress: Callable[[int], None] | None = None,
+    ) -> MaintenanceReceipt:
+        """Do what is due in the memory of a scope; for a timer, or ``treering memory run``.
+
+        Learns facts from new messages, as ``Memory.extract`` does with ``model`` and
+        ``budget_tokens``; writes episodes of sessions that have been idle; archives faded facts;
+        computes vectors again if a better embedder was installed. One process at a time does this
+        in a scope: others return at once. Nothing depends on it.
+        """
+        return maintenance.maintain(
+            self._store,
+            self._memory_factory,
+            self._reopened,
+            parse_scope(scope),
+            model=model,
+            budget_tokens=budget_tokens,
+            quiet_since_ms=pruning.time_before(self._clock(), idle_minutes, pruning.MINUTE_MS),
+            progress=progress,
+        )
 
     def prune(
         self,
@@ -352,6 +389,30 @@ class Ledger(ReadableLedger):
     def memory(self, scope: str) -> Memory:
         """Return the memory of a scope: its facts and episodes."""
         return self._memory_factory.memory(parse_scope(scope))
+
+    def records(
+        self, scope: str, name: str, *, session_id: str | None = None, agent: str = erasure.AGENT
+    ) -> KeyedRecords:
+        """Return the records called ``name`` of a scope: values by key, the latest of each.
+
+        Every change is an event of ``session_id``, by default of a session of their own.
+        """
+        return keyed_records.KeyedRecords(
+            self._engine, self.redact, parse_scope(scope), name, session_id=session_id, agent=agent
+        )
+
+    def generation(self, scope: str, session_id: str) -> int:
+        """Return a number that changes whenever something of a session is erased; 0 before that.
+
+        Ids of erased events are never free again. Whoever derives ids from content includes it.
+        """
+        name = check_name(session_id, "session_id")
+        return self._store.record_keys.last_erasure(parse_scope(scope), name)
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Return the embedder that ``treering.open`` chose; None if there is none."""
+        return self._memory_factory.embedder()
 
     def spine(
         self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
@@ -378,25 +439,44 @@ class Ledger(ReadableLedger):
         *,
         event_id: str | None = None,
         session_id: str | None = None,
+        event_ids: Sequence[str] | None = None,
         replacement: Replacement = "placeholder",
     ) -> RedactReceipt:
-        """Erase the content of one event or one session, physically; rows and chain stay.
+        """Erase the content of one event, several or one session, physically; the chain stays.
 
-        What retells it goes with it, and so do the tellings of facts that cite it.
+        What retells it goes with it, and so do the tellings of facts that cite it. Up to 2,000
+        events are erased in one transaction, and one event for each session vouches for them.
         """
-        name = parse_scope(scope)
-        one = None if event_id is None else check_id(event_id)
-        session = None if session_id is None else check_name(session_id, "session_id")
-        with self._memory_factory.reasserting(name, session_id=session, event_id=one):
+        target = Target(
+            scope=parse_scope(scope),
+            event_id=None if event_id is None else check_id(event_id),
+            session_id=None if session_id is None else check_name(session_id, "session_id"),
+            event_ids=tuple(map(check_id, check_list(event_ids or (), "event_ids"))),
+        )
+        if sum(one is not None for one in (event_id, session_id, event_ids)) != 1:
+            raise InvalidInput(
+                "a redaction is aimed at one event, some events or one session",
+                hint="give event_id, event_ids or session_id",
+            )
+        return self._redact(target, replacement)
+
+    def _redact(
+        self, target: Target, replacement: Replacement, *, copies: bool = True
+    ) -> RedactReceipt:
+        with self._memory_factory.reasserting(target):
             return erasure.redact(
                 self._store,
                 self._drafter,
-                name,
-                event_id=one,
-                session_id=session,
+                target,
                 replacement=replacement,
                 provenance=self._memory_factory.citing,
+                copies=copies,
             )
+
+    def _withdraw(self, scope: Scope, event_ids: tuple[str, ...]) -> None:
+        if event_ids:
+            target = Target(scope=scope, event_id=None, session_id=None, event_ids=event_ids)
+            self._redact(target, "null", copies=False)
 
     def expire(
         self,
@@ -441,7 +521,8 @@ class Ledger(ReadableLedger):
         that name.
         """
         name = parse_scope(scope)
-        with self._memory_factory.reasserting(name):
+        whole = Target(scope=name, event_id=None, session_id=None)
+        with self._memory_factory.reasserting(whole):
             return forgetting.forget(
                 self._store,
                 self._drafter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Event, Header
+    from treering.model.queries import SessionTally
     from treering.model.scopes import Scope
 
 NO_END: Final = 2**63 - 1
@@ -98,17 +100,38 @@ class Lineage:
         """Return the part that the event at ``seq`` is of."""
         return next((segment for segment in self.segments() if segment.holds(seq)), None)
 
-    def headers_after(self, seq: int, limit: int) -> list[Header]:
-        """Return headers in order, after ``seq``; only an empty page is the end."""
-        return self._after(self.store.reader.session_headers, seq, limit)
+    def headers_after(self, seq: int, limit: int, kinds: Collection[str] = ()) -> list[Header]:
+        """Return headers in order, after ``seq``, of some kinds or of all.
+
+        Only an empty page is the end.
+        """
+        read = partial(self.store.reader.session_headers, kinds=kinds)
+        return self._after(read, seq, limit)
 
     def events_after(self, seq: int, limit: int) -> list[Event]:
         """Return the same as ``headers_after``, with payloads."""
         return self._after(self.store.reader.session_events, seq, limit)
 
-    def headers_before(self, seq: int | None, limit: int) -> list[Header]:
-        """Return the last headers before ``seq``, in order; only an empty page is the end."""
-        return self._before(self.store.reader.last_headers, seq, limit)
+    def headers_before(
+        self, seq: int | None, limit: int, kinds: Collection[str] = ()
+    ) -> list[Header]:
+        """Return the last headers before ``seq``, in order, of some kinds or of all.
+
+        Only an empty page is the end.
+        """
+        return self._before(partial(self.store.reader.last_headers, kinds=kinds), seq, limit)
+
+    def tallies(self, after_seq: int, until_seq: int) -> list[SessionTally]:
+        """Return the numbers of the events after a seq, up to another, oldest first."""
+        stretches = [
+            (segment, max(after_seq, segment.after_seq), min(until_seq, segment.until_seq))
+            for segment in self.segments()
+        ]
+        return [
+            self.store.reader.tally(self.scope, segment.session_id, after_seq=first, until_seq=last)
+            for segment, first, last in reversed(stretches)
+            if first < last
+        ]
 
     def events_before(self, seq: int | None, limit: int) -> list[Event]:
         """Return the same as ``headers_before``, with payloads."""
@@ -182,19 +205,22 @@ class Lineage:
                 after = page[-1].seq
         return False
 
-    def snapshot(self, until_seq: int) -> tuple[int, bytes] | None:
+    def snapshot(self, until_seq: int, view: int = 0) -> tuple[int, bytes] | None:
         """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""
         for segment in self.segments():
             found = self.store.snapshots.latest(
-                self.scope, segment.session_id, until_seq=min(until_seq, segment.until_seq)
+                self.scope,
+                segment.session_id,
+                until_seq=min(until_seq, segment.until_seq),
+                view=view,
             )
             if found is not None:
                 return found
         return None
 
-    def keep_snapshot(self, seq: int, body: bytes) -> None:
+    def keep_snapshot(self, seq: int, body: bytes, view: int = 0) -> None:
         """Keep a snapshot of the lineage at ``seq``."""
-        self.store.snapshots.keep(self.scope, self.session_id, seq=seq, body=body)
+        self.store.snapshots.keep(self.scope, self.session_id, seq=seq, body=body, view=view)
 
     def _after(self, read: Callable[..., list[Item]], seq: int, limit: int) -> list[Item]:
         reached: list[Segment] = []

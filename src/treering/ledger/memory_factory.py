@@ -7,12 +7,15 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from treering.derive.visible import UndoFilter, hidden_by, redone_by, undone_by
 from treering.errors import NotFound, TreeringError
 from treering.lazy import LazyModule
 from treering.ledger.outlines import heads
 from treering.ledger.people import main_id, opened_for
 from treering.ledger.session_settings import read_attribution, read_settings
+from treering.model.kinds import HIDING_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX, Query
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from treering.derive import memory_state
     from treering.derive.memory_state import FactRow
     from treering.ledger.engine import Engine
+    from treering.ledger.search_meaning import FailedRuns
     from treering.memory import events as memory_events
     from treering.memory import identity, scope_memory
     from treering.memory.conversations import Conversation
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from treering.memory.ports import Embedder
     from treering.model.events import Event, Header
     from treering.model.queries import TimelinePoint
-    from treering.model.scopes import Scope
+    from treering.model.receipts import Target
     from treering.model.sessions import Attribution, SessionSettings
 else:
     memory_events = LazyModule("treering.memory.events")
@@ -36,6 +40,8 @@ else:
     scope_memory = LazyModule("treering.memory.scope_memory")
 
 _READ: Final = "extraction:"
+_SUMMARISED: Final = "episode:"
+EMBEDDED_AT_ONCE: Final = 64
 
 
 class Recorder:
@@ -56,6 +62,35 @@ class Recorder:
     def met(self, scope: Scope, channel: str, handle: str) -> str | None:
         """Return the user that the main session of a handle was opened for; None without one."""
         return opened_for(self._store, scope, main_id(channel, handle))
+
+    def opened_for(self, scope: Scope, session_id: str) -> str | None:
+        """Return the user that a session was opened for; None without one."""
+        return opened_for(self._store, scope, session_id)
+
+    def undone(self, scope: Scope, session_id: str) -> list[tuple[int, int]]:
+        """Return the ranges of a session that were undone, as their first and last seq."""
+        kinds = tuple(sorted(HIDING_KINDS))
+        query = Query(scope=scope, session_id=session_id, kinds=kinds, limit=PAGE_ITEMS_MAX)
+        headers = sorted(self._store.reader.headers(query), key=lambda one: -one.seq)
+        hidden = UndoFilter()
+        visible = [one for one in headers if hidden.is_visible(one)]
+        redone = {redone_by(one) for one in visible}
+        ranges = (undone_by(one) for one in visible if one.seq not in redone)
+        single = [(seq, seq) for one in visible for seq in sorted(hidden_by(one))]
+        return [*((one.from_seq, one.seq) for one in ranges if one is not None), *single]
+
+    def failed_runs(self, scope: Scope) -> FailedRuns:
+        """Return which runs of a scope failed or were interrupted."""
+        from treering.ledger.search_meaning import FailedRuns  # noqa: PLC0415  (slow to load)
+
+        return FailedRuns(self._store, scope)
+
+    def event_texts(self, event: Event) -> list[str]:
+        """Return the texts by which an event is found by meaning, with secrets masked."""
+        from treering.derive.search_texts import event_texts  # noqa: PLC0415  (slow to load)
+        from treering.ledger.search_texts import masked  # noqa: PLC0415
+
+        return event_texts(masked(self.engine.drafter.guard(), event))
 
     def places(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return session and time of the events with these ids, those that exist."""
@@ -102,13 +137,27 @@ class Recorder:
 
     def read_through(self, scope: Scope, session_id: str) -> int:
         """Return the seq up to which a session was read for facts; 0 if it was not."""
-        follower = self._follower(scope, session_id)
-        kept = None if follower is None else self._store.cursors.find(scope, follower)
-        return int(kept) if kept and kept.isascii() and kept.isdigit() else 0
+        return self._through(scope, session_id, _READ)
 
     def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
         """Keep durably up to which seq a session was read for facts."""
-        follower = self._follower(scope, session_id)
+        self._note_through(scope, session_id, _READ, seq)
+
+    def summarised_through(self, scope: Scope, session_id: str) -> int:
+        """Return the seq up to which episodes tell of a session; 0 if none was due yet."""
+        return self._through(scope, session_id, _SUMMARISED)
+
+    def note_summarised(self, scope: Scope, session_id: str, seq: int) -> None:
+        """Keep durably up to which seq episodes tell of a session."""
+        self._note_through(scope, session_id, _SUMMARISED, seq)
+
+    def _through(self, scope: Scope, session_id: str, purpose: str) -> int:
+        follower = self._follower(scope, session_id, purpose)
+        kept = None if follower is None else self._store.cursors.find(scope, follower)
+        return int(kept) if kept and kept.isascii() and kept.isdigit() else 0
+
+    def _note_through(self, scope: Scope, session_id: str, purpose: str, seq: int) -> None:
+        follower = self._follower(scope, session_id, purpose)
         if follower is not None:
             self._store.cursors.set(scope, follower, str(seq))
 
@@ -123,10 +172,10 @@ class Recorder:
         )
         return self._store.reader.headers(query)
 
-    def _follower(self, scope: Scope, session_id: str) -> str | None:
+    def _follower(self, scope: Scope, session_id: str, purpose: str) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used again, is another one.
         for record in self._store.sessions.records(scope, session_id):
-            return _READ + memory_state.hashed(record.genesis.hex())
+            return purpose + memory_state.hashed(record.genesis.hex())
         return None
 
 
@@ -137,19 +186,25 @@ class MemoryFactory:
         self,
         engine: Engine,
         embedder: Callable[[], Embedder | None],
+        fact_embedder: Callable[[], Embedder | None],
         new_id: Callable[[], str],
     ) -> None:
         self._store = engine.store
-        self._recorder = Recorder(engine)
+        self.recorder = Recorder(engine)
         self._new_id = new_id
         self.embedder = embedder
+        self.fact_embedder = fact_embedder
+        """The one to use for facts, once no vector of another one is there."""
 
     @cached_property
     def scope_memories(self) -> scope_memory.ScopeMemories:
         """Return the memories of scopes that are held."""
         store = self._store
         return scope_memory.ScopeMemories(
-            store.memory, self._recorder.attribution, self.embedder, store.seals.is_sealed
+            store.memory,
+            self.recorder.attribution,
+            scope_memory.Embedders(self.embedder, self.fact_embedder),
+            store.seals.is_sealed,
         )
 
     def memory(self, scope: Scope) -> Memory:
@@ -158,16 +213,37 @@ class MemoryFactory:
 
         return Memory(
             self._store.memory,
-            self._recorder,
+            self.recorder,
             lambda: self.scope_memories.of(scope),
             scope,
             new_id=self._new_id,
         )
 
+    def move_facts(self, scope: Scope, progress: Callable[[int], None] | None = None) -> int:
+        """Embed facts and episodes by the embedder for facts, if another one did; return how many.
+
+        All vectors are made before the old ones go: nobody waits for the model meanwhile.
+        """
+        wanted, held = self.fact_embedder(), self.scope_memories.of(scope)
+        with held.lock:
+            held.refresh()
+            texts = [] if held.is_sealed or wanted is None else held.texts_to_move(wanted)
+        if not texts or wanted is None:
+            return 0
+        ahead = scope_memory.EmbeddedAhead(wanted)
+        for at in range(0, len(texts), EMBEDDED_AT_ONCE):
+            ahead.embed(texts[at : at + EMBEDDED_AT_ONCE])
+            if progress is not None:
+                progress(len(texts[at : at + EMBEDDED_AT_ONCE]))
+        self._store.memory.drop_documents(scope, "memories")
+        self.scope_memories.replace(scope, ahead).refresh()
+        self.scope_memories.replace(scope, wanted)
+        return len(texts)
+
     def identities(self, scope: Scope) -> identity.UserIdentities:
         """Return who is who in a scope."""
         return identity.UserIdentities(
-            lambda: self.scope_memories.of(scope), self._recorder, self._new_id
+            lambda: self.scope_memories.of(scope), self.recorder, self._new_id
         )
 
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
@@ -199,14 +275,13 @@ class MemoryFactory:
                     held.events.documents.catch_up(texts, progress=progress)
 
     @contextlib.contextmanager
-    def reasserting(
-        self, scope: Scope, *, session_id: str | None = None, event_id: str | None = None
-    ) -> Iterator[None]:
+    def reasserting(self, target: Target) -> Iterator[None]:
         """Have what no longer holds stay so, whatever is erased meanwhile.
 
-        What the events of a session, or one event, say about that is said again before; and what
-        came back all the same, afterwards.
+        What the events of ``target`` say about that is said again before; and what came back all
+        the same, afterwards.
         """
+        scope, ids = Scope(target.scope), {target.event_id, *target.event_ids}
         settled = self._settled(scope)
         events = self._statements(scope, [row.settled for row in settled.values()])
         self._reassert(
@@ -215,7 +290,7 @@ class MemoryFactory:
                 row
                 for row in settled.values()
                 if (event := events.get(row.settled)) is not None
-                and (event.session_id == session_id or event.event_id == event_id)
+                and (event.session_id == target.session_id or event.event_id in ids)
             ],
             events,
         )
@@ -254,7 +329,7 @@ class MemoryFactory:
             if event is not None
         }
         if rows:
-            self._recorder.engine.append(
+            self.recorder.engine.append(
                 [memory_events.upheld_event(scope, row, users.get(row.id)) for row in rows]
             )
 

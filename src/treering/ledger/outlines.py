@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from heapq import merge
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +16,7 @@ from treering.ledger.session_settings import settings_after_forgetting
 from treering.ledger.titles import Titles
 from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
-from treering.model.kinds import ERASURE_KINDS, MEMORY_KINDS
+from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS, MEMORY_KINDS
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
 from treering.model.scopes import Scope
 from treering.model.sessions import (
@@ -41,14 +43,16 @@ LAST_EVENTS: Final = 50
 TITLE_CHARACTERS_MAX: Final = 80
 _AFTERWARDS: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.titled"}
 """What may happen to a closed session without opening it again."""
+_FRAME: Final = ERASURE_KINDS | HIDING_KINDS | {"session.opened", "session.closed"}
+"""What says nothing by itself."""
 _UPKEEP: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.closed"}
 """What sweeps and erasures write to a session that nobody else writes to."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What sessions of a scope are asked for, the last written to first."""
+    """What sessions are asked for, the last written to first."""
 
-    scope: Scope
+    scopes: list[Scope]
     agent: str | None = None
     since_ms: int | None = None
     """Written to at or after this time."""
@@ -71,15 +75,17 @@ def list_sessions(
     check_limit(query.limit)
     _check_states(query.states)
     before = None if after is None else unpack(after, tuple[int])[0]
-    titles = Titles(store, query.scope)
-    sketch = Sketch(store, query.scope, now_ms, title_of=titles.of_many)
+    sketches = {
+        scope: Sketch(store, scope, now_ms, title_of=Titles(store, scope).of_many)
+        for scope in query.scopes
+    }
     prefix = query.prefix or ""
     found: list[tuple[int, SessionOutline]] = []
-    for head in heads(store, query.scope, before=before):
+    for scope, head in _heads_of(store, query.scopes, before):
         # Times and ids first: a session that they leave out costs no read of its events.
         if not _in_time(query, head.updated_ms) or not head.session_id.startswith(prefix):
             continue
-        outline = sketch.outline(head)
+        outline = sketches[scope].outline(head)
         if _matches(query, outline):
             found.append((head.position, outline))
             if len(found) > query.limit:
@@ -88,6 +94,14 @@ def list_sessions(
     items = found[: query.limit]
     cursor = pack((items[-1][0],)) if has_more else None
     return Page(items=[one for _, one in items], has_more=has_more, next_cursor=cursor)
+
+
+def _heads_of(
+    store: EventStore, scopes: Sequence[Scope], before: int | None
+) -> Iterator[tuple[Scope, SessionHead]]:
+    """Return the sessions of several scopes at their last event, the last written to first."""
+    streams = [zip(repeat(scope), heads(store, scope, before=before)) for scope in scopes]
+    return merge(*streams, key=lambda one: -one[1].position)
 
 
 def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
@@ -155,7 +169,16 @@ class Sketch:
             forked_seq=head.cut.seq if head.cut else None,
             spawned_by=settings.spawned_by,
             imported_from=taken_from,
+            has_content=self._has_content(name, last),
         )
+
+    def _has_content(self, name: str, page: Sequence[Header]) -> bool:
+        """Whether an event of a session still says something; ``page`` is its end."""
+        while page:
+            if any(not header.redacted and header.kind not in _FRAME for header in page):
+                return True
+            page = self._last(name, before_seq=page[0].seq)
+        return False
 
     def _settings(self, name: str, first: Sequence[Header]) -> SessionSettings:
         """Return the settings of a session; defaults if they cannot be read."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         EventLocation,
         ForkPoint,
         KeyRecord,
+        Projection,
         Record,
         Selection,
         SessionErasure,
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
     from treering.model.codec import Json
     from treering.model.events import Event, Header
     from treering.model.followers import FollowedEvents, FollowStep, Mark
-    from treering.model.queries import Query
+    from treering.model.queries import Query, SessionTally
     from treering.model.receipts import Physical, RebuildReceipt
     from treering.model.retention import Retention
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
-    from treering.model.search_queries import SearchQuery
+    from treering.model.search_queries import SearchQuery, Term
     from treering.model.searches import SearchCandidate, SearchCandidates
     from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
 
@@ -83,6 +84,14 @@ class EventStore(Protocol):
     def words(self) -> WordIndex:
         """Return the word index."""
 
+    @property
+    def record_keys(self) -> RecordStore:
+        """Return the part that finds records by their keys."""
+
+    @property
+    def projections(self) -> Sequence[Projection]:
+        """Return all that the store derives from the events."""
+
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
 
@@ -130,9 +139,15 @@ class EventReader(Protocol):
         """Return the same as ``headers``, with payloads."""
 
     def session_headers(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``."""
+        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
@@ -140,9 +155,23 @@ class EventReader(Protocol):
         """Return events of a session in order, after ``after_seq``."""
 
     def last_headers(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        before_seq: int | None,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return the last headers of a session, before ``before_seq``, in order."""
+        """Return the last headers of a session, before ``before_seq``, in order.
+
+        They are of some kinds, or of all.
+        """
+
+    def tally(
+        self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
+    ) -> SessionTally:
+        """Return the numbers of the session's own events after a seq, up to another."""
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -175,8 +204,18 @@ class EventReader(Protocol):
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return where each of these events is, erased or not; unknown ids are left out."""
 
+    def ids_starting(self, scope: Scope, prefix: str, *, limit: int) -> list[str]:
+        """Return the first ids in the form of a UUID that begin with ``prefix``, in order.
+
+        Ids of erased events are among them. Other ids are stored as hashes, in no useful order,
+        and are left out.
+        """
+
     def rekeyed_ms(self) -> int | None:
         """Return when guessable ids were replaced in this ledger; None if never."""
+
+    def has_legacy(self) -> bool:
+        """Return whether this role has to rekey events that were erased by earlier versions."""
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
@@ -243,14 +282,35 @@ class SessionStore(Protocol):
 class SnapshotStore(Protocol):
     """Keeps snapshots of views."""
 
-    def latest(self, scope: Scope, session_id: str, *, until_seq: int) -> tuple[int, bytes] | None:
-        """Return the seq and body of the latest snapshot at or before ``until_seq``."""
+    def latest(
+        self, scope: Scope, session_id: str, *, until_seq: int, view: int = 0
+    ) -> tuple[int, bytes] | None:
+        """Return the seq and body of the latest snapshot of a view at or before ``until_seq``."""
 
-    def keep(self, scope: Scope, session_id: str, *, seq: int, body: bytes) -> None:
+    def keep(self, scope: Scope, session_id: str, *, seq: int, body: bytes, view: int = 0) -> None:
         """Keep a snapshot beside a few older ones; do nothing if the store is read-only.
 
         An erasure drops the snapshots of its session and of all sessions forked from it.
         """
+
+
+class RecordStore(Protocol):
+    """Finds state events by their keys. What was acknowledged is found, by any process."""
+
+    def latest(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, Event]:
+        """Return the newest event of each key; keys without one are left out."""
+
+    def history(self, scope: Scope, name: str, key: str, *, after: int, limit: int) -> list[Event]:
+        """Return events of a key after a position, the oldest first."""
+
+    def keys(self, scope: Scope, name: str, prefix: str, *, after: str, limit: int) -> list[str]:
+        """Return the first keys with a record that begin with ``prefix``, after another."""
+
+    def last_erasure(self, scope: Scope, session_id: str) -> int:
+        """Return the seq of the last event that vouches for an erasure in a session, or 0."""
+
+    def compare(self, scope: Scope) -> tuple[int, str | None]:
+        """Return the number of rows of a scope, and how they differ from the events."""
 
 
 class EraseStore(Protocol):
@@ -325,6 +385,9 @@ class CursorStore(Protocol):
     def find(self, scope: Scope, follower: str) -> str | None:
         """Return a follower's stored cursor, or None."""
 
+    def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
+        """Return the stored cursors of those of ``followers`` that have one."""
+
     def all(self, scope: Scope) -> dict[str, str]:
         """Return the stored cursor of each follower."""
 
@@ -378,6 +441,9 @@ class ToolStore(Protocol):
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return statistics of each tool, most called first, of the events followed so far."""
 
+    def lag(self, scope: Scope) -> int:
+        """Return how many tool events of a scope are not in the records yet."""
+
     def compare(self, scope: Scope) -> tuple[int, str | None]:
         """Derive the tool records again; return their number and the first difference."""
 
@@ -398,6 +464,15 @@ class WordIndex(Protocol):
 
         With ``inside``, words may also be part of names in code. None says that the index was lost
         and must be followed again first.
+        """
+
+    def search_any(
+        self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
+    ) -> SearchCandidates | None:
+        """Return indexed events that match, and have at least ``least`` of ``terms``.
+
+        Those with most come first; rare terms count more. ``words`` is the share that an event has.
+        None as of ``search``.
         """
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:

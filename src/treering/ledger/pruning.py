@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, overload
 
 import msgspec
 
@@ -72,8 +72,8 @@ def sweep(
 ) -> SweepReceipt:
     """Close idle sessions and prune old ones. Raise InvalidInput if the clock cannot be right."""
     now_ms, dry_run = policy.now_ms, policy.dry_run
-    idle_ms = _before(now_ms, policy.idle_minutes, MINUTE_MS)
-    old_ms = _before(now_ms, policy.prune_days, DAY_MS)
+    idle_ms = time_before(now_ms, policy.idle_minutes, MINUTE_MS)
+    old_ms = time_before(now_ms, policy.prune_days, DAY_MS)
     sketch = Sketch(store, scope, now_ms, title_of=Titles(store, scope).of_many)
     closed: list[str] = []
     pruned: list[str] = []
@@ -142,8 +142,12 @@ def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
     return iter(sorted(found, key=lambda head: -depth_of(head.session_id)))
 
 
-def _before(now_ms: int, age: float | None, unit_ms: int) -> int | None:
-    """Return the time that is so long ago; None if no age is given."""
+@overload
+def time_before(now_ms: int, age: float, unit_ms: int) -> int: ...
+@overload
+def time_before(now_ms: int, age: float | None, unit_ms: int) -> int | None: ...
+def time_before(now_ms: int, age: float | None, unit_ms: int) -> int | None:
+    """Return the time that long ago; None if no age is given. Raise InvalidInput for no age."""
     if age is None:
         return None
     if isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < math.inf:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Unpack
 
-from treering.errors import NotFound
+from treering.errors import NotFound, NotPermitted
 from treering.lazy import LazyModule
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.paging import make_query, read_page, read_session_page
@@ -127,6 +127,16 @@ class ReadableLedger:
         ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
         return self._store.reader.find_ids(parse_scope(scope), ids)
 
+    def event_ids(self, scope: str, prefix: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
+        """Return the ids of events that start with ``prefix``, in order, at most ``limit``.
+
+        Only ids in the form of a UUID are found: Treering makes such ids, and so do its importers.
+        Ids of redacted and expired events are among them.
+        """
+        return self._store.reader.ids_starting(
+            parse_scope(scope), check_text(prefix, "prefix"), limit=check_count(limit, "limit")
+        )
+
     def tool_calls(
         self,
         scope: str,
@@ -180,40 +190,65 @@ class ReadableLedger:
         self,
         query: str,
         *,
-        scope: str,
+        scope: str | Sequence[str] | None = None,
+        all_scopes: bool = False,
         mode: str = "words",
         limit: int = HITS_DEFAULT,
         include_failed: bool = False,
         zone: tzinfo = UTC,
         progress: Callable[[int], None] | None = None,
     ) -> SearchResult:
-        """Find events of a scope; the best first, grouped by session.
+        """Find events; the best first, by session.
 
+        ``scope`` is one scope or a list of them; ``all_scopes=True`` asks for all instead.
         ``mode="words"``: every word must occur, in any order; case and accents do not matter:
         ``deploy* "no such table" -draft kind:tool.call agent: session: tool: file: after:3d
-        before:2026-03-05``. If few events have a word, it is also searched inside names in code.
+        before:2026-03-05``. If few events have all words, those with most of them follow, marked as
+        partial. If few have a word, it is also searched inside names in code.
         ``"hybrid"`` takes a question as you would ask a person, and compares words, meaning and
         neighbouring events; ``"semantic"`` compares meaning only. Operators filter all modes.
         Runs that failed or were interrupted are left out, unless ``include_failed`` is True.
         Times without a zone are in ``zone``. ``progress`` is called with the number of events
         indexed since its last call.
         """
-        request = search_queries.SearchRequest(
-            text=query,
-            scope=parse_scope(scope),
-            mode=mode,
-            limit=limit,
-            include_failed=include_failed,
-            now_ms=self._clock(),
-            local_offset_ms=search.zone_offset(zone),
+        results = [
+            search.search(
+                self._store,
+                self._drafter.guard(),
+                search_queries.SearchRequest(
+                    text=query,
+                    scope=one,
+                    mode=mode,
+                    limit=limit,
+                    include_failed=include_failed,
+                    now_ms=self._clock(),
+                    local_offset_ms=search.zone_offset(zone),
+                ),
+                progress=progress,
+                scope_memory=self._memory_factory.scope_memories.of,
+            )
+            for one in scopes.asked_scopes(self._store, scope, all_scopes=all_scopes)
+        ]
+        is_one = isinstance(scope, str) and not all_scopes
+        return results[0] if is_one else search.merged(results, query, limit)
+
+    def matches_elsewhere(
+        self, query: str, *, scope: str, include_failed: bool = False, zone: tzinfo = UTC
+    ) -> int:
+        """Return how many events of other scopes have all words of a query.
+
+        It counts what is indexed already, up to 1,000 events of a scope; none for a role that is
+        held to one scope.
+        """
+        here = parse_scope(scope)
+        parsed = search_queries.parse_search(
+            query, here, now_ms=self._clock(), local_offset_ms=search.zone_offset(zone)
         )
-        return search.search(
-            self._store,
-            self._drafter.guard(),
-            request,
-            progress=progress,
-            scope_memory=lambda: self._memory_factory.scope_memories.of(request.scope),
-        )
+        try:
+            others = [one for one in scopes.scope_names(self._store) if one != here]
+        except NotPermitted:
+            return 0
+        return search.count_matches(self._store, parsed, others, include_failed=include_failed)
 
     def runs(
         self,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import msgspec
 
 from treering.errors import Corrupt, KeyMissing
 from treering.ledger.chain import header_digest
+from treering.model.codec import encode
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.model.runs import taken_number
 from treering.model.scopes import Scope
@@ -69,6 +71,8 @@ class Draft(msgspec.Struct, gc=False):
     """Empty as long as the number in the run is missing."""
     is_first: bool = False
     """Whether it has to be the first of its session."""
+    expected: dict[str, str] | None = None
+    """The version that some keys must have, "" if none: otherwise it is refused."""
 
     def field(self, name: str) -> Any:
         """Return one of ``fields`` by its name."""
@@ -98,6 +102,19 @@ class Draft(msgspec.Struct, gc=False):
             ts_ms, recorded_ms, visibility, SCHEMA_VERSION,
         ))  # fmt: skip
         return number
+
+    def header_around_number(self) -> tuple[bytes, bytes]:
+        """Return the JSON whose digest is ``header_digest``, before and after the run's number."""
+        (
+            event_id, _, _, kind, source, origin, run_id, _, turn_id,
+            agent_id, user_id, ts_ms, recorded_ms, visibility, _, _,
+        ) = self.fields  # fmt: skip
+        before = encode((event_id, run_id))
+        after = encode((
+            turn_id, agent_id, user_id, kind, source, origin, ts_ms, recorded_ms, visibility,
+            SCHEMA_VERSION,
+        ))  # fmt: skip
+        return before[:-1] + b",", b"," + after[1:]
 
 
 class SealedMeanwhile(Exception):
@@ -240,10 +257,10 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Events of one scope to erase: one event, one session, or all older than their cutoff."""
+    """Events of one scope to erase: some events, one session, or all older than their cutoff."""
 
     scope: Scope
-    event_id: str | None = None
+    event_ids: tuple[str, ...] = ()
     session_id: str | None = None
     cutoffs: dict[str, int] | None = None
     """Time by kind before which events expire; sessions with an open run are left alone."""
@@ -268,6 +285,18 @@ class SessionErasure(msgspec.Struct, frozen=True, kw_only=True):
     """First and last seq of each unbroken stretch."""
     digest: bytes
     """SHA-256 over the links of the erased events, in order."""
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """Rows that a store derives from the events: dropped ones are derived again, the same."""
+
+    name: str
+    rows: Callable[[], list[tuple[Any, ...]]]
+    """Returns all rows, in an order of their own."""
+    drop: Callable[[], None]
+    """Deletes all rows. They come back when they are asked for, or at once."""
+    lag: Callable[[Scope], int]
+    """Returns how many events of a scope it has not followed yet."""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.errors import InvalidCursor
+from treering.errors import InvalidCursor, InvalidInput
 from treering.ledger.outlines import check_limit
 from treering.ledger.records import shared_seq
 from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
 from treering.model.queries import Page
-from treering.model.scopes import Scope
+from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.ledger.ports import EventStore
 
 
@@ -33,6 +35,28 @@ class ScopeOutline(msgspec.Struct, frozen=True, kw_only=True):
 def scope_names(store: EventStore) -> list[Scope]:
     """Return the scopes that have sessions, by name; only those that this user may see."""
     return sorted({Scope(session.scope) for session in store.sessions.records()})
+
+
+def asked_scopes(
+    store: EventStore, scope: str | Sequence[str] | None, *, all_scopes: bool
+) -> list[Scope]:
+    """Return the scopes that are named, or all of them.
+
+    Raise NotPermitted if a role that is held to one scope asks for all.
+    """
+    if not all_scopes:
+        named = scope if isinstance(scope, list | tuple) else [scope or ""]
+        return list(dict.fromkeys(map(parse_scope, named)))
+    check_all_scopes(scope)
+    return scope_names(store)
+
+
+def check_all_scopes(scope: str | Sequence[str] | None) -> None:
+    """Raise InvalidInput if a scope is named beside ``all_scopes=True``."""
+    if scope is not None:
+        raise InvalidInput(
+            "all_scopes=True cannot be combined with a scope", hint="drop one of the two"
+        )
 
 
 def list_scopes(store: EventStore, *, limit: int, after: str | None) -> Page[ScopeOutline]:

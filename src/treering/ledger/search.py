@@ -1,5 +1,8 @@
 """Search: the index is brought up to date, then queried; snippets are read from the events.
 
+All words must occur. If few events have them all, events with some of them follow, marked as
+partial: a question in plain words has words that its answer has not.
+
 The score of a hit adds how well its words match, how close together they are, what kind of event it
 is and how old. If a word is nearly everywhere, only the newest matches are ranked, and the result
 says so.
@@ -17,6 +20,7 @@ from msgspec.structs import replace
 
 from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import search_text, texts_of, tool_of
+from treering.derive.terms import STOP_WORDS, terms
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_meaning import search_by_meaning
 from treering.ledger.search_texts import masked
@@ -32,7 +36,7 @@ from treering.model.searches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import tzinfo
 
     from treering.derive.search_snippets import TermMatches
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
 PREFIX_CHARACTERS_MIN: Final = 3
 """A shorter word is a prefix of too many."""
 ID_CHARACTERS_MIN: Final = 4
+STEM_CHARACTERS_MIN: Final = 4
+"""A shorter stem begins too many other words."""
 SESSIONS_MAX: Final = 200
 """Sessions that one prefix may mean."""
 HEADS_PAGE: Final = 1_000
@@ -68,6 +74,11 @@ SESSION_HITS_MAX: Final = 5
 """Hits of one session that are shown before those of other sessions."""
 ATTEMPTS_MAX: Final = 3
 """How often a search starts again if the index is lost meanwhile."""
+
+FEW: Final = 3
+"""Fewer hits with all words are followed by hits with some of them."""
+PARTIAL_TERMS_MAX: Final = 12
+"""Words of a question that are looked for one by one: its longest."""
 
 _WEIGHTS: Final = {"words": 0.45, "nearness": 0.2, "kind": 0.15, "recency": 0.2}
 _DAY_MS: Final = 86_400_000
@@ -104,7 +115,7 @@ def search(
     request: SearchRequest,
     *,
     progress: Callable[[int], None] | None,
-    scope_memory: Callable[[], ScopeMemory],
+    scope_memory: Callable[[Scope], ScopeMemory],
 ) -> SearchResult:
     """Find events of a scope by their words, by their meaning, or by both."""
     mode, limit = request.mode, request.limit
@@ -115,7 +126,44 @@ def search(
     # The payloads of a sealed scope are in no index, so there are no vectors to compare with.
     if mode == "words" or store.seals.is_sealed(request.scope):
         return _search_words(store, guard, request, progress)
-    return _search_meaning(store, guard, request, scope_memory(), progress)
+    return _search_meaning(store, guard, request, scope_memory(request.scope), progress)
+
+
+def merged(results: Sequence[SearchResult], query: str, limit: int) -> SearchResult:
+    """Return the results of one search in several scopes as one, with the best hits of all."""
+    best = sorted((hit for result in results for hit in result.hits), key=_order)[:limit]
+    places = {(hit.scope, hit.event_id) for hit in best}
+    groups = []
+    for group in (group for result in results for group in result.sessions):
+        hits = [hit for hit in group.hits if (hit.scope, hit.event_id) in places]
+        if hits:
+            groups.append(replace(group, hits=hits, best=hits[0].score))
+    # Partial matches do not count where there are others.
+    counting = [one for one in results if any(not hit.partial for hit in one.hits)] or results
+    return SearchResult(
+        scope=None,
+        query=query,
+        # Only words are searched in an encrypted scope; the others are searched as asked.
+        mode=next((result.mode for result in results if result.mode != "words"), "words"),
+        sessions=sorted(groups, key=_group_order),
+        total=sum(result.total for result in counting),
+        at_least=any(result.at_least for result in counting),
+        lag=sum(result.lag for result in results),
+        took_ms=round(sum(result.took_ms for result in results), 3),
+        widened=list(dict.fromkeys(word for result in results for word in result.widened)),
+        vectors_missing=sum(result.vectors_missing for result in results),
+    )
+
+
+def count_matches(
+    store: EventStore, query: SearchQuery, scopes: Iterable[Scope], *, include_failed: bool
+) -> int:
+    """Return how many events of scopes have all words of a query, as far as they are indexed."""
+    answers = [
+        store.words.search(replace(query, scope=scope), inside=False, include_failed=include_failed)
+        for scope in scopes
+    ]
+    return sum(len(answer.items) for answer in answers if answer is not None)
 
 
 def _search_meaning(
@@ -150,10 +198,14 @@ def _search_words(
     limit, now_ms = request.limit, request.now_ms
     query = with_whole_ids(store, request.parse(request.text))
 
-    def look(query: SearchQuery) -> tuple[SearchCandidates, list[SearchCandidate], list[SearchHit]]:
-        candidates = _candidates(store, guard, query, request, progress)
+    def look(
+        asked: SearchQuery,
+    ) -> tuple[SearchCandidates, list[SearchCandidate], list[SearchHit]]:
+        candidates = _candidates(
+            store, guard, asked, request, progress, is_widened=asked is not query
+        )
         best = _best(candidates.items, limit, now_ms)
-        return candidates, best, list(_hits(store, guard, query, best, now_ms))
+        return candidates, best, list(_hits(store, guard, asked, best, now_ms))
 
     candidates, best, hits = look(query)
     widened: list[str] = []
@@ -163,14 +215,19 @@ def _search_words(
             widened = words
             break
     shown = _spread(sorted(hits, key=_order), limit)
+    # Candidates that were read and do not match after all do not count.
+    total = len(candidates.items) - (len(best) - len(hits))
     counts = Counter(candidate.session_id for candidate in candidates.items)
+    if len(shown) < min(limit, FEW):
+        partial = _partial_hits(store, guard, query, request, known={hit.event_id for hit in shown})
+        shown += partial
+        total = total or len(partial)
     return SearchResult(
         scope=request.scope,
         query=request.text,
         mode="words",
         sessions=_grouped(store, guard, request.scope, shown, counts),
-        # Candidates that were read and do not match after all do not count.
-        total=len(candidates.items) - (len(best) - len(hits)),
+        total=total,
         at_least=candidates.more,
         lag=store.words.lag(request.scope),
         took_ms=_milliseconds_since(started),
@@ -208,6 +265,8 @@ def _candidates(
     query: SearchQuery,
     request: SearchRequest,
     progress: Callable[[int], None] | None,
+    *,
+    is_widened: bool,
 ) -> SearchCandidates:
     include_failed = request.include_failed
     for _ in range(ATTEMPTS_MAX):
@@ -218,6 +277,8 @@ def _candidates(
         enough = request.limit if len(query.terms) == 1 else 1
         if whole.more or len(whole.items) >= enough or not query.terms:
             return whole
+        if is_widened and len(query.terms) > 1:
+            return whole  # Events with some of the words come before such a chance match.
         # Few events have this word, or none has them all; longer names may contain them.
         inside = store.words.search(query, inside=True, include_failed=include_failed)
         if inside is None:
@@ -237,6 +298,59 @@ def _best(candidates: list[SearchCandidate], limit: int, now_ms: int) -> list[Se
 
     best = sorted(candidates, key=lambda one: (-score(one), -one.ts_ms, one.session_id, -one.seq))
     return list(_fairly(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
+
+
+def _partial_hits(
+    store: EventStore,
+    guard: ContentGuard,
+    query: SearchQuery,
+    request: SearchRequest,
+    *,
+    known: set[str],
+) -> list[SearchHit]:
+    """Return the hits with most of the words of a query, best first, without the ``known`` ones."""
+    required, optional = content_terms(query)
+    wanted = [*optional, *required]
+    if not wanted:
+        return []
+    phrases = replace(query, terms=tuple(required))
+    # After hits with all words, only those with most of them are worth a look.
+    least = len(wanted) // 2 + 1 if known else 1
+    some = store.words.search_any(
+        phrases, wanted, least=least, include_failed=request.include_failed
+    )
+    items = [] if some is None else some.items
+    wider_query = replace(query, terms=tuple(wanted))
+    best = _best(items, request.limit, request.now_ms)
+    hits = [
+        replace(hit, partial=True)
+        for hit in _hits(store, guard, wider_query, best, request.now_ms)
+        if hit.event_id not in known
+    ]
+    return _spread(sorted(hits, key=_order), request.limit - len(known))
+
+
+def content_terms(query: SearchQuery) -> tuple[list[Term], list[Term]]:
+    """Return the terms of a query that must occur, and those of which some suffice.
+
+    Phrases must occur. Of other words stop words do not count, and the forms of a word are alike:
+    ``decided`` is as good as ``decide``.
+    """
+    required = [term for term in query.terms if len(term.words) > 1 and term.inside is None]
+    optional: dict[Term, None] = {}
+    for term in query.terms:
+        if term in required or (len(term.words) == 1 and term.words[0] in STOP_WORDS):
+            continue
+        optional[_any_form(term)] = None
+    longest = sorted(optional, key=lambda term: -sum(map(len, term.words)))[:PARTIAL_TERMS_MAX]
+    return required, [term for term in optional if term in longest]
+
+
+def _any_form(term: Term) -> Term:
+    stem = "".join(terms(term.words[0])[:1]) if len(term.words) == 1 else ""
+    if len(stem) < STEM_CHARACTERS_MIN or not term.words[0].startswith(stem):
+        return replace(term, inside=None)
+    return replace(term, words=(stem,), is_prefix=True, inside=None)
 
 
 def _index_parts(one: SearchCandidate, now_ms: int) -> dict[str, float]:
@@ -277,6 +391,7 @@ def _hit(
     parts = {**_index_parts(candidate, now_ms), "nearness": matches.nearness}
     why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
     return SearchHit(
+        scope=event.scope,
         event_id=event.event_id,
         session_id=event.session_id,
         seq=event.seq,
@@ -304,8 +419,8 @@ def _best_text(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:
     return best, best_matches
 
 
-def _order(hit: SearchHit) -> tuple[float, int, str]:
-    return -hit.score, -hit.ts_ms, hit.event_id
+def _order(hit: SearchHit) -> tuple[bool, float, int, str]:
+    return hit.partial, -hit.score, -hit.ts_ms, hit.event_id
 
 
 def _spread(hits: list[SearchHit], limit: int) -> list[SearchHit]:
@@ -342,6 +457,7 @@ def _grouped(
         by_session.setdefault(hit.session_id, []).append(hit)
     groups = [
         SessionHits(
+            scope=scope,
             session_id=session_id,
             title=_title(store, guard, scope, session_id),
             agent_id=session_hits[0].agent_id,
@@ -351,7 +467,11 @@ def _grouped(
         )
         for session_id, session_hits in by_session.items()
     ]
-    return sorted(groups, key=lambda group: (-group.best, -group.count, group.session_id))
+    return sorted(groups, key=_group_order)
+
+
+def _group_order(group: SessionHits) -> tuple[bool, float, int, str, str]:
+    return group.hits[0].partial, -group.best, -group.count, group.scope, group.session_id
 
 
 def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str) -> str | None:

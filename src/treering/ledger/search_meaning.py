@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.event_texts import event_texts
 from treering.derive.search_snippets import find_terms, snippet_of
-from treering.derive.search_texts import files_in, texts_of, tool_of
+from treering.derive.search_texts import event_texts, files_in, texts_of, tool_of
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.ledger.search_texts import masked
+from treering.memory.answer_order import Match, order_answers
 from treering.model.kinds import RUN_ENDS
 from treering.model.search_queries import OPERATORS, SearchQuery, Term
 from treering.model.search_words import words_in
@@ -44,8 +44,6 @@ RECENCY: Final = 0.02
 WORDS_MARKED_MAX: Final = 32
 _DAY_MS: Final = 86_400_000
 _RECENT_DAYS: Final = 30
-_PARTS_MAX: Final = 2.3
-"""The largest sum of all parts of a score."""
 _OPERATION: Final = re.compile(rf"(?:^|(?<=\s))-?(?:{'|'.join(OPERATORS)}):(?:\"[^\"]*\"|\S+)")
 
 
@@ -60,7 +58,7 @@ def search_by_meaning(
     """Return the events that answer, the best first."""
     blend: Blend = "semantic" if request.mode == "semantic" else "hybrid"
     scope, limit, now_ms = request.scope, request.limit, request.now_ms
-    if blend == "semantic" and scope_memory.embedder is None:
+    if blend == "semantic" and scope_memory.events.documents.embedder is None:
         raise InvalidInput(
             "a search by meaning needs an embedder",
             hint="set TREERING_EMBEDDER=static, or use words or hybrid",
@@ -70,21 +68,27 @@ def search_by_meaning(
         index = scope_memory.events
         index.documents.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
         ranked = index.rank(words, blend, RANKED_MAX)
-        places = [(at, int(index.documents.column("position")[at])) for at in ranked.order]
+        matches = (
+            order_answers(index, ranked, words, scope_memory.events_at)
+            if blend == "hybrid"
+            else [Match(number, 0.0, 0.0) for number in ranked.order]
+        )
+        positions = index.documents.column("position")
+        places = [(match, int(positions[match.number])) for match in matches]
     hits: list[SearchHit] = []
-    runs = _Runs(store, scope)
+    runs = FailedRuns(store, scope)
     for at in range(0, len(places), PAGE):
         page = places[at : at + PAGE]
         events = {
             event.position: event
             for event in store.memory.events_at_positions(scope, [position for _, position in page])
         }
-        for number, position in page:
+        for match, position in page:
             event = events.get(position)
             if event is None or not matches_operators(query, event):
                 continue
             if request.include_failed or not runs.failed(event):
-                hits.append(_hit(masked(guard, event), query, ranked, number, now_ms))
+                hits.append(_hit(masked(guard, event), query, ranked, match, now_ms))
         if len(hits) >= limit or (hits and hits[-1].score < FLOOR * hits[0].score):
             break
     floor = FLOOR * max((hit.score for hit in hits), default=0.0)
@@ -102,7 +106,7 @@ def _parse(request: SearchRequest) -> tuple[SearchQuery, str]:
     return msgspec.structs.replace(narrowed, terms=marked), words
 
 
-class _Runs:
+class FailedRuns:
     """Which runs failed or were interrupted, each looked up once."""
 
     def __init__(self, store: EventStore, scope: Scope) -> None:
@@ -111,6 +115,7 @@ class _Runs:
         self._failed: dict[tuple[str, str], bool] = {}
 
     def failed(self, event: Event) -> bool:
+        """Return whether the run of an event failed or was interrupted."""
         if event.run_id is None:
             return False
         key = (event.session_id, event.run_id)
@@ -137,15 +142,17 @@ class _Runs:
         return bool(ends) and ends[-1] != "ended"
 
 
-def _hit(event: Event, query: SearchQuery, ranked: Ranked, number: int, now_ms: int) -> SearchHit:
+def _hit(event: Event, query: SearchQuery, ranked: Ranked, match: Match, now_ms: int) -> SearchHit:
     text = next(texts_of(event), event.summary)
     snippet, spans = snippet_of(text, find_terms(text, query.terms).spans)
     days = max(now_ms - event.ts_ms, 0) / _DAY_MS
-    why = {"recency": RECENCY * math.exp(-days / _RECENT_DAYS)}
+    why = {"recency": round(RECENCY * math.exp(-days / _RECENT_DAYS), 4)}
     if ranked.ranking is not None:
-        for name in ("words", "vector", "neighbours", "passage", "session"):
-            why[name] = float(getattr(ranked.ranking, name)[number]) / _PARTS_MAX
+        why |= ranked.ranking.parts(match.number)
+    if match.form:
+        why["form"] = round(match.form, 4)
     return SearchHit(
+        scope=event.scope,
         event_id=event.event_id,
         session_id=event.session_id,
         seq=event.seq,
@@ -154,10 +161,10 @@ def _hit(event: Event, query: SearchQuery, ranked: Ranked, number: int, now_ms: 
         agent_id=event.agent_id,
         tool=tool_of(event),
         run_id=event.run_id,
-        score=round(min(sum(why.values()), 1.0), 4),
+        score=round(min(max(sum(why.values()), 0.0), 1.0), 4),
         snippet=snippet,
         spans=spans,
-        why={name: round(part, 4) for name, part in why.items()},
+        why=why,
     )
 
 

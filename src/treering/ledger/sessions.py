@@ -27,7 +27,7 @@ from treering.ledger.guarded_append import (
 from treering.ledger.inbox import Inbox
 from treering.ledger.lineage import Lineage
 from treering.ledger.outlines import Sketch, head_of
-from treering.ledger.pages import read_pages
+from treering.ledger.pages import live_events, read_pages
 from treering.ledger.paging import parse_kinds
 from treering.ledger.session_settings import agree, check_title, opening, read_settings
 from treering.ledger.tool_calls import lineage_tool_calls
@@ -46,8 +46,8 @@ from treering.model.fields import (
     check_name,
     check_text,
 )
-from treering.model.kinds import BOUNDARIES
-from treering.model.parts import RunStarted, SessionClosed
+from treering.model.kinds import BOUNDARIES, KINDS
+from treering.model.parts import RunStarted, SessionClosed, SessionHidden
 from treering.model.scopes import parse_scope
 from treering.model.sessions import TURN_WAIT_S, mentions
 from treering.spine.conversion import plain
@@ -181,6 +181,13 @@ class Session:
         """
         started = RunStarted(entry_point=entry_point, model=model)
         return self._engine.run(self, started, prompt=prompt, wait_s=wait_s)
+
+    @property
+    def running(self) -> Run | None:
+        """Return the turn that this process carries out in the session, if there is one."""
+        run_state = self._engine.run_state_in(self.scope, self.session_id)
+        run = None if run_state is None else run_state.author
+        return run if isinstance(run, Run) else None
 
     def interrupt(self, why: str = "interrupted by the user") -> Header | None:
         """Abort the turn that is under way, in whichever process; the next one sees a boundary.
@@ -413,6 +420,23 @@ class Session:
         """Show again what was undone last, if nothing was said since. Raises NotFound."""
         return self._turn_back("redo", lambda: redone(self.template, redoable(self._lineage)))
 
+    def hide(self, event_ids: Sequence[str]) -> Header:
+        """Hide single events from history, context, goals and ``live_events``.
+
+        Nothing is deleted: it is an event. Raise NotFound if the session does not have one of them.
+        """
+        listed = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
+        found = self._store.reader.find_ids(self.scope, listed)
+        seqs = [seq_of(self._lineage, found.get(one)) for one in listed]
+        if not seqs or None in seqs:
+            raise NotFound(
+                f"session {self.session_id} does not have all of these events",
+                hint="give the ids of events of this session",
+            )
+        part = SessionHidden(seqs=sorted({seq for seq in seqs if seq is not None}))
+        noun = "event" if len(part.seqs) == 1 else "events"
+        return self.record("session.hidden", f"{len(part.seqs)} {noun} hidden", refs=part.as_refs())
+
     # What happened.
 
     def headers(
@@ -422,13 +446,17 @@ class Session:
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
+        after_seq: int = 0,
     ) -> Iterator[Header]:
         """Return headers in order: all, the first or the last.
 
-        ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn.
+        ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn. ``after_seq``
+        begins after that seq.
         """
         lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return read_pages(lineage.headers_after, lineage.headers_before, first, last, keep)
+        return read_pages(
+            lineage.headers_after, lineage.headers_before, first, last, keep, after_seq=after_seq
+        )
 
     def events(
         self,
@@ -437,10 +465,23 @@ class Session:
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
+        after_seq: int = 0,
     ) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
         lineage, keep = self._lineage, _filter(kinds, turn_id)
-        return read_pages(lineage.events_after, lineage.events_before, first, last, keep)
+        return read_pages(
+            lineage.events_after, lineage.events_before, first, last, keep, after_seq=after_seq
+        )
+
+    def live_events(self, *, kinds: Sequence[str] = (), last: int | None = None) -> Iterator[Event]:
+        """Return events in order that count: without what was hidden, undone or erased.
+
+        What a run recorded counts once it has ended well. ``last`` gives that many from the end,
+        and no more of the session is read than it takes to find them.
+        """
+        named = frozenset(parse_kinds(kinds)) or frozenset(KINDS)
+        count = None if last is None else check_count(last, "last")
+        return live_events(self._lineage, named, count)
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the conversation as messages that a model takes: user, assistant, tool.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from treering.lazy import LazyModule
 from treering.ledger.lineage import Lineage
@@ -13,11 +14,13 @@ from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
     from treering.context import pairing
-    from treering.ledger import views, windows
+    from treering.ledger import spans, views, windows
     from treering.ledger.ports import EventStore
+    from treering.ledger.spans import SpanBuilder
     from treering.model.messages import ModelMessage
 else:
     pairing = LazyModule("treering.context.pairing")
+    spans = LazyModule("treering.ledger.spans")
     views = LazyModule("treering.ledger.views")
     windows = LazyModule("treering.ledger.windows")
 
@@ -29,6 +32,8 @@ _MESSAGE_KINDS: Final = ("conversation.user", "conversation.assistant", "tool.re
 
 class SinkHistory:
     """The history of a session, without texts."""
+
+    with_content: ClassVar = False
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -61,9 +66,23 @@ class SinkHistory:
             after = page[-1].seq
         return max(count, 0)
 
+    def run_spans(self, scope: str, session_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return a run as OpenTelemetry spans; with texts, if the sink is private."""
+        return self._spans.of_run(scope, session_id, run_id)
+
+    def turn_spans(self, scope: str, session_id: str, before_seq: int) -> list[dict[str, Any]]:
+        """Return the turn outside of runs that ended before a seq, as OpenTelemetry spans."""
+        return self._spans.of_turn_before(scope, session_id, before_seq)
+
+    @cached_property
+    def _spans(self) -> SpanBuilder:
+        return spans.SpanBuilder(self._store, with_content=self.with_content)
+
 
 class PrivateSinkHistory(SinkHistory):
     """The history of a session, with its texts."""
+
+    with_content = True
 
     def messages(
         self, scope: str, session_id: str, run_id: str | None, until_seq: int | None

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from treering.derive.tool_facts import TOOL_KINDS
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query
 from treering.model.scopes import parse_scope
 from treering.model.tool_records import (
     ToolQuery,
@@ -47,6 +48,8 @@ def read_page(
     """
     check_tool_query(query)
     place = None if after is None else read_tool_cursor(query, after)
+    if after is None and _has_no_events(store, query):
+        return Page(items=[], has_more=False, next_cursor=None)
     catch_up(store, query, progress)
     # One more than asked for shows whether there is more.
     found = store.tools.page(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
@@ -131,8 +134,29 @@ def read_statistics(
 ) -> list[ToolStatistics]:
     """Return the statistics of each tool of a scope, the most called first."""
     check_tool_query(query)
+    if _has_no_events(store, query):
+        return []
     catch_up(store, query, progress)
     return sorted(store.tools.statistics(query), key=lambda one: (-one.calls, one.tool or ""))
+
+
+def _has_no_events(store: EventStore, query: ToolQuery) -> bool:
+    """Whether the query names a period without tool events.
+
+    The time of a record is that of its call or its result, so there is no record either. It takes
+    one look at the index by time, while catching up reads every event since the last time.
+    """
+    if query.since_ms is query.until_ms is None:
+        return False
+    events = Query(
+        scope=query.scope,
+        session_id=query.session_id,
+        kinds=TOOL_KINDS,
+        since_ms=query.since_ms,
+        until_ms=query.until_ms,
+        limit=1,
+    )
+    return not store.reader.headers(events)
 
 
 def catch_up(

@@ -10,7 +10,7 @@ from treering.derive.turns import is_compaction
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.lineage import NO_END
-from treering.model.kinds import RUN_ENDS
+from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIRST_PAGE: Final = 16
 PAGE: Final = 500
 _BEGINNINGS: Final = frozenset({"conversation.user", "run.started"})
-_TURN_KINDS: Final = _BEGINNINGS | {"session.undone", "session.redone"}
+_TURN_KINDS: Final = _BEGINNINGS | HIDING_KINDS
 
 
 class Undoing(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.derive.goals import GOALS
-from treering.derive.later_changes import LaterChanges
+from treering.derive.later_changes import CHANGING_KINDS, LaterChanges
 from treering.derive.memories import MEMORIES
 from treering.derive.reports import REPORT, report_of
 from treering.derive.schedules import SCHEDULES
-from treering.derive.snapshots import Fold, decode_snapshot, encode_snapshot
+from treering.derive.snapshots import (
+    COUNTS,
+    FOLDED,
+    FOLDED_KINDS,
+    CountSnapshot,
+    EventCounter,
+    Fold,
+    decode_counts,
+    decode_snapshot,
+    encode_snapshot,
+)
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.pages import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.derive.entity_log import EntityLog, EntityType, Value_co
     from treering.ledger.lineage import Lineage
@@ -28,6 +38,8 @@ SNAPSHOT_EVENTS: Final = 1_000
 REPLAY_EVENTS: Final = 20_000
 """In a long replay, one is kept every this many events: an undo may need an older one."""
 FIRST_PAGE: Final = 64
+
+State = TypeVar("State")
 
 
 class Views:
@@ -93,7 +105,7 @@ class Views:
 
     def counts(self) -> Counts:
         """Return how much of what there is."""
-        return self._folded().tally.counts()
+        return self._counted().counts()
 
     def _values(
         self, noun: EntityType[Value_co], entity_log: EntityLog, run_id: str | None
@@ -106,46 +118,80 @@ class Views:
         """Return all views at the end of the timeline, and keep a snapshot if that took long."""
         head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
         later_changes = LaterChanges()
-        fold = self._start(head, later_changes)
+        fold = self._start(FOLDED, head, later_changes, self._resume) or Fold(self._read)
         kept = fold.seq
-        for page in self._pages(fold.seq, head):
+
+        def keep() -> int:
+            """Keep a snapshot, unless a later event has made it worthless already."""
+            snapshot = fold.freeze() if later_changes.invalid_from(fold.seq) is None else None
+            if snapshot is None:
+                return kept
+            self._keep(FOLDED, fold.seq, encode_snapshot(snapshot), ancestors)
+            return fold.seq
+
+        for page in self._pages(fold.seq, head, FOLDED_KINDS):
             fold.take(page, later_changes.is_undone)
-            if fold.seq - kept >= self._replay_events and self._keep(
-                fold, later_changes, ancestors
-            ):
-                kept = fold.seq
+            if fold.seq - kept >= self._replay_events:
+                kept = keep()
+        fold.seq = head
         if fold.seq - kept > self._snapshot_events:
-            self._keep(fold, later_changes, ancestors)
+            keep()
         return fold
 
-    def wrong_snapshot(self, kept: Mapping[int, bytes]) -> int | None:
+    def _advance(self, fold: Fold, until: int, later_changes: LaterChanges) -> None:
+        """Apply the events up to a seq."""
+        for page in self._pages(fold.seq, until, FOLDED_KINDS):
+            fold.take(page, later_changes.is_undone)
+        fold.seq = until
+
+    def _counted(self) -> EventCounter:
+        """Return the counts at the end of the timeline, and keep a snapshot if that took long."""
+        head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
+        start = self._start(COUNTS, head, LaterChanges(), _resume_counts)
+        seq, counter = start or (0, EventCounter())
+        for tally in self._lineage.tallies(seq, head):
+            counter.add(tally)
+        if head - seq > self._snapshot_events:
+            snapshot = CountSnapshot(head, counter)
+            self._keep(COUNTS, head, encode_snapshot(snapshot), ancestors)
+        return counter
+
+    def wrong_snapshot(self, kept: Mapping[int, bytes], view: int = FOLDED) -> int | None:
         """Return the seq of one of the snapshots ``kept`` that is not what the events give.
 
         Those that are never used do not count: damaged ones, or of before an erasure.
         """
         head, later_changes = self._lineage.head_seq(), LaterChanges()
         self._look_back(head + 1, 0, later_changes)
-        wanted = {
-            seq: found
-            for seq, body in kept.items()
-            if later_changes.invalid_from(seq) is None
-            and (found := decode_snapshot(body, seq)) is not None
-        }
-        fold = Fold(self._read)
-        for page in self._pages(0, max(wanted, default=0)):
-            for header in page:
-                fold.take([header], later_changes.is_undone)
-                found = wanted.pop(header.seq, None)
-                resumed = found and Fold.resumed(found, self._read)
-                if resumed and not fold.equals(resumed):
-                    return header.seq
-        return min(wanted, default=None)  # There is no such event yet.
+        fold, counter, counted = Fold(self._read), EventCounter(), 0
+        for seq in sorted(kept):
+            if later_changes.invalid_from(seq) is not None:
+                continue
+            if view == COUNTS:
+                counts = decode_counts(kept[seq], seq)
+                for tally in self._lineage.tallies(counted, seq):
+                    counter.add(tally)
+                counted = seq
+                differs = counts is not None and counts != counter
+            else:
+                resumed = self._resume(kept[seq], seq)
+                self._advance(fold, seq, later_changes)
+                differs = resumed is not None and not fold.equals(resumed)
+            if differs or (seq > head and _is_readable(kept[seq], seq, view)):
+                return seq
+        return None
 
-    def _start(self, head: int, later_changes: LaterChanges) -> Fold:
-        """Return the latest state that still holds, after looking back to it."""
+    def _start(
+        self,
+        view: int,
+        head: int,
+        later_changes: LaterChanges,
+        resume: Callable[[bytes, int], State | None],
+    ) -> State | None:
+        """Return the latest state of a view that still holds, after looking back to it."""
         seen, until = head + 1, head
         while until > 0:
-            found = self._lineage.snapshot(until)
+            found = self._lineage.snapshot(until, view)
             if found is None:
                 break
             seq, body = found
@@ -154,32 +200,32 @@ class Views:
             if start is not None:
                 until = start - 1
                 continue
-            snapshot = decode_snapshot(body, seq)
-            fold = snapshot and Fold.resumed(snapshot, self._read)
-            if fold:
-                return fold
+            state = resume(body, seq)
+            if state is not None:
+                return state
             until = seq - 1
-        self._look_back(seen, 0, later_changes)
-        return Fold(self._read)
+        if view != COUNTS:
+            self._look_back(seen, 0, later_changes)
+        return None
+
+    def _resume(self, body: bytes, seq: int) -> Fold | None:
+        snapshot = decode_snapshot(body, seq)
+        return None if snapshot is None else Fold.resumed(snapshot, self._read)
 
     def _look_back(self, before: int, after: int, later_changes: LaterChanges) -> int:
-        """Show ``hindsight`` the events between two seqs; return the seq of the first."""
-        for header in self._backwards(before) if after + 1 < before else ():
+        """Add the events between two seqs that change earlier ones; return the seq of the first."""
+        for header in self._backwards(before, CHANGING_KINDS) if after + 1 < before else ():
             if header.seq <= after:
                 break
             later_changes.add(header)
         return after + 1
 
-    def _keep(self, fold: Fold, later_changes: LaterChanges, ancestors: Mapping[str, int]) -> bool:
-        """Keep a snapshot, unless a later event has made it worthless already."""
-        snapshot = fold.freeze() if later_changes.invalid_from(fold.seq) is None else None
-        if snapshot is None:
-            return False
-        self._lineage.keep_snapshot(snapshot.seq, encode_snapshot(snapshot))
+    def _keep(self, view: int, seq: int, body: bytes, ancestors: Mapping[str, int]) -> None:
+        """Keep a snapshot."""
+        self._lineage.keep_snapshot(seq, body, view)
         if self._lineage.erased_since(ancestors):
             # It may have been folded before the erasure and kept after it: this one is not read.
-            self._lineage.keep_snapshot(snapshot.seq, b"")
-        return True
+            self._lineage.keep_snapshot(seq, b"", view)
 
     # Dividing.
 
@@ -222,16 +268,16 @@ class Views:
 
     # Reading.
 
-    def _pages(self, after: int, head: int) -> Iterator[list[Header]]:
+    def _pages(self, after: int, head: int, kinds: Collection[str] = ()) -> Iterator[list[Header]]:
         """Return headers in order up to ``head``, a page at a time."""
-        while after < head and (page := self._lineage.headers_after(after, PAGE)):
+        while after < head and (page := self._lineage.headers_after(after, PAGE, kinds)):
             yield list(takewhile(lambda header: header.seq <= head, page))
             after = page[-1].seq
 
-    def _backwards(self, before: int) -> Iterator[Header]:
+    def _backwards(self, before: int, kinds: Collection[str] = ()) -> Iterator[Header]:
         """Return the headers before a seq, the last one first, in pages that grow."""
         limit = FIRST_PAGE
-        while page := self._lineage.headers_before(before, limit):
+        while page := self._lineage.headers_before(before, limit, kinds):
             yield from reversed(page)
             before, limit = page[0].seq, min(2 * limit, PAGE)
 
@@ -239,3 +285,12 @@ class Views:
         """Return the events at ``seqs``, a page at a time."""
         for at in range(0, len(seqs), PAGE):
             yield from self._lineage.events_at(seqs[at : at + PAGE])
+
+
+def _resume_counts(body: bytes, seq: int) -> tuple[int, EventCounter] | None:
+    counter = decode_counts(body, seq)
+    return None if counter is None else (seq, counter)
+
+
+def _is_readable(body: bytes, seq: int, view: int) -> bool:
+    return (decode_counts(body, seq) if view == COUNTS else decode_snapshot(body, seq)) is not None

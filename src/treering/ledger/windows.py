@@ -22,6 +22,7 @@ from treering.context.thoughts import is_thought
 from treering.derive.visible import UndoFilter
 from treering.ledger.lineage import NO_END
 from treering.model.codec import encode
+from treering.model.kinds import HIDING_KINDS
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
 
 if TYPE_CHECKING:
@@ -36,16 +37,14 @@ PAIRS_MAX: Final = 8
 RATIO_MIN: Final = 0.5
 RATIO_MAX: Final = 3
 
-WHOLE_KINDS: Final = MESSAGE_KINDS | {"session.undone", "session.redone"}
+WHOLE_KINDS: Final = MESSAGE_KINDS | HIDING_KINDS
 """What is read of the whole past: messages, and what hides them."""
 SHOWN_KINDS: Final = WHOLE_KINDS | {
     "context.compacted", "context.assembled", "usage.reported", "ops.observation",
 }  # fmt: skip
 """What is read for a model: also what replaces messages, what they turned out to cost, and what
 may be an instruction or a thought."""
-OPENING_KINDS: Final = frozenset(
-    {"conversation.user", "session.undone", "session.redone", "context.compacted"}
-)
+OPENING_KINDS: Final = HIDING_KINDS | {"conversation.user", "context.compacted"}
 """Kinds that can begin a turn, hide it or summarise it."""
 CHARACTERS_PER_TOKEN: Final = 8
 """So many characters are read for each token of a budget: more than it can take."""

@@ -6,15 +6,22 @@ keys wins. So stored JSON is decoded again and compared with the input.
 
 from __future__ import annotations
 
-import json
 import math
 from decimal import Decimal
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import base64
+    import json
+else:
+    base64 = LazyModule("base64")
+    json = LazyModule("json")
 
 NESTING_MAX: Final = 64
 PLAIN_LEVELS: Final = 6
@@ -26,6 +33,9 @@ SPILL_BYTES_MAX: Final = 256 * 1024 * 1024
 """The largest payload that can be recorded."""
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+_BYTES: Final = "$bytes"
+"""The one field of an object that encodes bytes."""
 
 encode = msgspec.json.Encoder(order="sorted").encode
 """Canonical JSON: UTF-8, keys sorted, no whitespace."""
@@ -62,8 +72,15 @@ def canonical_content(
         refs_part = b"null" if encoded_refs is None else encoded_refs
         payload_part = b"null" if encoded_payload is None else encoded_payload
         content = b"".join((b"[", encode(summary), b",", refs_part, b",", payload_part, b"]"))
-        # Plain values decode to themselves and are not deep, which settles most events.
-        is_valid = (is_plain(refs) and is_plain(payload)) or (
+        # Plain values decode to themselves and are not deep, which settles most events: first
+        # objects of plain values, since every append passes here.
+        is_valid = (
+            ((type(refs) is dict and _PLAIN.issuperset(map(type, refs.values()))) or is_plain(refs))
+            and (
+                (type(payload) is dict and _PLAIN.issuperset(map(type, payload.values())))
+                or is_plain(payload)
+            )
+        ) or (
             decode(content) == [summary, refs, payload]
             and not _too_deep(content, refs)
             and not _too_deep(content, payload)
@@ -80,6 +97,48 @@ def canonical_content(
 def content_of(summary: str, refs: bytes | None, payload: bytes | None) -> bytes:
     """Return the JSON that an event's content digest covers."""
     return b"[%b,%b,%b]" % (encode(summary), refs or b"null", payload or b"null")
+
+
+def packed(value: Any) -> Any:
+    """Return ``value`` with all bytes in it as ``{"$bytes": base64}``, which JSON can hold."""
+    match value:
+        case bytes() | bytearray() | memoryview():
+            return {_BYTES: base64.b64encode(value).decode()}
+        case dict():
+            items = {key: packed(item) for key, item in value.items()}
+            # An object that looks like bytes, and is none.
+            return {_BYTES: items} if len(items) == 1 and _BYTES in items else items
+        case list():
+            return [packed(item) for item in value]
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """Return what ``packed`` was given."""
+    match value:
+        case dict():
+            if len(value) == 1 and _BYTES in value:
+                inner = value[_BYTES]
+                if isinstance(inner, str):
+                    return base64.b64decode(inner)
+                return {_BYTES: unpacked(inner[_BYTES])}
+            return {key: unpacked(item) for key, item in value.items()}
+        case list():
+            return [unpacked(item) for item in value]
+    return value
+
+
+def holds_bytes(value: Any) -> bool:
+    """Whether there are bytes in ``value``, at a depth that can be recorded."""
+    stack = [(value, 0)]
+    while stack:
+        inner, depth = stack.pop()
+        if isinstance(inner, bytes | bytearray | memoryview):
+            return True
+        if depth < NESTING_MAX and isinstance(inner, dict | list):
+            items = inner.values() if isinstance(inner, dict) else inner
+            stack.extend((item, depth + 1) for item in items)
+    return False
 
 
 def parse_json(text: str | bytes, name: str) -> Json:

@@ -56,6 +56,17 @@ class FirstEvent(NewEvent, frozen=True, kw_only=True):
     """An event that has to be the first of its session: otherwise its append raises Conflict."""
 
 
+class KeyedEvent(NewEvent, frozen=True, kw_only=True):
+    """An event of a state kind that is found by keys: ``refs`` has ``records`` and ``at``.
+
+    That is the name of the records, and the keys. They are stored as they are given: a guard
+    refuses one that looks like a secret.
+    """
+
+    expected: dict[str, str] = {}
+    """The version that each key must have when this one is recorded, "" if none at all."""
+
+
 class Header(msgspec.Struct, frozen=True, gc=False):
     """The part of a recorded event that is safe to show. Its type has no payload."""
 

@@ -125,7 +125,7 @@ def check_text(text: str, field: str) -> str:
     """Return ``text`` if it is valid text of any length. Raises InvalidInput otherwise."""
     if not isinstance(text, str):
         raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="give plain text")
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidInput(f"{field} holds a lone surrogate", hint="remove it")
     return text
 

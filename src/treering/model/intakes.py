@@ -8,6 +8,8 @@ import msgspec
 
 FAULTS_MAX: Final = 100
 """The number of faults that a receipt lists; all are counted."""
+NOT_A_LOG: Final = "not a log Treering can read"
+"""How the reason begins if no reader understands a file."""
 OTHERS_MAX: Final = 100
 """The number of files that a receipt lists because they are not logs; all are counted."""
 
@@ -51,6 +53,8 @@ class SourceReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that were repaired to read them, by the kind of damage."""
     events: int = 0
     """Events that were recorded."""
+    replaced: int = 0
+    """Events that an older reader derived and this one does not; their content was erased."""
     sessions: list[str] = []
     """The sessions in the file."""
     faults: list[Fault] = []
@@ -84,6 +88,8 @@ class ImportReceipt(msgspec.Struct, frozen=True, kw_only=True):
     """The first records that could not be imported."""
     sources: list[SourceReceipt]
     """The receipts of files with content, or that were refused."""
+    replaced: int = 0
+    """Events that older readers derived and the present ones do not; their content was erased."""
     others: dict[str, int] = {}
     """Files in the folders that were skipped because their names are not those of logs, by
     extension."""

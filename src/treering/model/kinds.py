@@ -124,7 +124,12 @@ _ALL: Final = (
     _kind("session.forked"),
     _kind("session.undone"),
     _kind("session.redone"),
+    _kind("session.hidden"),
     _kind("session.imported"),
+    _kind("state.saved", visibility="private"),
+    _kind("state.value", visibility="private"),
+    _kind("state.written", visibility="private"),
+    _kind("state.removed", visibility="private"),
     _kind("inbox.received", source="user", visibility="private", days=60),
     _kind("inbox.taken"),
     _kind("ledger.redacted"),
@@ -160,6 +165,10 @@ MEMORY_KINDS: Final = frozenset(
     name for name in KINDS if name.startswith(("memory.", "user.", "episode."))
 )
 """Kinds that the memory records: the user they name is not necessarily the speaker."""
+HIDING_KINDS: Final = frozenset({"session.undone", "session.redone", "session.hidden"})
+"""Kinds that hide earlier events of their session, or show them again."""
+STATE_KINDS: Final = frozenset(name for name in KINDS if name.startswith("state."))
+"""Kinds of a program's own state: never shown to a model, searched, or retold in an episode."""
 IMPORTED: Final = "session.imported"
 """Marks a session as imported; imported sessions are kept by default."""
 

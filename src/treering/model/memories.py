@@ -30,6 +30,7 @@ CONFIDENCE_DEFAULT: Final = 0.8
 RECALL_DEFAULT: Final = 10
 RECALL_MAX: Final = 100
 EPISODES_DEFAULT: Final = 5
+TURNS_DEFAULT: Final = 20
 
 
 class FactDetails(TypedDict, total=False):
@@ -146,6 +147,8 @@ class RecalledFact(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float
     why: dict[str, float]
     """The components of the score: words, vector, importance, recency, …"""
+    path: tuple[str, ...] = ()
+    """The ids of the facts that lead to this one, if the question does not name it itself."""
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -168,6 +171,26 @@ class RecalledEpisode(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """Parts of a model's summary that could not be traced to events or were left out."""
+
+
+class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """A recalled message, word for word, and its score."""
+
+    event_id: str
+    session_id: str
+    seq: int
+    ts_ms: int
+    speaker: str
+    """The user or the agent."""
+    text: str
+    """Without sentences that are known to be outdated; of a long message, the part that matches."""
+    score: float
+    why: dict[str, float]
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """Return the id of the event."""
+        return (self.event_id,)
 
 
 class FadeReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +243,23 @@ class ExtractReceipt(msgspec.Struct, frozen=True, kw_only=True):
     spent_tokens: int = 0
     stopped: str | None = None
     """Why it stopped early: budget, …"""
+
+
+class MaintenanceReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was due in a memory, and done."""
+
+    scope: str
+    is_busy: bool = False
+    """Whether another process is at it, so that nothing was done here."""
+    messages_read: int = 0
+    facts_learned: int = 0
+    facts_to_review: int = 0
+    stopped: str | None = None
+    """Why reading stopped early: budget, …"""
+    episodes_written: int = 0
+    facts_archived: int = 0
+    embedded: int = 0
+    """Facts and episodes whose vectors were made by a better embedder."""
 
 
 class FactAudit(msgspec.Struct, frozen=True, kw_only=True):

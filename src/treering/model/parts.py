@@ -196,6 +196,12 @@ class SessionRedone(SafePart, frozen=True, kw_only=True):
     turns: int | None = None
 
 
+class SessionHidden(SafePart, frozen=True):
+    """Which single events are hidden."""
+
+    seqs: list[int] = []
+
+
 class SessionForked(SafePart, frozen=True, kw_only=True):
     """A session began with the events of another."""
 
@@ -264,6 +270,7 @@ PARTS: Final[dict[str, type[SafePart]]] = {
     "context.compacted": ContextCompacted,
     "session.undone": SessionUndone,
     "session.redone": SessionRedone,
+    "session.hidden": SessionHidden,
     "session.forked": SessionForked,
     "session.opened": SessionOpened,
     "session.imported": SessionImported,

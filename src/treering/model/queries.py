@@ -58,6 +58,20 @@ class TimelinePoint(msgspec.Struct, frozen=True, array_like=True):
     position: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
+class SessionTally(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of a stretch of a session."""
+
+    kinds: dict[str, int]
+    erased: int
+    first_ms: int | None
+    last_ms: int | None
+    runs: dict[str, bool]
+    """Runs by id: whether the stretch leaves them open.
+
+    Those that began and ended in it may be left out.
+    """
+
+
 class Page(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
     """A part of a query's results, with a cursor for the rest."""
 

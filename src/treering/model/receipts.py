@@ -24,12 +24,14 @@ Part = Literal["events", "lookups", "sessions", "scopes", "database", "derived",
 """A part that ``verify`` can check; docs/integrity.md explains what each one proves."""
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The target of a redaction."""
 
     event_id: str | None
     session_id: str | None
     scope: str
+    event_ids: tuple[str, ...] = ()
+    """If several were named; left out of JSON otherwise."""
 
 
 class RedactReceipt(msgspec.Struct, frozen=True, kw_only=True):

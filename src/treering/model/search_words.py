@@ -7,6 +7,8 @@ without spaces are split into pairs of characters.
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.lazy import lazy_pattern
@@ -18,6 +20,9 @@ WORD_CHARACTERS_MAX: Final = 64
 """Longer words are indexed and searched by this prefix."""
 IDENTIFIER_CHARACTERS_MAX: Final = 200
 GRAM_CHARACTERS: Final = 3
+PLAIN_KEPT_MAX: Final = 2**17
+"""Chunks between blanks that are remembered because no name in code is in them: most chunks."""
+FOREIGN_KEPT_MAX: Final = 2**13
 
 _MARKS: Final = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0fff"
@@ -38,14 +43,24 @@ _TYPOGRAPHY: Final = lazy_pattern(
 _ACCENTS: Final = lazy_pattern("[\u0300-\u036f\ufe00-\ufe0f\u200c\u200d]")
 _NEVER_IN_WORDS: Final = lazy_pattern(r"[\x00-\x2f\x3a-\x60\x7b-\x7f\s]+")
 _IDENTIFIER: Final = lazy_pattern(r"[A-Za-z0-9_]+(?:[./\\:@$-]{1,2}[A-Za-z0-9_]+)*")
-_PLAIN: Final = lazy_pattern(r"[a-z0-9]+")
 _JOINED: Final = lazy_pattern(
     r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z])[A-Za-z0-9]*"
 )
-_CODE: Final = lazy_pattern(r"[_./\\:@$-]|[a-z0-9][A-Z]|[A-Za-z][0-9]|[0-9][A-Za-z]")
+_NAME: Final = lazy_pattern(
+    r"[A-Za-z0-9_][./\\:@$-]{1,2}[A-Za-z0-9_]|_[A-Za-z0-9_]|[A-Za-z0-9_]_|[a-z0-9][A-Z]"
+    r"|[A-Z][A-Z][a-z]|[A-Za-z][0-9]|[0-9][A-Za-z]|[A-Za-z0-9]{10}"
+)
+"""What a name in code has somewhere, and other words seldom: a joint, a digit, or ten letters."""
 _PIECE: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_LONG_WORD: Final = 10
 _BETWEEN: Final = lazy_pattern(r"[^a-z0-9]")
+_LETTERS: Final = bytes(
+    ord(letter) if (letter := chr(code).lower()).isalnum() and code < 128 else 32
+    for code in range(256)
+)
+"""What each ASCII character becomes in words: itself, its small letter, or a blank."""
+_JOINTS: Final = _LETTERS[:32].replace(b" ", b"_") + b" " + _LETTERS[33:].replace(b" ", b"_")
+"""What each ASCII character becomes in names: the same, but lines between words."""
+_PLAIN_CHUNKS: Final[set[str]] = set()
 
 
 class Word(NamedTuple):
@@ -73,22 +88,37 @@ def words_in(text: str) -> Iterator[Word]:
             yield from _foreign(chunk, start)
 
 
+class TextTokens(NamedTuple):
+    """What is indexed of a text, each separated by spaces."""
+
+    words: str
+    pieces: str
+    """The distinct parts of names in camel case, as in ``joinedByCapitals``."""
+    names: str
+    """Names in code in small letters, with lines at their joints: found by what is inside."""
+
+
+def tokens_of(text: str, more: str = "") -> TextTokens:
+    """Return the words of a text, and the pieces and names of the text and ``more``."""
+    chunks = text.split()
+    words = _plain_words(text) if text.isascii() else _words(chunks)
+    unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
+    # In the order of the alphabet, so that the same text always gives the same pieces.
+    names = [chunk for chunk in sorted(unknown) if _has_name(chunk)]
+    joined = " ".join([chunk for chunk in names if not chunk.islower()])
+    pieces = dict.fromkeys(pieces_in(joined)) if joined else ()
+    return TextTokens(" ".join(words), " ".join(pieces), _joined(names))
+
+
 def spelt(text: str) -> str:
     """Return the words of a text, separated by spaces."""
-    # Most texts are plain except for dashes, quotes and table borders. The whole ledger is indexed
-    # through this function, so the plain case takes a single pass.
-    plain = text if text.isascii() else _TYPOGRAPHY.sub(" ", text)
-    if plain.isascii():
-        return " ".join([word[:WORD_CHARACTERS_MAX] for word in _PLAIN.findall(plain.lower())])
-    words: list[str] = []
-    for chunk in _CHUNK.findall(plain):
-        if not chunk.isascii():
-            words += [word.word for word in _foreign(chunk, 0)]
-        elif "_" in chunk:
-            words += [piece[:WORD_CHARACTERS_MAX].lower() for piece in chunk.split("_") if piece]
-        else:
-            words.append(chunk[:WORD_CHARACTERS_MAX].lower())
-    return " ".join(words)
+    return " ".join(_plain_words(text) if text.isascii() else _words(text.split()))
+
+
+def named_part(text: str) -> str:
+    """Return the part of a text that has names in code, in order."""
+    chunks = [chunk for chunk in text.split() if chunk not in _PLAIN_CHUNKS]
+    return " ".join([chunk for chunk in chunks if _has_name(chunk)])
 
 
 def pieces_in(text: str) -> list[str]:
@@ -98,16 +128,6 @@ def pieces_in(text: str) -> list[str]:
         for name in _JOINED.findall(text)
         for piece in _PIECE.findall(name)
     ]
-
-
-def grams_in(text: str) -> set[str]:
-    """Return all three-character substrings of the code identifiers in a text."""
-    grams: set[str] = set()
-    names = {name.lower() for name in set(_IDENTIFIER.findall(text)) if _is_code(name)}
-    for name in names:
-        joined = _BETWEEN.sub("_", name[:IDENTIFIER_CHARACTERS_MAX])
-        grams.update(_grams(joined))
-    return grams
 
 
 def inner_spelling(text: str) -> str | None:
@@ -138,6 +158,59 @@ def is_unspaced(text: str) -> bool:
     return bool(_UNSPACED.fullmatch(text))
 
 
+def _plain_words(text: str) -> list[str]:
+    words = text.encode("ascii").translate(_LETTERS).decode("ascii").split()
+    if words and max(map(len, words)) > WORD_CHARACTERS_MAX:
+        return [word[:WORD_CHARACTERS_MAX] for word in words]
+    return words
+
+
+def _words(chunks: list[str]) -> list[str]:
+    """Return the words of chunks between blanks: most are ASCII, and quickly done."""
+    words: list[str] = []
+    for is_plain, group in groupby(chunks, str.isascii):
+        if is_plain:
+            words += _plain_words(" ".join(group))
+        else:
+            for chunk in group:
+                words += _foreign_words(chunk)
+    return words
+
+
+@lru_cache(FOREIGN_KEPT_MAX)
+def _foreign_words(chunk: str) -> tuple[str, ...]:
+    plain = _TYPOGRAPHY.sub(" ", chunk)
+    if plain.isascii():
+        return tuple(_plain_words(plain))
+    return tuple(word.word for word in words_in(plain))
+
+
+def _has_name(chunk: str) -> bool:
+    if _NAME.search(chunk) is not None:
+        return True
+    if len(chunk) <= WORD_CHARACTERS_MAX:
+        if len(_PLAIN_CHUNKS) >= PLAIN_KEPT_MAX:
+            _PLAIN_CHUNKS.clear()
+        _PLAIN_CHUNKS.add(chunk)
+    return False
+
+
+def _joined(chunks: list[str]) -> str:
+    if any(len(chunk) > IDENTIFIER_CHARACTERS_MAX for chunk in chunks):
+        chunks = [name for chunk in chunks for name in _short_names(chunk)]
+    return " ".join(chunks).encode("ascii", "replace").translate(_JOINTS).decode("ascii")
+
+
+def _short_names(chunk: str) -> list[str]:
+    if len(chunk) <= IDENTIFIER_CHARACTERS_MAX:
+        return [chunk]
+    return [
+        name[:IDENTIFIER_CHARACTERS_MAX]
+        for name in _IDENTIFIER.findall(chunk)
+        if _NAME.search(name) is not None
+    ]
+
+
 def _inner(character: str) -> str:
     lowered = character.lower()
     return lowered if "a" <= lowered <= "z" or "0" <= lowered <= "9" else "_"
@@ -145,12 +218,6 @@ def _inner(character: str) -> str:
 
 def _grams(text: str) -> list[str]:
     return [text[at : at + GRAM_CHARACTERS] for at in range(len(text) - GRAM_CHARACTERS + 1)]
-
-
-def _is_code(name: str) -> bool:
-    return len(name) >= GRAM_CHARACTERS and (
-        len(name) >= _LONG_WORD or _CODE.search(name) is not None
-    )
 
 
 def _foreign(chunk: str, start: int) -> Iterator[Word]:

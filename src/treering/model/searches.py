@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Place = TypeVar("Place", int, tuple[int, int])
 
 SNIPPET_CHARACTERS_MAX: Final = 200
 HITS_DEFAULT: Final = 10
@@ -12,13 +19,15 @@ HITS_MAX: Final = 200
 """The most hits that one search returns."""
 
 SearchMode = Literal["words", "hybrid", "semantic"]
-"""words: all words occur; semantic: similar meaning; hybrid: both, and neighbouring events."""
+"""words: all words occur, or else the most of them; semantic: similar meaning; hybrid: both, and
+neighbouring events."""
 SEARCH_MODES: Final[tuple[str, ...]] = get_args(SearchMode)
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """One matching event."""
 
+    scope: str
     event_id: str
     session_id: str
     seq: int
@@ -36,11 +45,14 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     why: dict[str, float]
     """The components of the score: words, nearness, kind, recency; or words, vector, neighbours,
     passage, session, recency."""
+    partial: bool = False
+    """Whether only some words of the query match, or other forms of them; after all others."""
 
 
 class SessionHits(msgspec.Struct, frozen=True, kw_only=True):
     """The hits in one session."""
 
+    scope: str
     session_id: str
     title: str | None
     agent_id: str
@@ -54,12 +66,13 @@ class SessionHits(msgspec.Struct, frozen=True, kw_only=True):
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a search, best session first."""
 
-    scope: str
+    scope: str | None
+    """None: all scopes."""
     query: str
     mode: SearchMode
     sessions: list[SessionHits]
     total: int
-    """The number of matching events."""
+    """The number of matching events; if none has all words, of those that match in part."""
     at_least: bool
     """Whether there are more: only the newest matches were counted and ranked."""
     lag: int
@@ -74,7 +87,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     def hits(self) -> list[SearchHit]:
         """Return all hits, best first."""
         hits = [hit for session in self.sessions for hit in session.hits]
-        return sorted(hits, key=lambda hit: (-hit.score, -hit.ts_ms, hit.event_id))
+        return sorted(hits, key=lambda hit: (hit.partial, -hit.score, -hit.ts_ms, hit.event_id))
 
 
 class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +101,26 @@ class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
     """How well the words match, from 0 to 1."""
     is_inside: bool = False
     """Whether a match is only part of a name, and must be checked again."""
+
+
+def word_shares(
+    matches: Sequence[Sequence[Place]], documents: int, *, least: int
+) -> dict[Place, float]:
+    """Return the share of words that each place has, from 0 to 1; a rare word counts more.
+
+    ``matches`` are the places with each word, ``documents`` is the number of all places. Places
+    with fewer than ``least`` words are left out.
+    """
+    weights = [math.log1p((documents + 1) / (len(places) + 0.5)) for places in matches]
+    whole = sum(weights)
+    shares: dict[Place, float] = {}
+    for places, weight in zip(matches, weights, strict=True):
+        for place in places:
+            shares[place] = shares.get(place, 0.0) + weight / whole
+    if least > 1:
+        counts = Counter(place for places in matches for place in places)
+        shares = {place: share for place, share in shares.items() if counts[place] >= least}
+    return shares
 
 
 class SearchCandidates(msgspec.Struct, frozen=True):

@@ -47,6 +47,8 @@ class SessionOutline(msgspec.Struct, frozen=True, kw_only=True):
     """The session that started it as a subagent."""
     imported_from: str | None = None
     """The format of the log that it was imported from."""
+    has_content: bool = True
+    """False if all that was recorded in it is erased, but for its opening and such erasures."""
 
 
 GROUP_TOOLS: Final = (

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from uuid_utils import UUID
 
+from treering.lazy import lazy_pattern
 from treering.ledger.records import ForkPoint, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
+from treering.model.queries import SessionTally
 from treering.model.upcast import upcast
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ Value = TypeVar("Value")
 _BY_DICE: Final = frozenset({4, 7})
 """Versions of UUIDs that are random."""
 
+_UUID_CHARACTERS: Final = 36
+_DASHES: Final = frozenset({8, 13, 18, 23})
+_HEX: Final = lazy_pattern("[0-9a-f]")
+
 NAMES_MAX: Final = 1_024
 """Names whose hashes are remembered."""
 PREVIEW_CHARACTERS: Final = 200
@@ -52,6 +58,18 @@ def id_key(scope_key: bytes, event_id: str) -> tuple[bytes, bool]:
         if str(parsed) == event_id:
             return parsed.bytes, False
     return name_key(scope_key, event_id), True
+
+
+def id_key_range(prefix: str) -> tuple[bytes, bytes] | None:
+    """Return the first and the last 16 bytes of UUIDs that begin with ``prefix``.
+
+    None if no UUID does.
+    """
+    shown = "".join("-" if at in _DASHES else "0" for at in range(len(prefix)))
+    if len(prefix) > _UUID_CHARACTERS or _HEX.sub("0", prefix) != shown:
+        return None
+    digits = prefix.replace("-", "")
+    return bytes.fromhex(digits.ljust(32, "0")), bytes.fromhex(digits.ljust(32, "f"))
 
 
 @lru_cache(maxsize=NAMES_MAX)
@@ -210,4 +228,15 @@ def cut_of(
             "link": link or b"",
         },
         ForkPoint,
+    )
+
+
+def session_tally(counted: list[Row], runs: list[Row]) -> SessionTally:
+    """Return a tally; the rows have kinds with their numbers, and runs that are open or ended."""
+    return SessionTally(
+        kinds={row[0]: row[1] for row in counted},
+        erased=int(sum(row[2] for row in counted)),
+        first_ms=min((row[3] for row in counted), default=None),
+        last_ms=max((row[4] for row in counted), default=None),
+        runs={run: bool(is_open) for run, is_open in runs},
     )

@@ -7,8 +7,6 @@ from a later one with the same number.
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import sys
 from functools import cache
 from hashlib import blake2b
@@ -18,11 +16,12 @@ from typing import Final, Self
 import msgspec
 
 from treering.errors import check_from_system
+from treering.lazy import lazy_pattern
 
 SILENCE_ELSEWHERE_MS: Final = 86_400_000
 """A process that cannot be looked at is given up when nothing was heard of it for a day."""
 
-_NAME: Final = re.compile(
+_NAME: Final = lazy_pattern(
     r"(?P<place>[a-z]+-[0-9a-f]+(?:-[0-9a-f]+)?)/(?P<machine>[0-9a-f]{12})"
     r"/(?P<process>[0-9a-f]{1,8})-(?P<started>[0-9a-f]{1,16})/(?P<token>[0-9a-f]{8})"
 )
@@ -72,7 +71,7 @@ def new_owner(place: str) -> str:
             machine=machine(),
             process=process,
             started=_started(process) or 0,
-            token=secrets.token_hex(4),
+            token=os.urandom(4).hex(),
         )
     )
 

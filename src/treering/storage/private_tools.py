@@ -1,6 +1,6 @@
-"""A table of tool calls of our own, where the ledger's may not be written.
+"""Tables of tool calls of our own, where the ledger's may not be written.
 
-It lies in a temporary file that goes with it, and holds as little text as the ledger's: none.
+They are in a temporary file that SQLite removes, and hold as little text as the ledger's: none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
+from treering.storage.projections import SqliteTable
+from treering.storage.tool_table import TABLES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,12 +23,12 @@ if TYPE_CHECKING:
 
 _abandoned: list[apsw.Connection] = []
 """Connections that a parent process opened; kept, so that nothing closes them."""
-LAYOUT: Final = "sqlite/migrations/0003_tool_calls.sql"
+LAYOUT: Final = "sqlite/migrations/0008_tool_calls_by_scope.sql"
 """That of a ledger in a file."""
 
 
 class PrivateTable:
-    """Tool calls of the events of one ledger that were read so far."""
+    """Tool calls of the events of one scope that were read so far."""
 
     def __init__(self) -> None:
         self._renew()
@@ -35,27 +38,30 @@ class PrivateTable:
         self._pid = os.getpid()
         self._connection = _made()
         self.seen: Mark = ()
-        """How far events have been entered."""
-        self.sound_until = 0
-        """What was erased so far was gone before it was looked at."""
+        """The mark up to which events have been entered."""
+        self.erasures = 0
+        """The erasures of the scope before anything was entered."""
 
     @contextlib.contextmanager
-    def using(self) -> Iterator[apsw.Connection]:
-        """Lend the table to one thread at a time."""
+    def using(self) -> Iterator[SqliteTable]:
+        """Lend the tables to one thread at a time."""
         if self._pid != os.getpid():
             _abandoned.append(self._connection)
             self._renew()
         with self._lock, self._connection:
-            yield self._connection
+            yield SqliteTable(self._connection)
 
     def empty(self) -> None:
-        """Throw all of it away."""
-        self._connection.execute("DELETE FROM tool_calls")
-        self._connection.execute("DELETE FROM tool_extras")
+        """Delete all rows."""
+        for table in TABLES:
+            self._connection.execute(f"DELETE FROM {table}")
         self.seen = ()
 
 
 def _made() -> apsw.Connection:
     connection = apsw.Connection("")
-    connection.execute((Path(__file__).parent / LAYOUT).read_text())
+    text = (Path(__file__).parent / LAYOUT).read_text()
+    # On a server a scope is its name.
+    tables = text[text.index("CREATE TABLE") :].replace("scope INTEGER", "scope ANY")
+    connection.execute(tables)
     return connection

@@ -1,11 +1,12 @@
-"""Marks: what can be asked of an event beside its words, as words of their own.
+"""Marks: the filters of a search (kind, agent, session, tool, time) as words of an event.
 
-Each begins with a line that no word holds. Names are hashed, so that all marks are short.
+Each begins with an underscore, which no word contains. Names are hashed, so that marks are short.
 """
 
 from __future__ import annotations
 
 from datetime import date, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -17,27 +18,36 @@ if TYPE_CHECKING:
     from treering.model.search_queries import Narrowing
 
 ANY: Final = "_e"
-"""Every event has this one."""
+"""Every event has this mark."""
 _ONE: Final = timedelta(days=1)
+_DAY_MS: Final = 86_400_000
+_KEPT_MAX: Final = 4_096
 _LAST_DAY: Final = date(2100, 12, 31)
-"""Whatever is said to come later counts as of this day, so that there is an end to years."""
+"""Later events count as of this day, so that the list of years ends."""
 _LETTERS: Final = {"kind": "k", "agent": "a", "session": "s", "tool": "t"}
 
 
 def marks_of(event: Header, text: SearchText) -> str:
-    """Return the marks of an event, with blanks between them."""
-    day = _day(event.ts_ms)
+    """Return the marks of an event, separated by spaces."""
+    day = event.ts_ms // _DAY_MS
+    return _marks(event.kind, event.agent_id, event.session_id, text.tool, day)
+
+
+@lru_cache(_KEPT_MAX)
+def _marks(kind: str, agent_id: str, session_id: str, tool: str | None, days: int) -> str:
+    """Return the marks of the events that have these in common: in a log, many in a row."""
+    day = _day(days * _DAY_MS)
     marks = [
         ANY,
-        _mark("kind", event.kind),
-        _mark("agent", event.agent_id),
-        _mark("session", event.session_id),
+        _mark("kind", kind),
+        _mark("agent", agent_id),
+        _mark("session", session_id),
         f"_y{day:%Y}",
         f"_m{day:%Y%m}",
         f"_d{day:%Y%m%d}",
     ]
-    if text.tool is not None:
-        marks.append(_mark("tool", text.tool))
+    if tool is not None:
+        marks.append(_mark("tool", tool))
     return " ".join(marks)
 
 
@@ -81,7 +91,7 @@ def _mark(operator: str, value: str) -> str:
 
 
 def _day(ts_ms: int) -> date:
-    return min(date(1970, 1, 1) + timedelta(days=min(ts_ms // 86_400_000, 10**5)), _LAST_DAY)
+    return min(date(1970, 1, 1) + timedelta(days=min(ts_ms // _DAY_MS, 10**5)), _LAST_DAY)
 
 
 def _next_month(day: date) -> date:

@@ -1,8 +1,36 @@
-"""Which snapshots of a session stay, the same in every database."""
+"""Snapshots of the views of sessions: a few for each, the denser the nearer to its end."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from treering.storage.projections import ProjectionTable
+
+COLUMNS: Final = ("scope", "session", "view", "seq", "body")
+_OF_VIEW: Final = "FROM snapshots WHERE scope = :scope AND session = :session AND view = :view"
+LATEST: Final = f"SELECT seq, body {_OF_VIEW} AND seq <= :until ORDER BY seq DESC LIMIT 1"
+_SEQS: Final = f"SELECT seq {_OF_VIEW} ORDER BY seq DESC"
+_THIN: Final = f"DELETE {_OF_VIEW} AND seq = :seq RETURNING seq"
+
+
+def latest(
+    table: ProjectionTable, scope: int | str, session: int, view: int, until_seq: int
+) -> tuple[int, bytes] | None:
+    """Return the seq and body of the latest snapshot at or before ``until_seq``."""
+    found = table.rows(LATEST, {**_place(scope, session, view), "until": until_seq})
+    return (found[0][0], found[0][1]) if found else None
+
+
+def keep(
+    table: ProjectionTable, scope: int | str, session: int, view: int, seq: int, body: bytes
+) -> None:
+    """Keep a snapshot and thin out the others. Call inside a transaction."""
+    place = _place(scope, session, view)
+    table.put("snapshots", COLUMNS, [(scope, session, view, seq, body)])
+    for spare in superfluous([row[0] for row in table.rows(_SEQS, place)]):
+        table.rows(_THIN, {**place, "seq": spare})
 
 
 def superfluous(seqs: list[int]) -> list[int]:
@@ -20,3 +48,7 @@ def superfluous(seqs: list[int]) -> list[int]:
         else:
             last = seq
     return spare
+
+
+def _place(scope: int | str, session: int, view: int) -> dict[str, Any]:
+    return {"scope": scope, "session": session, "view": view}

@@ -5,16 +5,19 @@ The tables hold hashes where the events hold texts. What is shown is read from t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from treering.derive.tool_calls import CallState, settle
+from treering.derive.tool_facts import TOOL_KINDS, read_fact
+from treering.model.codec import decode
+from treering.model.parts import PARTS, SafePart, safe_part
 from treering.model.tools import REASONS, STATUSES
 from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from treering.derive.tool_facts import ToolFact
     from treering.model.runs import RunState
@@ -24,6 +27,7 @@ COLUMNS: Final = (
     "position", "session", "call", "tool", "run", "status", "reason", "at_ms", "started_ms",
     "ended_ms", "duration_ms", "output_bytes", "call_seq", "result_seq", "late_seq",
 )  # fmt: skip
+_PARTS: Final = {kind: msgspec.json.Decoder(PARTS[kind]) for kind in TOOL_KINDS}
 RUN_STATES: Final[tuple[RunState, ...]] = ("open", "ended", "failed", "interrupted")
 """By the number that the tables of runs have."""
 
@@ -50,6 +54,8 @@ class Changes(msgspec.Struct, kw_only=True):
 
 Group = tuple[int, int]
 """Session and call: records among which a result finds its own."""
+Facts = dict[Any, list[Placed]]
+"""What events say, by scope as the tables have it: a number, or a name."""
 
 
 def number(key: bytes, text: str) -> int:
@@ -57,15 +63,44 @@ def number(key: bytes, text: str) -> int:
     return int.from_bytes(name_key(key, text)[:8], "big", signed=True) or 1
 
 
-def hashed(fact: ToolFact, key: bytes) -> ToolFact:
-    """Return ``fact`` with numbers in the place of its names."""
+def read_facts(rows: Iterable[Row], key_of: Callable[[Any], bytes]) -> Facts:
+    """Return what tool events say, by scope, with numbers in the place of names.
 
-    def named(name: str | int | None) -> int | None:
-        return number(key, name) if isinstance(name, str) else name
+    The rows have scope, session, position, seq, time, kind, run and refs; ``key_of`` returns the
+    key of a scope.
+    """
+    facts: Facts = {}
+    numbers: dict[Any, _Numbers] = {}
+    for scope, session, position, seq, ts_ms, kind, run, refs in rows:
+        named = numbers.get(scope)
+        if named is None:
+            named, facts[scope] = _Numbers(key_of(scope)), []
+            numbers[scope] = named
+        place = (position, seq, ts_ms)
+        fact = read_fact(place, run, _part(kind, refs), named.__getitem__)
+        facts[scope].append(Placed(session, fact))
+    return facts
 
-    return msgspec.structs.replace(
-        fact, call_id=named(fact.call_id), tool=named(fact.tool), run=named(fact.run)
-    )
+
+def _part(kind: str, refs: bytes | None) -> SafePart:
+    """Return the safe part of a tool event, as safe_part has it, without a value in between."""
+    if refs is not None:
+        try:
+            return _PARTS[kind].decode(refs)
+        except msgspec.ValidationError:
+            return safe_part(kind, decode(refs))
+    return safe_part(kind, None)
+
+
+class _Numbers(dict[str, int]):
+    """The numbers of names under one key; a call and its result ask for the same ones."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __missing__(self, name: str) -> int:
+        self[name] = found = number(self._key, name)
+        return found
 
 
 def groups_of(facts: Iterable[Placed]) -> set[Group]:

@@ -1,124 +1,209 @@
-"""The table of tool calls as SQLite has it: a ledger's own, or a private one beside any ledger."""
+"""The tables of tool calls: one SQL for every database, and for private tables."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank
-from treering.model.tool_records import TOOLS_MAX
+from treering.model.tool_records import TOOLS_MAX, ToolStatistics
+from treering.storage.projections import pairs_value
 from treering.storage.tool_calls import COLUMNS, call_of, groups_of, last_seq, take_in
 from treering.storage.tool_queries import (
     FAILED,
     OK,
-    PERCENTS,
-    Measured,
+    SELECTED,
     conditions,
     page_statement,
-    way_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    import apsw
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from treering.derive.tool_calls import CallState
     from treering.storage.encoding import Row
-    from treering.storage.tool_calls import Changes, Group, Placed
+    from treering.storage.projections import Pairs, ProjectionTable
+    from treering.storage.tool_calls import Changes, Facts, Group
     from treering.storage.tool_queries import ResolvedToolQuery
 
-_COLUMNS: Final = ", ".join(COLUMNS)
-_AT: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE position = ?"
-_INTO: Final = f"""
-INSERT OR REPLACE INTO tool_calls (scope, {_COLUMNS})
-VALUES (?{", ?" * len(COLUMNS)})
+PERCENTS: Final = (50, 90, 99)
+TABLES: Final = ("tool_calls", "tool_extras")
+DERIVED: Final = tuple(f"SELECT * FROM {table}" for table in TABLES)
+_AT: Final = f"""
+SELECT {SELECTED}
+FROM $pairs AS g
+CROSS JOIN tool_calls AS t
+WHERE t.scope = :scope AND t.position = g.a
 """
-_OF_SCOPE: Final = f"SELECT {_COLUMNS} FROM tool_calls WHERE scope = ? ORDER BY position"
+_OF_SCOPE: Final = f"SELECT {SELECTED} FROM tool_calls AS t WHERE t.scope = :scope ORDER BY 1"
 _EXTRAS_OF_SCOPE: Final = """
-SELECT x.seq, x.session, x.call
-FROM tool_extras AS x
-WHERE EXISTS (
-  SELECT 1 FROM tool_calls AS t WHERE t.session = x.session AND t.call = x.call AND t.scope = ?
+SELECT seq, session, call FROM tool_extras WHERE scope = :scope ORDER BY session, call, seq
+"""
+# Of each group only the last few are compared with new events.
+LATEST: Final = f"""
+SELECT {SELECTED}
+FROM $pairs AS g
+CROSS JOIN tool_calls AS t INDEXED BY tool_calls_by_call
+WHERE t.scope = :scope AND t.session = g.a AND t.call = g.b AND t.position >= coalesce((
+  SELECT s.position FROM tool_calls AS s
+  WHERE s.scope = :scope AND s.session = g.a AND s.call = g.b
+  ORDER BY s.position DESC LIMIT 1 OFFSET {SAME_ID_MAX - 1}
+), 0)
+ORDER BY t.position
+"""
+_EXTRAS: Final = """
+SELECT x.session, x.call, max(x.seq)
+FROM $pairs AS g
+CROSS JOIN tool_extras AS x
+WHERE x.scope = :scope AND x.session = g.a AND x.call = g.b
+GROUP BY x.session, x.call
+"""
+_DROP_LOOSE: Final = """
+DELETE FROM tool_calls WHERE scope = :scope AND position = :at RETURNING position
+"""
+_AMONG: Final = "WHERE scope = :scope AND (session, call) IN (SELECT a, b FROM $pairs AS g)"
+# By their positions: SQLite does not find the rows of pairs by an index that leaves rows out.
+DROP: Final = """
+DELETE FROM tool_calls
+WHERE scope = :scope AND position IN (
+  SELECT t.position
+  FROM $pairs AS g CROSS JOIN tool_calls AS t INDEXED BY tool_calls_by_call
+  WHERE t.scope = :scope AND t.session = g.a AND t.call = g.b
 )
-ORDER BY x.session, x.call, x.seq
+RETURNING session, call_seq, result_seq, late_seq
 """
-_EXTRA: Final = "SELECT max(seq) FROM tool_extras WHERE session = ? AND call = ?"
-_LATEST: Final = f"""
-SELECT {_COLUMNS} FROM tool_calls INDEXED BY tool_calls_by_call
-WHERE session = ? AND call = ? ORDER BY position DESC LIMIT {SAME_ID_MAX}
-"""
+_DROP_EXTRAS: Final = f"DELETE FROM tool_extras {_AMONG} RETURNING session, seq"
 
 
-def take(table: apsw.Connection, scope: int, facts: list[Placed]) -> None:
-    """Enter ``facts`` of a scope, in their order."""
-    groups, seen = _load(table, groups_of(facts))
-    write(table, scope, take_in(facts, groups, seen))
+def take(table: ProjectionTable, facts: Facts) -> None:
+    """Enter ``facts``, in their order."""
+    for scope, placed in facts.items():
+        _write(table, scope, take_in(placed, *_load(table, scope, groups_of(placed))))
 
 
-def write(table: apsw.Connection, scope: int, changes: Changes) -> None:
-    """Write ``changes`` of a scope."""
-    table.executemany(_INTO, [(scope, *row) for row in changes.rows()])
-    table.executemany(
-        "INSERT INTO tool_extras (session, call, seq) VALUES (?, ?, ?)", changes.extras
-    )
-
-
-def all_rows(table: apsw.Connection, scope: int) -> Iterator[Row]:
+def all_rows(table: ProjectionTable, scope: int | str) -> Iterator[Row]:
     """Return the records of all calls of a scope, then the results that came too late."""
-    yield from table.execute(_OF_SCOPE, (scope,))
-    yield from table.execute(_EXTRAS_OF_SCOPE, (scope,))
+    yield from table.stream(_OF_SCOPE, {"scope": scope})
+    yield from table.stream(_EXTRAS_OF_SCOPE, {"scope": scope})
 
 
 def difference(
     stored: Iterable[Row], derived: Iterable[Row], recent: Container[object] = ()
 ) -> tuple[int, str | None]:
-    """Return how many rows there are, and how the first that differs does.
+    """Return how many rows there are, and how the first differs that does.
 
-    Both come in one order. ``recent`` are groups, and positions, that may have gone on meanwhile.
+    Both come in one order. ``recent`` are groups and positions that may have changed meanwhile.
     """
     count = 0
-    for one, other in zip_longest(stored, derived):
-        if one != other and not any(
-            row is not None and (row[1:3] in recent or row[0] in recent) for row in (one, other)
+    for row, again in zip_longest(stored, derived):
+        if row != again and not any(
+            one is not None and (one[1:3] in recent or one[0] in recent) for one in (row, again)
         ):
-            place = min(row[0] for row in (one, other) if row is not None)
+            place = min(one[0] for one in (row, again) if one is not None)
             return count, f"a tool record is not what its events say, at position {place}"
-        count += one is not None
+        count += row is not None
     return count, None
 
 
-def page(table: apsw.Connection, found: ResolvedToolQuery) -> list[Row]:
+# Erasing.
+
+
+def touched(table: ProjectionTable, facts: Facts) -> dict[Any, set[Group]]:
+    """Delete the records of ``facts`` without a call id; return the groups of the others.
+
+    Call before the events are blanked that say ``facts``.
+    """
+    for scope, placed in facts.items():
+        for _, fact in placed:
+            if fact.call_id is None:
+                table.rows(_DROP_LOOSE, {"scope": scope, "at": fact.position})
+    return {scope: groups for scope, placed in facts.items() if (groups := groups_of(placed))}
+
+
+def fold_again(
+    table: ProjectionTable, groups: dict[Any, set[Group]], read: Callable[[Any, Pairs], Facts]
+) -> None:
+    """Derive the records of ``groups`` from the events that are left, when others are blanked.
+
+    ``read`` returns what the events of a scope say, by session and seq.
+    """
+    for scope, among in groups.items():
+        values = {"scope": scope, "pairs": pairs_value(among)}
+        found = [*table.rows(DROP, values), *table.rows(_DROP_EXTRAS, values)]
+        places = sorted((row[0], seq) for row in found for seq in row[1:] if seq is not None)
+        for placed in read(scope, places).values():
+            _write(table, scope, take_in(placed, {}, {}))
+
+
+# Asking.
+
+
+def page(table: ProjectionTable, found: ResolvedToolQuery) -> list[Row]:
     """Return rows of COLUMNS, in the direction of the query."""
-    return _fetch(table, *statement(found))
+    return table.rows(*page_statement(found))
 
 
-def rows_at(table: apsw.Connection, positions: list[int]) -> list[Row]:
+def rows_at(table: ProjectionTable, scope: int | str, positions: list[int]) -> list[Row]:
     """Return the rows of COLUMNS at ``positions``, in their order."""
-    return [row for position in positions for row in _fetch(table, _AT, (position,))]
+    among = pairs_value((position, 0) for position in positions)
+    found = {row[0]: row for row in table.rows(_AT, {"scope": scope, "pairs": among})}
+    return [found[position] for position in positions if position in found]
 
 
-def statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
-    """Return the SQL of one page."""
-    return page_statement(_narrowed(found), ":{}".format, " INDEXED BY {}".format)
+def statistics(
+    table: ProjectionTable, found: ResolvedToolQuery
+) -> list[tuple[int, ToolStatistics]]:
+    """Return statistics of each tool, the most called first, without its name.
 
-
-def statistics(table: apsw.Connection, found: ResolvedToolQuery) -> list[Measured]:
-    """Return statistics of each tool, the most called first."""
+    Each comes with the position of a call that names the tool.
+    """
     by_tool: dict[int, dict[int, Row]] = {}
-    for tool, status, *rest in _fetch(table, *counts_statement(found)):
+    for tool, status, *rest in table.rows(*counts_statement(found)):
         by_tool.setdefault(tool, {})[status] = tuple(rest)
     most = sorted(
         by_tool.items(), key=lambda item: (-sum(row[0] for row in item[1].values()), item[0])
+    )[:TOOLS_MAX]
+    durations = _percentiles(table, found, dict(most))
+    return [
+        (max(row[6] for row in by_status.values()), _measured(by_status, *durations[tool]))
+        for tool, by_status in most
+    ]
+
+
+def _percentiles(
+    table: ProjectionTable, found: ResolvedToolQuery, by_tool: dict[int, dict[int, Row]]
+) -> dict[int, list[int | None]]:
+    """Return the durations at PERCENTS by tool."""
+    if table.has_percentiles:
+        rows = table.rows(*percentiles_statement(found))
+        return {tool: durations or [None] * len(PERCENTS) for tool, durations in rows}
+    text, values = rank_statement(found)
+    durations: dict[int, list[int | None]] = {}
+    for tool, by_status in by_tool.items():
+        timed = sum(by_status[status][1] for status in (OK, FAILED) if status in by_status)
+        above = [timed - percentile_rank(percent, timed) for percent in PERCENTS]
+        durations[tool] = [
+            table.rows(text, {**values, "one": tool, "above": rank})[0][0] if timed else None
+            for rank in above
+        ]
+    return durations
+
+
+def percentiles_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
+    """Return the SQL that finds the durations at PERCENTS, where the database can."""
+    where, values = conditions(found)
+    listed = ", ".join(str(percent / 100) for percent in PERCENTS)
+    text = (
+        f"SELECT t.tool, percentile_disc(ARRAY[{listed}]) WITHIN GROUP (ORDER BY t.duration_ms)"
+        f" FILTER (WHERE t.status IN ({OK}, {FAILED}) AND t.duration_ms IS NOT NULL)"
+        f" FROM tool_calls AS t WHERE {where} GROUP BY t.tool"
     )
-    return [_measured(table, found, *item) for item in most[:TOOLS_MAX]]
+    return text, values
 
 
 def counts_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL that counts by tool and status."""
-    where, values = conditions(_narrowed(found), ":{}".format)
+    where, values = conditions(found)
     text = (
         "SELECT t.tool, t.status, count(*), count(t.duration_ms), coalesce(sum(t.duration_ms), 0),"
         " max(t.duration_ms), coalesce(sum(t.output_bytes), 0), max(t.at_ms), max(t.position)"
@@ -130,7 +215,7 @@ def counts_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
 
 def rank_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
     """Return the SQL that finds the duration at a rank."""
-    where, values = conditions(_narrowed(found), ":{}".format)
+    where, values = conditions(found)
     arms = (
         f"SELECT t.duration_ms FROM tool_calls AS t INDEXED BY {_measuring(found)}"
         f" WHERE {where} AND t.tool = :one AND t.status = {status}"
@@ -141,38 +226,26 @@ def rank_statement(found: ResolvedToolQuery) -> tuple[str, dict[str, Any]]:
 
 
 def _measured(
-    table: apsw.Connection, found: ResolvedToolQuery, tool: int, by_status: dict[int, Row]
-) -> Measured:
+    by_status: dict[int, Row], p50: int | None, p90: int | None, p99: int | None
+) -> ToolStatistics:
     ended = [by_status[status] for status in (OK, FAILED) if status in by_status]
-    timed = sum(row[1] for row in ended)
-    text, values = rank_statement(found)
-    percentiles = [
-        _fetch(table, text, {**values, "one": tool, "above": timed - percentile_rank(p, timed)})[0][
-            0
-        ]
-        if timed
-        else None
-        for p in PERCENTS
-    ]
     every = by_status.values()
     opened, ok, failed, synthetic = (by_status.get(status, (0,))[0] for status in range(4))
-    return Measured(
-        tool=tool,
-        counts=(opened, ok, failed, synthetic),
-        percentiles=(percentiles[0], percentiles[1], percentiles[2]),
+    return ToolStatistics(
+        tool=None,
+        calls=opened + ok + failed + synthetic,
+        ok=ok,
+        failed=failed,
+        synthetic=synthetic,
+        open=opened,
+        p50_ms=p50,
+        p90_ms=p90,
+        p99_ms=p99,
         max_ms=max((row[3] for row in ended if row[3] is not None), default=None),
-        total_ms=sum(row[2] for row in ended),
-        output_bytes=sum(row[4] for row in every),
+        total_ms=int(sum(row[2] for row in ended)),
+        output_bytes=int(sum(row[4] for row in every)),
         last_ms=max(row[5] for row in every),
-        position=max(row[6] for row in every),
     )
-
-
-def _narrowed(found: ResolvedToolQuery) -> ResolvedToolQuery:
-    """Return the same without the scope, where the session says it all."""
-    if "scope" in way_of(found).fixed:
-        return found
-    return msgspec.structs.replace(found, scope=None)
 
 
 def _measuring(found: ResolvedToolQuery) -> str:
@@ -180,19 +253,23 @@ def _measuring(found: ResolvedToolQuery) -> str:
 
 
 def _load(
-    table: apsw.Connection, groups: set[Group]
+    table: ProjectionTable, scope: int | str, groups: set[Group]
 ) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
+    """Return the latest calls of each group, and the last seq it has seen."""
+    if not groups:
+        return {}, {}
+    values = {"scope": scope, "pairs": pairs_value(groups)}
     latest: dict[Group, list[CallState]] = {}
-    seen: dict[Group, int] = {}
-    for group in groups:
-        found = [call_of(row) for row in _fetch(table, _LATEST, group)][::-1]
-        if not found:
-            continue
-        latest[group] = found
-        seen[group] = max(last_seq(found), _fetch(table, _EXTRA, group)[0][0] or 0)
+    for row in table.rows(LATEST, values):
+        latest.setdefault((row[1], row[2]), []).append(call_of(row))
+    seen = {group: last_seq(calls) for group, calls in latest.items()}
+    for session, call, seq in table.rows(_EXTRAS, values):
+        seen[session, call] = max(seen.get((session, call), 0), seq)
     return latest, seen
 
 
-def _fetch(table: apsw.Connection, statement: str, values: Any) -> list[Row]:
-    found: list[Any] = table.execute(statement, values).fetchall()
-    return found
+def _write(table: ProjectionTable, scope: int | str, changes: Changes) -> None:
+    table.put("tool_calls", ("scope", *COLUMNS), [(scope, *row) for row in changes.rows()])
+    if changes.extras:
+        extras = [(scope, *extra) for extra in changes.extras]
+        table.put("tool_extras", ("scope", "session", "call", "seq"), extras)

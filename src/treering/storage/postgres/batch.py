@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.chain import SALT_BYTES, link
@@ -11,12 +11,22 @@ from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage.encoding import ALWAYS, NAMED, PRIVATE, SPILLED, id_key, name_key
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.id_cache import open_session
+from treering.storage.postgres.record_keys import INSERT as KEEP_KEY
+from treering.storage.postgres.record_keys import versions_of
+from treering.storage.record_keys import (
+    KEYED_KINDS,
+    RecordKey,
+    check_expected,
+    keys_of,
+    named_keys,
+    record_key,
+)
 from treering.storage.repeats import find_repeats, in_call_order, not_first
 from treering.storage.runs import RUN_OPEN, check_run, state_after
 from treering.storage.sealing import check_unsealed, is_sealable, stored_content
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from psycopg import Cursor
 
@@ -117,15 +127,17 @@ class Batch:
     ) -> None:
         self.connection = connection
         self.cache = cache
-        self._reader = reader
+        self.reader = reader
         self.vault = vault
         self._keys: dict[str, bytes] = {}
         self._sealed: dict[str, int] = {}
         self._has_key: dict[str, bool] = {}
         self._plain: set[str] = set()
         """Scopes that were never sealed."""
-        self._heads: dict[tuple[str, str], BatchSession] = {}
-        self._runs: dict[tuple[int, str], int] = {}
+        self.heads: dict[tuple[str, str], BatchSession] = {}
+        """Sessions that exist, by the names of scope and session."""
+        self.runs: dict[tuple[int, str], int] = {}
+        """The states of runs, by session and run."""
         self._run_seqs: dict[tuple[str, str, str], int] = {}
         """The last numbers of runs whose events are numbered here, by scope, session and run."""
         self._changed_runs: dict[tuple[str, int, str], tuple[int, int, int | None]] = {}
@@ -133,6 +145,8 @@ class Batch:
         self._positions: list[int] = []
         self._rows: dict[str, list[Row]] = {}
         self._blobs: list[tuple[str, bytes, bytes]] = []
+        self._keyed: dict[str, list[Row]] = {}
+        """Rows of keys, by scope."""
 
     def lock(self, places: Iterable[tuple[str, str]]) -> None:
         """Take the locks of sessions, in the order that every writer uses."""
@@ -158,13 +172,13 @@ class Batch:
         row = sealed.fetchone()
         self.cache.sealed[scope] = self._sealed[scope] = row[0] if row else 0
         for key, session, genesis, seq, last in heads.fetchall():
-            self._heads[scope, names[key]] = BatchSession(session, genesis, seq, last)
+            self.heads[scope, names[key]] = BatchSession(session, genesis, seq, last)
         self._positions[:0] = [row[0] for row in reversed(numbers.fetchall())]
 
     def open_sessions(self, scope: Scope, names: Iterable[str]) -> None:
         """Create the sessions that do not exist."""
         for name in names:
-            if (scope, name) not in self._heads:
+            if (scope, name) not in self.heads:
                 self.open_session(scope, name)
 
     def open_session(
@@ -182,22 +196,15 @@ class Batch:
             salt=salt, parent=parent, forgotten=forgotten,
         )  # fmt: skip
         seq = 0 if parent is None else parent.cut.seq
-        self._heads[scope, name] = head = BatchSession(session, genesis, seq, genesis)
+        self.heads[scope, name] = head = BatchSession(session, genesis, seq, genesis)
         return head
-
-    def hiding(self, scope: Scope, ids: Mapping[bytes, str]) -> bytes:
-        """Return the key that hides ids, if one of ``ids`` may belong to an erased event.
-
-        Raise KeyMissing if the scope was used with a key other than ours.
-        """
-        return self._reader.hiding(self.connection, scope, ids)
 
     def load_repeats(self, scope: Scope, drafts: Sequence[Draft]) -> set[str]:
         """Load the events with the ids of ``drafts``; return the ids that exist."""
         keys = {id_key(self._keys[scope], draft.event_id)[0]: draft for draft in drafts}
         if not keys:
             return set()
-        found = self._reader.repeats(self.connection, scope, keys)
+        found = self.reader.repeats(self.connection, scope, keys)
         for key, header in found.items():
             self._repeats[scope, keys[key].event_id] = header
         return {keys[key].event_id for key in found}
@@ -211,7 +218,7 @@ class Batch:
         found = self.connection.execute(
             _RUNS, (scope, list(keys), list({run for _, run in pairs})), binary=True
         )
-        self._runs.update({(session, run): state for session, run, state in found})
+        self.runs.update({(session, run): state for session, run, state in found})
 
     def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
         """Load the last numbers of runs, named by session and run.
@@ -219,9 +226,9 @@ class Batch:
         Heads of sessions and states of runs are loaded.
         """
         for session_id, run_id in pairs:
-            last, seq = self.cache.last_run_seq(scope, session_id, run_id) or (0, 0)
-            head = self._heads.get((scope, session_id))
-            if head is None or (head.session, run_id) not in self._runs:
+            last, seq = self.cache.run_seqs.get((scope, session_id, run_id), (0, 0))
+            head = self.heads.get((scope, session_id))
+            if head is None or (head.session, run_id) not in self.runs:
                 last = 0  # The run is new, or all drafts are repeats.
             elif seq != head.seq:  # Somebody has written to the session since.
                 run = (scope, head.session, run_id)
@@ -235,15 +242,10 @@ class Batch:
         fresh = [draft for draft, known in zip(drafts, repeats, strict=True) if known is None]
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
+        for draft in fresh:
+            if draft.expected is not None:
+                self._expect_keys(draft)
         return in_call_order(repeats, [self._add(draft) for draft in fresh])
-
-    def keep_head(self, scope: str, name: str, head: BatchSession) -> None:
-        """Keep a session under ``name``, whatever its name is."""
-        self._heads[scope, name] = head
-
-    def head_of(self, scope: str, session_id: str) -> BatchSession | None:
-        """Return the state of a session; None if it does not exist."""
-        return self._heads.get((scope, session_id))
 
     def flush(self, *, copying: bool = False) -> None:
         """Write all placed rows; ``copying`` is faster for many, and not allowed to every role."""
@@ -255,9 +257,9 @@ class Batch:
                 if len(self._keys) > 1:
                     cursor.execute(_STATE_SCOPE, (scope,))
                 self._write(cursor, scope)
-        for head in self._heads.values():
+        for head in self.heads.values():
             head.moved = False
-        self._rows, self._blobs, self._changed_runs = {}, [], {}
+        self._rows, self._blobs, self._changed_runs, self._keyed = {}, [], {}, {}
 
     def _copy(self) -> None:
         with self.connection.cursor() as cursor, cursor.copy(COPY) as copy:
@@ -273,7 +275,7 @@ class Batch:
         blobs = sorted({blob[1]: blob for blob in self._blobs if blob[0] == scope}.values())
         heads = [
             (head.seq, head.link, scope, head.session)
-            for (own, _), head in self._heads.items()
+            for (own, _), head in self.heads.items()
             if own == scope and head.moved
         ]
         runs = [(*run, *state) for run, state in self._changed_runs.items() if run[0] == scope]
@@ -282,18 +284,19 @@ class Batch:
             (INSERT, self._rows.get(scope, ())),
             (_MOVE_HEAD, heads),
             (_KEEP_RUN, runs),
+            (KEEP_KEY, self._keyed.get(scope, ())),
         ):
             if found:
                 cursor.executemany(statement, found)
 
     def settle(self) -> None:
         """Remember the sessions of a committed transaction."""
-        for (scope, session_id), head in self._heads.items():
+        for (scope, session_id), head in self.heads.items():
             self.cache.remember_session(scope, session_id, head.session, self._keys[scope])
             self.cache.note_seq(scope, session_id, head.seq)
         for (scope, session_id, run_id), number in self._run_seqs.items():
-            if (scope, session_id) in self._heads:
-                seq = self._heads[scope, session_id].seq
+            if (scope, session_id) in self.heads:
+                seq = self.heads[scope, session_id].seq
                 self.cache.note_run_seq(scope, session_id, run_id, number, seq)
 
     def push(self, scope: str, head: BatchSession, row: Row, last: bytes) -> None:
@@ -349,18 +352,14 @@ class Batch:
         boxless.add(scope)
         self._plain.add(scope)
 
-    def run_state(self, session: int, run_id: str) -> int | None:
-        """Return the state of a loaded run; None if the run does not exist."""
-        return self._runs.get((session, run_id))
-
     def follow_run(self, scope: str, session: int, run_id: str, kind: str, seq: int) -> None:
         """Note that a run has begun, continued or ended at ``seq``."""
-        was, state = self._runs.get((session, run_id)), state_after(kind)
+        was, state = self.runs.get((session, run_id)), state_after(kind)
         if was is not None and state == RUN_OPEN:
             return
         first = self._changed_runs.get((scope, session, run_id), (0, seq, None))[1]
         self._changed_runs[scope, session, run_id] = (state, first, seq if state else None)
-        self._runs[session, run_id] = state
+        self.runs[session, run_id] = state
 
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         if len({(draft.scope, draft.session_id) for draft in drafts}) > 1:
@@ -368,10 +367,21 @@ class Batch:
                 "expected_seq is for one session, the events belong to several",
                 hint="append one session at a time",
             )
-        head = self._heads.get((drafts[0].scope, drafts[0].session_id))
+        head = self.heads.get((drafts[0].scope, drafts[0].session_id))
         current = head.seq if head is not None else 0
         if current != expected_seq:
             raise moved_on(drafts[0], current, expected_seq)
+
+    def _expect_keys(self, draft: Draft) -> None:
+        scope_key = self._keys[draft.scope]
+        name, _ = named_keys(draft.field("refs")) or ("", [])
+        places = {key: record_key(scope_key, name, key) for key in draft.expected or {}}
+        check_expected(draft, versions_of(self.connection, draft.scope, places))
+
+    def follow_keys(self, scope: str, kind: str, session: int, refs: Any, position: int) -> None:
+        """Note the keys of an event."""
+        keys: list[RecordKey] = keys_of(self._keys[scope], kind, session, refs)
+        self._keyed.setdefault(scope, []).extend((scope, *key, position) for key in keys)
 
     def _number(self, draft: Draft) -> None:
         """Give a draft its number in its run, if the store counts; note it."""
@@ -383,14 +393,14 @@ class Batch:
 
     def _add(self, draft: Draft) -> Header:
         if draft.run_id is not None:
-            head = self._heads[draft.scope, draft.session_id]
-            check_run(draft, self._runs.get((head.session, draft.run_id)))
+            head = self.heads[draft.scope, draft.session_id]
+            check_run(draft, self.runs.get((head.session, draft.run_id)))
             self._number(draft)
         (
             _, scope, session_id, kind, source, origin, run_id, run_seq, turn_id,
             agent_id, user_id, ts_ms, recorded_ms, _, summary, _,
         ) = draft.fields  # fmt: skip
-        head = self._heads[scope, session_id]
+        head = self.heads[scope, session_id]
         if draft.is_first and head.seq:
             raise not_first(draft, head.seq)
         seq = head.seq + 1
@@ -412,6 +422,8 @@ class Batch:
             summary, draft.refs, blob, payload,
         )  # fmt: skip
         self.push(scope, head, row, last)
+        if kind in KEYED_KINDS:
+            self.follow_keys(scope, kind, head.session, draft.field("refs"), position)
         return header_of(draft, position, seq, last)
 
 

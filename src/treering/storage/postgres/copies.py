@@ -10,7 +10,7 @@ from psycopg.errors import UniqueViolation
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
 from treering.ledger.records import arriving, check_readable
-from treering.model.codec import PAYLOAD_BYTES_MAX
+from treering.model.codec import PAYLOAD_BYTES_MAX, decode
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.scopes import Scope
 from treering.storage.encoding import (
@@ -29,6 +29,7 @@ from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.cuts import copied_parent
 from treering.storage.postgres.eraser import blank
 from treering.storage.postgres.forgetting import by_genesis, forget_name, forget_runs
+from treering.storage.record_keys import KEYED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,8 +163,8 @@ class _Copy:
         ``standing`` are the names of existing sessions by genesis. Raise Conflict if a forgotten
         session would come back.
         """
-        head = self._batch.head_of(self._scope, session.session_id)
-        same = self._batch.head_of(self._scope, standing.get(session.genesis, ""))
+        head = self._batch.heads.get((self._scope, session.session_id))
+        same = self._batch.heads.get((self._scope, standing.get(session.genesis, "")))
         if head is None and same is not None:
             if session.salt:
                 raise Conflict(
@@ -172,7 +173,8 @@ class _Copy:
                     hint="leave it out: a forgotten session cannot come back",
                 )
             # It was copied before the source forgot its name.
-            self._batch.keep_head(self._scope, session.session_id, same)
+            # Whatever its own name is.
+            self._batch.heads[self._scope, session.session_id] = same
             head = same
         if head is None:
             if session.cut is not None:
@@ -229,7 +231,7 @@ class _Copy:
         return [r for r in records if self._is_new(r)]
 
     def _is_new(self, record: Record) -> bool:
-        head = self._batch.head_of(self._scope, record.session_id)
+        head = self._batch.heads.get((self._scope, record.session_id))
         return head is None or record.seq > head.seq
 
     def check_new(self, records: Sequence[Record]) -> None:
@@ -241,7 +243,7 @@ class _Copy:
                 raise _taken(record)
             keys[key] = record
         ids = {key: record.event_id for key, record in keys.items()}
-        keys = either_key(self._batch.hiding(self._scope, ids), keys)
+        keys = either_key(self._batch.reader.hiding(self._batch.connection, self._scope, ids), keys)
         found = self._connection.execute(
             "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%b) LIMIT 1",
             (self._scope, [Bytes(key) for key in keys]),
@@ -252,7 +254,7 @@ class _Copy:
 
     def add(self, session: SessionRecord, record: Record) -> None:
         """Add one record, which must be the next of its session."""
-        head = self._batch.head_of(self._scope, record.session_id) or self._open_fork(session)
+        head = self._batch.heads.get((self._scope, record.session_id)) or self._open_fork(session)
         if record.seq != head.seq + 1:
             raise InvalidInput(
                 f"session {record.session_id} jumps from seq {head.seq} to {record.seq}",
@@ -297,6 +299,9 @@ class _Copy:
             record.user_id, record.summary, record.refs, blob, stored,
         )  # fmt: skip
         self._batch.push(self._scope, head, row, record.link)
+        if record.kind in KEYED_KINDS:
+            refs = None if record.refs is None else decode(record.refs)
+            self._batch.follow_keys(self._scope, record.kind, head.session, refs, row[0])
 
     def _id(self, record: Record) -> tuple[bytes, str | None]:
         """Return the stored bytes of an id and its text, which is empty if it has expired."""
@@ -308,7 +313,7 @@ class _Copy:
         return key, "" if record.erasure == "expired" else record.event_id
 
     def _head(self, record: Record) -> BatchSession:
-        head = self._batch.head_of(self._scope, record.session_id)
+        head = self._batch.heads.get((self._scope, record.session_id))
         if head is None:
             raise AssertionError
         return head

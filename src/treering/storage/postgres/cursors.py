@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treering.storage.postgres.reader import find_note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
@@ -23,6 +23,12 @@ class Cursors:
     def find(self, scope: Scope, follower: str) -> str | None:
         """Return the stored cursor of a follower; None if it has none."""
         return self._server.read(lambda c: find_note(c, scope, follower), scope)
+
+    def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
+        """Return the stored cursors of those of ``followers`` that have one."""
+        statement = "SELECT follower, cursor FROM cursors WHERE scope = %s AND follower = ANY(%s)"
+        given = (scope, list(followers))
+        return self._server.read(lambda c: dict(c.execute(statement, given).fetchall()), scope)
 
     def all(self, scope: Scope) -> dict[str, str]:
         """Return the stored cursor of each follower."""

@@ -37,17 +37,17 @@ from treering.storage.encoding import (
 from treering.storage.erasure_records import cover_of
 from treering.storage.postgres import (
     forgetting,
-    memory_shelves,
+    memory_documents,
+    record_keys,
     search_index,
     snapshots,
-    tool_calls,
+    tool_records,
 )
 from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
 from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.schema import NAMING, SCRUBBED
-from treering.storage.postgres.tool_records import lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,6 @@ SELECT DISTINCT e.tableoid::regclass::text
 FROM legacy_events AS l
 JOIN events AS e USING (scope, session, seq)
 """
-_HAS_LEGACY: Final = "SELECT 1 FROM legacy_events LIMIT 1"
 _FOUND: Final = "SELECT e.session, e.seq, e.link, e.kind FROM events AS e WHERE e.scope = %s"
 _CHOSEN: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags & {ERASED} = 0"
 _LEFT: Final = f" AND e.kind <> ALL(%s::text[]) AND e.flags < {EXPIRED}"
@@ -380,8 +379,6 @@ class Eraser:
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
         """Return scope, id and kind of events redacted before the ledger was rekeyed."""
-        if not self._has_legacy():
-            return []
         rows = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
         return [
             (
@@ -394,8 +391,6 @@ class Eraser:
 
     def settle_legacy(self) -> int:
         """Hide the ids of events expired before the ledger was rekeyed; return how many."""
-        if not self._has_legacy():
-            return 0
 
         def work(connection: Connection) -> int:
             with connection.transaction():
@@ -408,12 +403,6 @@ class Eraser:
 
         return self._server.write(work)
 
-    def _has_legacy(self) -> bool:
-        """Whether this role has to settle events that were erased before the ledger was rekeyed."""
-        if self._server.walled:
-            return False  # The owner settles them.
-        return self._server.read(lambda c: c.execute(_HAS_LEGACY).fetchone()) is not None
-
     def _select(
         self,
         connection: Connection,
@@ -424,9 +413,10 @@ class Eraser:
     ) -> list[_Found]:
         scope, kept = selection.scope, sorted(ERASURE_KINDS | selection.spare)
         chosen = _LEFT if erasure == "expired" else _CHOSEN
-        if selection.event_id is not None:
-            key = id_key(scope_key, selection.event_id)[0]
-            return _fetch(connection, f"{_FOUND} AND e.event_id = %s{chosen}", (scope, key, kept))
+        if selection.event_ids:
+            keys = [Bytes(id_key(scope_key, one)[0]) for one in selection.event_ids]
+            statement = f"{_FOUND} AND e.event_id = ANY(%b){chosen}"
+            return _fetch(connection, statement, (scope, keys, kept))
         if selection.session_id is not None:
             session = self._writer.cache.session(connection, scope, selection.session_id)
             users = None if selection.users is None else sorted(selection.users)
@@ -467,15 +457,16 @@ def blank(
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = erasure_flags(erasure)
     scope_key = cache.scope_key(connection, scope) or b""
-    lock(connection, cache, scope)
-    calls = tool_calls.touched(connection, scope, scope_key, places)
+    tool_records.lock(connection, cache, scope)
+    calls = tool_records.touched(connection, scope, scope_key, places)
+    record_keys.drop(connection, scope, sessions, seqs)
     touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
     if erasure == "expired":
         hide_ids(connection, batch.vault, scope, sessions, seqs)
-    tool_calls.fold_anew(connection, scope, scope_key, calls)
+    tool_records.fold_again(connection, scope, scope_key, calls)
     snapshots.drop(connection, cache, scope, sessions)
     unsearched = search_index.drop(connection, cache, scope, sessions, seqs)
-    unshelved = memory_shelves.drop(connection, cache, scope, sessions, seqs)
+    unshelved = memory_documents.drop(connection, cache, scope, sessions, seqs)
     erased: list[Any] = []
     if blobs:
         # A writer about to use one of them has locked it: wait, then check again.
@@ -513,7 +504,7 @@ def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[in
     """Forget the names of sessions and runs, where asked to; return how many."""
     named = 0
     for session, name in names.items():
-        head = batch.head_of(selection.scope, name)
+        head = batch.heads.get((selection.scope, name))
         if selection.with_name or selection.users is not None:
             forget_runs(batch.connection, selection.scope, session)
         if selection.with_name and head is not None:

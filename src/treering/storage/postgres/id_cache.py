@@ -52,8 +52,10 @@ class IdCache:
         """Scopes whose latest events hold nothing sealed."""
         self.sessions: dict[tuple[str, str], CachedSession] = {}
         """Sessions by the names of scope and session."""
-        self._run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
-        self._seqs: dict[tuple[str, str], int] = {}
+        self.run_seqs: dict[tuple[str, str, str], tuple[int, int]] = {}
+        """The last noted numbers of runs, each with the seq of its session at that time."""
+        self.seqs: dict[tuple[str, str], int] = {}
+        """The seqs of our last appends to sessions, except those that others write to as well."""
         self._crowded: dict[tuple[str, str], int] = {}
         """Sessions that others write to as well, with the appends left that expect no seq."""
         self._cuts: dict[tuple[str, str], ForkPoint | None] = {}
@@ -94,19 +96,11 @@ class IdCache:
         self.sessions[scope, session_id] = CachedSession(lock, session, scope_key, key)
         self._remember_name(scope, session, session_id)
 
-    def last_run_seq(self, scope: str, session_id: str, run_id: str) -> tuple[int, int] | None:
-        """Return the last noted number of a run, and the seq of its session at that time."""
-        return self._run_seqs.get((scope, session_id, run_id))
-
     def note_run_seq(self, scope: str, session_id: str, run_id: str, number: int, seq: int) -> None:
         """Note that a run was at ``number`` when its session was at ``seq``."""
-        if len(self._run_seqs) >= REMEMBERED_MAX:
-            self._run_seqs = {}
-        self._run_seqs[scope, session_id, run_id] = (number, seq)
-
-    def last_seq(self, scope: str, session_id: str) -> int | None:
-        """Return the seq of our last append to a session; None if others write to it as well."""
-        return self._seqs.get((scope, session_id))
+        if len(self.run_seqs) >= REMEMBERED_MAX:
+            self.run_seqs = {}
+        self.run_seqs[scope, session_id, run_id] = (number, seq)
 
     def note_seq(self, scope: str, session_id: str, seq: int) -> None:
         """Note the seq of our last append to a session."""
@@ -116,13 +110,13 @@ class IdCache:
             self._crowded[session] = left - 1
             return
         self._crowded.pop(session, None)
-        if len(self._seqs) >= REMEMBERED_MAX:
-            self._seqs = {}
-        self._seqs[session] = seq
+        if len(self.seqs) >= REMEMBERED_MAX:
+            self.seqs = {}
+        self.seqs[session] = seq
 
     def lose_seq(self, scope: str, session_id: str) -> None:
         """Note that a session was not at the seq we expected: somebody else writes to it."""
-        self._seqs.pop((scope, session_id), None)
+        self.seqs.pop((scope, session_id), None)
         if len(self._crowded) >= REMEMBERED_MAX:
             self._crowded = {}
         self._crowded[scope, session_id] = CROWDED_APPENDS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.encoding import ALWAYS, ERASED, EXPIRED, NAMED, PLACEHOLDER, SPILLED, name_key
-from treering.storage.postgres import layout, runs, tool_calls
+from treering.storage.postgres import layout, runs, tool_records
 from treering.storage.postgres.connections import streaming
 from treering.storage.postgres.cuts import session_name
 
@@ -63,6 +63,11 @@ _STRAY_SNAPSHOTS: Final = """
 SELECT count(*)
 FROM snapshots AS n
 WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id = n.session)
+"""
+_STRAY_KEYS: Final = """
+SELECT count(*)
+FROM record_keys AS k
+WHERE NOT EXISTS (SELECT 1 FROM events AS e WHERE e.scope = k.scope AND e.position = k.position)
 """
 _ODD_FLAGS: Final = f"""
 SELECT count(*)
@@ -141,6 +146,7 @@ _STRAYS: Final = (
     ("forks leave their parent where it is not what it was", _WRONG_CUTS),
     ("sessions have gaps, or events that belong to their parent", _GAPS),
     ("snapshots belong to a session that is gone", _STRAY_SNAPSHOTS),
+    ("keys of records belong to no event", _STRAY_KEYS),
     ("blobs belong to no event", _STRAY_BLOBS),
     ("positions occur twice", "SELECT count(*) - count(DISTINCT position) FROM events"),
     ("heads have another session's key", _WRONG_HEADS),
@@ -289,7 +295,7 @@ def _flaw_of_derived(connection: Connection, part: _CheckedPart) -> str | None:
         row = connection.execute(statement, part.values).fetchone()
         if row and row[0]:
             return "the states of runs are not what their events say"
-    row = connection.execute(tool_calls.UNSOUND.format(own=part.events), part.values).fetchone()
+    row = connection.execute(tool_records.UNSOUND.format(own=part.events), part.values).fetchone()
     if row and row[0]:
         return "the tool calls are not what their events say"
     return None

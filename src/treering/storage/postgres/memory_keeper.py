@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from treering.memory.records import INDEX_NAMES, SavedFold
 from treering.model.followers import FollowStep
+from treering.storage import memory_rows
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.postgres import memory_neighbours, memory_rows, memory_shelves
+from treering.storage.postgres import memory_documents, memory_neighbours
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.memory_reader import MemoryReader
-from treering.storage.postgres.tool_rows import fetch
+from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
+    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
 
+DERIVED: Final = (
+    "SELECT * FROM memory_rows",
+    """
+SELECT scope, shelf, position, session, seq, ts_ms, kind, embedder, terms, vectors
+FROM memory_documents
+""",
+)
+"""All that is derived. The number of a document only says when it was entered."""
 DOCUMENTS_MAX: Final = 50_000
 """Documents of one page."""
 _COUNTS: Final = """
@@ -29,16 +39,31 @@ SELECT
   (SELECT coalesce(sum(documents), 0)::bigint FROM memory_shelves WHERE scope = %(scope)s)
 """
 
+_MARK: Final = "SELECT epoch, xid::text::bigint, position FROM memory_marks WHERE scope = %s"
+_SET_MARK: Final = """
+INSERT INTO memory_marks (scope, epoch, xid, position)
+VALUES (%s, %s::int, %s::text::xid8, %s)
+ON CONFLICT (scope) DO UPDATE
+SET (epoch, xid, position) = (excluded.epoch, excluded.xid, excluded.position)
+"""
+
 
 class MemoryKeeper(MemoryReader):
     """Stores rows and documents in their own tables, and keeps them up to date with the events."""
 
     def memory_rows(self, scope: Scope) -> SavedFold:
-        """Return the stored rows."""
-        return self._server.read(lambda c: memory_rows.read(c, scope), scope)
+        """Return the rows of a scope with their mark."""
+
+        def look(connection: Connection) -> SavedFold:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                mark = _marked(connection, scope)
+                return SavedFold(mark, memory_rows.read(PostgresTable(connection), scope))
+
+        return self._server.read(look, scope)
 
     def keep_memory_rows(
-        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
+        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool
     ) -> bool:
         """Store rows that events between two marks changed; return False if others were faster."""
         if self._server.read_only:
@@ -46,10 +71,14 @@ class MemoryKeeper(MemoryReader):
 
         def work(connection: Connection) -> bool:
             with connection.transaction():
-                memory_shelves.lock(connection, self._cache, scope)
-                return memory_rows.keep(
-                    connection, scope, rows, since=since, until=until, anew=anew
-                )
+                memory_documents.lock(connection, self._cache, scope)
+                if _marked(connection, scope) != since:
+                    return False
+                memory_rows.write(PostgresTable(connection), scope, rows, replace=replace)
+                if until:
+                    epoch, xid, position = until
+                    connection.execute(_SET_MARK, (scope, epoch, str(xid), position))
+                return True
 
         return self._server.write(work, scope)
 
@@ -67,7 +96,7 @@ class MemoryKeeper(MemoryReader):
 
         def work(connection: Connection) -> FollowStep:
             where, cache = (scope, shelf), self._cache
-            return memory_shelves.follow(
+            return memory_documents.follow(
                 connection, cache, where, self._reader.to_events, read, embedder
             )
 
@@ -79,21 +108,23 @@ class MemoryKeeper(MemoryReader):
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order of entry."""
         most = min(limit, DOCUMENTS_MAX)
-        return self._server.read(lambda c: memory_shelves.page(c, scope, shelf, after, most), scope)
+        return self._server.read(
+            lambda c: memory_documents.page(c, scope, shelf, after, most), scope
+        )
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of a shelf."""
-        return self._server.read(lambda c: memory_shelves.index_state(c, scope, shelf), scope)
+        return self._server.read(lambda c: memory_documents.index_state(c, scope, shelf), scope)
 
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of a shelf's kinds are not on it yet."""
-        return self._server.read(lambda c: memory_shelves.lag(c, scope, shelf), scope)
+        return self._server.read(lambda c: memory_documents.lag(c, scope, shelf), scope)
 
     def term_key(self, scope: Scope) -> bytes:
         """Return the key of the hashed words of a scope; empty if there is none."""
         return self._server.read(lambda c: self._cache.scope_key(c, scope), scope) or b""
 
-    def drop_documents(self, scope: Scope | None = None) -> int:
+    def drop_documents(self, scope: Scope | None = None, shelf: IndexName | None = None) -> int:
         """Delete all documents, to be entered again; return how many there were."""
         if self._server.read_only:
             return 0
@@ -101,9 +132,9 @@ class MemoryKeeper(MemoryReader):
         def work(connection: Connection) -> int:
             with connection.transaction():
                 if scope is None:
-                    return memory_shelves.empty_all(connection)
-                memory_shelves.lock(connection, self._cache, scope)
-                found = memory_shelves.empty(connection, scope)
+                    return memory_documents.empty_all(connection)
+                memory_documents.lock(connection, self._cache, scope)
+                found = memory_documents.empty(connection, scope, shelf)
                 note_erased(connection, (row[0] for row in found))
             # Their events may be erased later, when nothing leads to these documents any more.
             scrub(connection, bytes_max=SCRUB_BYTES_MAX)
@@ -124,6 +155,10 @@ class MemoryKeeper(MemoryReader):
 
         return self._server.write(work, scope)
 
+    def lag(self, scope: Scope) -> int:
+        """Return how many events of a scope are not in its indexes yet."""
+        return sum(self.documents_lag(scope, index) for index in INDEX_NAMES)
+
     def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
         [(rows, documents)] = self._server.read(
@@ -134,6 +169,10 @@ class MemoryKeeper(MemoryReader):
 
 def empty(connection: Connection) -> None:
     """Delete all of it, of every scope. Call inside a transaction."""
-    memory_shelves.empty_all(connection)
-    for table in ("memory_rows", "memory_marks"):
-        connection.execute(f"DELETE FROM {table}")
+    memory_documents.empty_all(connection)
+    empty_tables(connection, "memory_rows", "memory_marks")
+
+
+def _marked(connection: Connection, scope: Scope) -> Mark:
+    found = fetch(connection, _MARK, (scope,))
+    return tuple(found[0]) if found else ()

@@ -13,9 +13,9 @@ import psycopg
 
 from treering.memory.vectors import SCALE_BYTES
 from treering.storage.memory_documents import BUILD_S, HNSW_DOCUMENTS
-from treering.storage.postgres import memory_shelves
+from treering.storage.postgres import memory_documents
 from treering.storage.postgres.faults import is_passing
-from treering.storage.postgres.tool_rows import fetch, planned
+from treering.storage.postgres.sql import fetch, planned
 
 if TYPE_CHECKING:
     from treering.memory.records import IndexName
@@ -52,7 +52,7 @@ def nearest(
     """Return numbers of documents and cosines, the nearest first; None if there is no index."""
     if not 0 < len(vector) - SCALE_BYTES <= DIMENSIONS_MAX:
         return None
-    if memory_shelves.index_state(connection, *where).count < HNSW_DOCUMENTS:
+    if memory_documents.index_state(connection, *where).count < HNSW_DOCUMENTS:
         return None
     if not _is_there(connection):
         return None
@@ -62,7 +62,7 @@ def nearest(
         if found is None:
             with connection.transaction():
                 # Do not wait for others at the shelf: a full read is quicker.
-                if memory_shelves.try_lock(connection, cache, where[0]):
+                if memory_documents.try_lock(connection, cache, where[0]):
                     found = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
     except psycopg.Error as error:
         if is_passing(error):

@@ -10,7 +10,7 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
-from treering.storage.postgres.tool_rows import fetch
+from treering.storage.postgres.sql import fetch
 from treering.storage.runs import state_after
 
 if TYPE_CHECKING:

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import UUID
 
 from treering.errors import InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.followers import FollowedEvents, Mark
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, are_guessable, bounded, either_key, id_key
+from treering.storage.encoding import (
+    ERASED,
+    EXPIRED,
+    NAMED,
+    are_guessable,
+    bounded,
+    either_key,
+    id_key,
+    id_key_range,
+    session_tally,
+)
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import (
@@ -34,7 +45,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Record
     from treering.model.events import Event, Header
-    from treering.model.queries import Query
+    from treering.model.queries import Query, SessionTally
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
@@ -72,6 +83,10 @@ FIND: Final = (
 KNOWN: Final = (
     "SELECT e.event_id, e.session, e.seq, e.ts_ms FROM events AS e"
     " WHERE e.scope = %s AND e.event_id = ANY(%s::bytea[])"
+)
+_ID_RANGE: Final = (
+    "SELECT e.event_id FROM events AS e WHERE e.scope = %s AND e.event_id BETWEEN %s AND %s"
+    f" AND e.flags & {NAMED} = 0 ORDER BY e.event_id LIMIT %s"
 )
 _FLUSHED: Final = """
 SELECT CASE
@@ -131,6 +146,27 @@ CROSS JOIN LATERAL (
 ) AS e
 ORDER BY e.seq
 """
+_COUNTED: Final = f"""
+FROM events AS e
+WHERE e.scope = %(scope)s AND e.session = %(session)s
+  AND e.seq > %(after)s AND e.seq <= %(until)s AND e.flags < {EXPIRED}
+"""
+_ENDS: Final = ", ".join(f"'{kind}'" for kind in RUN_ENDS)
+TALLY: Final = f"""
+SELECT e.kind, count(*), count(*) FILTER (WHERE e.flags & {ERASED} <> 0), min(e.ts_ms), max(e.ts_ms)
+{_COUNTED}
+GROUP BY e.kind
+"""
+RUNS_LEFT: Final = f"""
+SELECT r.run_id, r.is_open
+FROM (
+  SELECT e.run_id, coalesce(max(e.seq) FILTER (WHERE e.kind NOT IN ({_ENDS})), 0)
+    > coalesce(max(e.seq) FILTER (WHERE e.kind IN ({_ENDS})), 0) AS is_open
+  {_COUNTED} AND e.run_id IS NOT NULL
+  GROUP BY e.run_id
+) AS r
+WHERE r.is_open OR %(after)s > 0
+"""
 COMMITTED: Final = f"""
 SELECT {EVENT}
 FROM events AS e
@@ -144,6 +180,7 @@ WHERE e.scope = %(scope)s AND e.session = %(session)s AND e.seq < %(before)s AND
 ORDER BY e.seq DESC
 LIMIT %(limit)s
 """
+_HAS_LEGACY: Final = "SELECT 1 FROM legacy_events LIMIT 1"
 
 
 class Reader:
@@ -179,10 +216,16 @@ class Reader:
     # By seq, within a session.
 
     def session_headers(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``."""
-        statement = _seq_statement(HEADER, "ASC")
+        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
+        statement = _seq_statement(HEADER, "ASC", kinds)
         return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_headers)
 
     def session_events(
@@ -193,10 +236,16 @@ class Reader:
         return self._by_seq(scope, session_id, statement, after_seq, LAST, limit, self.to_events)
 
     def last_headers(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        before_seq: int | None,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return the last headers of a session, before ``before_seq``, in order."""
-        statement = _seq_statement(HEADER, "DESC")
+        """Return the last headers before ``before_seq``, in order; of some kinds, or of all."""
+        statement = _seq_statement(HEADER, "DESC", kinds)
         before = before_seq or LAST
         return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_headers)[::-1]
 
@@ -207,6 +256,22 @@ class Reader:
         statement = _seq_statement(EVENT, "DESC")
         before = before_seq or LAST
         return self._by_seq(scope, session_id, statement, 0, before, limit, self.to_events)[::-1]
+
+    def tally(
+        self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
+    ) -> SessionTally:
+        """Return the numbers of the session's own events after a seq, up to another."""
+
+        def look(connection: Connection) -> SessionTally:
+            session = self.cache.session(connection, scope, session_id)
+            values = {"scope": scope, "session": session, "after": after_seq, "until": until_seq}
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                counted = connection.execute(TALLY, values, binary=True).fetchall()
+                left = connection.execute(RUNS_LEFT, values, binary=True).fetchall()
+            return session_tally(counted, left)
+
+        return self.server.read(look, scope)
 
     def _by_seq(
         self,
@@ -300,7 +365,7 @@ class Reader:
         return self._of_run(self.session_events, scope, session_id, run_id)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
-        """Return the runs that have begun and not ended, of those that this role may see."""
+        """Return the open runs that this role may see."""
         if scope is None and self.server.walled:
             return []  # It has to state a scope to see anything.
 
@@ -354,8 +419,14 @@ class Reader:
         """Return when the ledger was rid of ids that reveal words; None if it never had them."""
         return self.server.rekeyed_ms
 
+    def has_legacy(self) -> bool:
+        """Return whether this role has to rekey events that were erased by earlier versions."""
+        if self.server.walled:
+            return False  # The owner rekeys them.
+        return self.server.read(lambda c: c.execute(_HAS_LEGACY).fetchone()) is not None
+
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
-        """Return where the events with these ids are, of those that exist, erased or not."""
+        """Return the locations of events by id, erased or not; unknown ids are left out."""
 
         def look(connection: Connection) -> dict[str, EventLocation]:
             scope_key = self.cache.scope_key(connection, scope)
@@ -372,6 +443,14 @@ class Reader:
             }
 
         return self.server.read(look, scope)
+
+    def ids_starting(self, scope: Scope, prefix: str, *, limit: int) -> list[str]:
+        """Return the first ids in the form of a UUID that begin with ``prefix``, in order."""
+        keys = id_key_range(prefix)
+        if keys is None:
+            return []
+        rows = self.server.read(lambda c: _fetch(c, _ID_RANGE, (scope, *keys, limit)), scope)
+        return [str(UUID(bytes=bytes(key))) for (key,) in rows]
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope after ``mark``, in the order of following."""
@@ -580,9 +659,12 @@ def _place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
     }
 
 
-def _seq_statement(columns: str, direction: str) -> str:
+def _seq_statement(columns: str, direction: str, kinds: Collection[str] = ()) -> str:
+    # Names of kinds are constants of the program.
+    among = ", ".join(f"'{kind}'" for kind in sorted(kinds))
+    which = f" AND e.kind IN ({among})" if kinds else ""
     return (
         f"SELECT {columns} FROM events AS e"
         " WHERE e.scope = %s AND e.session = %s AND e.seq > %s AND e.seq < %s"
-        f" AND e.flags < {EXPIRED} ORDER BY e.seq {direction} LIMIT %s"
+        f" AND e.flags < {EXPIRED}{which} ORDER BY e.seq {direction} LIMIT %s"
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 WALLED: Final = (
     *("scopes", "seals", "sessions", "heads", "events", "blobs", "runs", "retention"),
     *("cursors", "tool_calls", "tool_extras", "tool_marks", "forks", "snapshots"),
+    "record_keys",
     *("search_documents", "search_marks"),
     *("memory_rows", "memory_marks", "memory_shelves", "memory_documents"),
 )
@@ -49,7 +50,7 @@ GRANT UPDATE (
 ) ON events TO {app}, {scoped};
 GRANT DELETE ON blobs, retention TO {app}, {scoped};
 GRANT SELECT, INSERT, UPDATE, DELETE ON
-  tool_calls, tool_extras, tool_marks, snapshots, search_documents, search_marks,
+  tool_calls, tool_extras, tool_marks, snapshots, record_keys, search_documents, search_marks,
   memory_rows, memory_marks, memory_shelves, memory_documents
   TO {app}, {scoped};
 GRANT DELETE ON scrubs TO {app};

@@ -33,6 +33,7 @@ _READ: Final = (
     "schema_version", "payload_bytes", "content_digest", "link", "summary", "refs",
 )  # fmt: skip
 SESSION: Final = _READ.index("session")
+SEQ: Final = _READ.index("seq")
 KIND: Final = _READ.index("kind")
 FLAGS: Final = _READ.index("flags")
 PAYLOAD_BYTES: Final = _READ.index("payload_bytes")

@@ -7,16 +7,18 @@ scope separates indexing and erasure.
 
 from __future__ import annotations
 
+import heapq
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
 from treering.model.followers import FollowStep, Mark
 from treering.model.scopes import Scope
-from treering.model.searches import SearchCandidate, SearchCandidates
+from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import EXPIRED, GONE, bounded
 from treering.storage.postgres.connections import enter_scope
@@ -34,13 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.derive.search_texts import SearchText
-    from treering.model.search_queries import SearchQuery
+    from treering.model.search_queries import SearchQuery, Term
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.reader import Reader
 
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """Raised when other words of an event are entered: older entries lack some of them."""
 STEP_EVENTS: Final = 500
 """Events entered in one transaction."""
@@ -48,6 +50,8 @@ UNSETTLED_MAX: Final = 2_000
 """Events entered before they have settled; others wait."""
 CANDIDATES_MAX: Final = 1_000
 """How many of the newest matches are ranked."""
+WORD_MATCHES_MAX: Final = 20_000
+"""How many of the newest matches of one word are counted when some of the words suffice."""
 SCANNED_MAX: Final = 8_000
 """How many matches are read when many of them do not count."""
 PATIENCE_S: Final = 1.0
@@ -300,7 +304,11 @@ class SearchIndex:
                 rows = _fetch(connection, _SEARCH, values)
                 scanned += len(rows)
                 found += self._candidates(
-                    connection, query.scope, rows, include_failed=include_failed, is_inside=inside
+                    connection,
+                    query.scope,
+                    {(row[0], row[1]): _graded(row[3]) for row in rows},
+                    include_failed=include_failed,
+                    is_inside=inside,
                 )
                 if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
                     return SearchCandidates(found[:CANDIDATES_MAX], more=True)
@@ -309,25 +317,44 @@ class SearchIndex:
                 behind = rows[-1][2]
         return SearchCandidates(found, more=False)
 
+    def search_any(
+        self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
+    ) -> SearchCandidates:
+        """Return the matches with at least ``least`` of ``terms``."""
+
+        def look(connection: Connection) -> SearchCandidates:
+            enter_scope(connection, query.scope)
+            documents = _marked(connection, query.scope)[3]
+            matches = [_matches(connection, query, term, documents) for term in terms]
+            shares = word_shares(matches, documents, least=least)
+            best = heapq.nlargest(CANDIDATES_MAX, shares, key=lambda place: (shares[place], place))
+            found = self._candidates(
+                connection,
+                query.scope,
+                {place: shares[place] for place in best},
+                include_failed=include_failed,
+                is_inside=False,
+            )
+            return SearchCandidates(found, more=len(best) < len(shares))
+
+        return self._server.read(look, query.scope)
+
     def _candidates(
         self,
         connection: Connection,
         scope: Scope,
-        rows: list[Row],
+        ranks: dict[tuple[int, int], float],
         *,
         include_failed: bool,
         is_inside: bool,
     ) -> list[SearchCandidate]:
-        if not rows:
+        if not ranks:
             return []
-        ranks = {(row[0], row[1]): row[3] for row in rows}
         sessions, seqs = [place[0] for place in ranks], [place[1] for place in ranks]
         candidates = _fetch(connection, _FOUND, (scope, sessions, seqs))
         names = self._cache.session_names(connection, scope, sessions)
         return [
-            SearchCandidate(
-                names[session], seq, ts_ms, kind, _graded(ranks[session, seq]), is_inside
-            )
+            SearchCandidate(names[session], seq, ts_ms, kind, ranks[session, seq], is_inside)
             for session, seq, ts_ms, kind, state in candidates
             if include_failed or state not in _FAILED
         ]
@@ -367,6 +394,10 @@ class SearchIndex:
 
         return self._server.read(look, scope)
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return each scope with the number of its events in the index."""
+        return sorted((scope, self.count(scope)) for scope in self.scopes())
+
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
         return self._server.read(lambda c: int(_fetch(c, _COUNT, (scope,))[0][0]), scope)
@@ -379,6 +410,23 @@ class SearchIndex:
             lambda c: _fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
         )
         return [Scope(row[0]) for row in found]
+
+
+def _matches(
+    connection: Connection, query: SearchQuery, term: Term, documents: int
+) -> list[tuple[int, int]]:
+    """Return the newest places with a term that match a query."""
+    asked_for = replace(query, terms=(*query.terms, term))
+    since, until = query.since_ms or 0, query.before_ms or _LAST
+    places: list[tuple[int, int]] = []
+    for within in windows(query.scope, documents):
+        limit = WORD_MATCHES_MAX - len(places)
+        asked = _asked(asked_for, within, inside=False)
+        if asked is None or limit <= 0:
+            break
+        rows = _fetch(connection, _SEARCH, (query.scope, *asked, _LAST, since, until, limit))
+        places += [(row[0], row[1]) for row in rows]
+    return places
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:

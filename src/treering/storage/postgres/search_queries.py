@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treering.model.search_queries import Narrowing, SearchQuery, Term
 
 BLOCK_DOCUMENTS: Final = 4_096
+GRAMS_MAX: Final = 8_000
 SPAN_BLOCKS: Final = 16
 """Blocks that are read as one, where there are many."""
 _FIRST_BLOCKS: Final = 4
@@ -56,8 +57,13 @@ def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
     words = " ".join(
         f"{_quoted(word)}:{','.join(at)}" if at else _quoted(word) for word, at in places.items()
     )
-    grams = text.grams.split()
+    grams = _grams(text.names)
     return words, " ".join(map(_quoted, (*grams, *blocks))) if grams else ""
+
+
+def _grams(names: str) -> list[str]:
+    grams = set().union(*map(grams_of, names.split()))
+    return sorted(grams)[:GRAMS_MAX]
 
 
 def _places(words: list[str]) -> dict[str, list[str]]:

@@ -87,7 +87,7 @@ class Server:
         self._started: str | None = None
         """When the server that we last connected to was started."""
         self.on_loss: Callable[[], None] = _nothing
-        """Called when the server may have lost what was not yet on its disk."""
+        """Called when the server may have lost events that were not on its disk yet."""
         with self.naming_faults():
             connection = self.connect()
             try:

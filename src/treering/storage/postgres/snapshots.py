@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from treering.errors import Closed
-from treering.storage.snapshots import superfluous
+from treering.storage.postgres.sql import PostgresTable, empty_tables
+from treering.storage.snapshots import keep, latest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,13 +23,6 @@ LOCK_NAME: Final = "\0snapshots"
 """Not a session's name: sessions cannot have it."""
 PATIENCE_S: Final = 1.0
 """How long to wait for a connection to store one."""
-LATEST: Final = """
-SELECT seq, body
-FROM snapshots
-WHERE scope = %s AND session = %s AND seq <= %s
-ORDER BY seq DESC
-LIMIT 1
-"""
 # One lost in a crash is derived again, and locks of others are not waited for.
 _SETTLE: Final = """
 SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '100ms', true)
@@ -36,16 +30,6 @@ SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout',
 # Never waited for: an erasure would delete the new one, another reader stores an equal one.
 _MAY_KEEP: Final = """
 SELECT pg_try_advisory_xact_lock_shared(%s) AND pg_try_advisory_xact_lock(%s)
-"""
-_KEEP: Final = """
-INSERT INTO snapshots (scope, session, seq, body) VALUES (%s, %s, %s, %s)
-ON CONFLICT (scope, session, seq) DO UPDATE SET body = excluded.body
-"""
-_SEQS: Final = """
-SELECT seq FROM snapshots WHERE scope = %s AND session = %s ORDER BY seq DESC
-"""
-_THIN: Final = """
-DELETE FROM snapshots WHERE scope = %s AND session = %s AND seq = ANY(%s::bigint[])
 """
 DROP: Final = """
 WITH RECURSIVE touched (session) AS (
@@ -70,17 +54,20 @@ class Snapshots:
         self._server = server
         self._cache = cache
 
-    def latest(self, scope: Scope, session_id: str, until_seq: int) -> tuple[int, bytes] | None:
-        """Return the latest snapshot of a session at or before ``until_seq``, and its seq."""
+    def latest(
+        self, scope: Scope, session_id: str, *, until_seq: int, view: int = 0
+    ) -> tuple[int, bytes] | None:
+        """Return the seq and body of the latest snapshot of a view at or before ``until_seq``."""
 
         def look(connection: Connection) -> tuple[int, bytes] | None:
             session = self._cache.session(connection, scope, session_id)
-            row = connection.execute(LATEST, (scope, session, until_seq), binary=True).fetchone()
-            return None if row is None else (row[0], row[1])
+            if session is None:
+                return None
+            return latest(PostgresTable(connection), scope, session, view, until_seq)
 
         return self._server.read(look, scope)
 
-    def keep(self, scope: Scope, session_id: str, seq: int, body: bytes) -> None:
+    def keep(self, scope: Scope, session_id: str, *, seq: int, body: bytes, view: int = 0) -> None:
         """Store a snapshot and thin out the others, if that is possible at once."""
         if self._server.read_only:
             return
@@ -90,28 +77,13 @@ class Snapshots:
             self._server.lend(scope, PATIENCE_S) as connection,
         ):
             session = self._cache.session(connection, scope, session_id)
-            if session is not None and connection.epoch >= 0:
-                self._keep(connection, scope, session, session_id, seq, body)
-
-    def _keep(
-        self,
-        connection: Connection,
-        scope: Scope,
-        session: int,
-        session_id: str,
-        seq: int,
-        body: bytes,
-    ) -> None:
-        locks = _lock(self._cache, scope), _lock(self._cache, scope, session_id)
-        with connection.transaction():
-            connection.execute(_SETTLE)
-            if connection.execute(_MAY_KEEP, locks).fetchone() != (True,):
+            if session is None or connection.epoch < 0:
                 return
-            connection.execute(_KEEP, (scope, session, seq, body))
-            found = connection.execute(_SEQS, (scope, session), binary=True).fetchall()
-            spare = superfluous([row[0] for row in found])
-            if spare:
-                connection.execute(_THIN, (scope, session, spare))
+            locks = _lock(self._cache, scope), _lock(self._cache, scope, session_id)
+            with connection.transaction():
+                connection.execute(_SETTLE)
+                if connection.execute(_MAY_KEEP, locks).fetchone() == (True,):
+                    keep(PostgresTable(connection), scope, session, view, seq, body)
 
 
 def drop(connection: Connection, cache: IdCache, scope: Scope, sessions: Iterable[int]) -> None:
@@ -122,9 +94,7 @@ def drop(connection: Connection, cache: IdCache, scope: Scope, sessions: Iterabl
 
 def empty(connection: Connection) -> None:
     """Delete all of them, of every scope."""
-    connection.execute("LOCK TABLE snapshots IN ACCESS EXCLUSIVE MODE")
-    connection.execute("SET LOCAL enable_seqscan = on")
-    connection.execute("DELETE FROM snapshots")
+    empty_tables(connection, "snapshots")
 
 
 def _lock(cache: IdCache, scope: Scope, session_id: str = "") -> int:

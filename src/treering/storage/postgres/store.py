@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from treering.ledger.records import Projection
 from treering.model.receipts import RebuildReceipt
 from treering.storage import forks
 from treering.storage.encoding import EXPIRED
 from treering.storage.notifier import Notifier
 from treering.storage.postgres import (
     memory_keeper,
+    record_keys,
     runs,
     search_index,
     snapshots,
-    tool_calls,
+    tool_records,
 )
 from treering.storage.postgres.announcements import Announcer, Listener
 from treering.storage.postgres.copies import Copier
@@ -29,11 +32,14 @@ from treering.storage.postgres.seals import Seals
 from treering.storage.postgres.search_index import SearchIndex
 from treering.storage.postgres.sessions import SessionReader
 from treering.storage.postgres.snapshots import Snapshots
-from treering.storage.postgres.tool_records import ToolRecords
+from treering.storage.postgres.sql import fetch
+from treering.storage.postgres.tool_records import ToolSource
 from treering.storage.postgres.writer import Writer
+from treering.storage.tool_records import ToolRecords
+from treering.storage.tool_table import DERIVED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.ports import Vault
     from treering.ledger.records import (
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
+    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server
 
@@ -65,11 +72,12 @@ class PostgresStore:
         self.reader = Reader(server, cache, vault)
         self.sessions = SessionReader(self.reader)
         self.snapshots = Snapshots(server, cache)
+        self.record_keys = record_keys.RecordKeys(self.reader)
         self.cursors = Cursors(server)
         self.seals = Seals(server, cache, vault)
         self.memory = MemoryKeeper(self.reader)
         self.words = SearchIndex(self.reader, self.seals.is_sealed)
-        self.tools = ToolRecords(server, cache)
+        self.tools = ToolRecords(ToolSource(server, cache))
         self._writer = Writer(server, cache, self.reader, vault)
         self._copier = Copier(self._writer)
         self.erasure = Eraser(self._writer, self._spread)
@@ -77,6 +85,16 @@ class PostgresStore:
         self._announcer = Announcer(server)
         self._listener = Listener(server, self._notifier)
         self.leases = Leases(server)
+        self.projections = (
+            self._projection("runs", ("SELECT * FROM runs",), runs.rebuild),
+            self._projection("tool_calls", DERIVED, tool_records.empty, self.tools.lag),
+            self._projection("snapshots", ("SELECT * FROM snapshots",), snapshots.empty),
+            self._projection("record_keys", ("SELECT * FROM record_keys",), record_keys.rebuild),
+            Projection(
+                "search", self.words.rows, partial(self._change, search_index.empty), self.words.lag
+            ),
+            self._projection("memory", memory_keeper.DERIVED, memory_keeper.empty, self.memory.lag),
+        )
         server.on_loss = cache.forget
         forks.register(self)
 
@@ -135,12 +153,6 @@ class PostgresStore:
         """Derive every derived table again from the events."""
 
         def work(connection: Connection) -> RebuildReceipt:
-            with connection.transaction():
-                runs.rebuild(connection)
-                tool_calls.empty(connection)
-                snapshots.empty(connection)
-                search_index.empty(connection)
-                memory_keeper.empty(connection)
             for (scope,) in connection.execute("SELECT scope FROM scopes").fetchall():
                 while self.tools.follow(scope).more:
                     pass
@@ -152,7 +164,33 @@ class PostgresStore:
             return RebuildReceipt(events=events, runs=states, tool_calls=calls)
 
         self._cache.forget()
+        for projection in self.projections:
+            projection.drop()
         return self._server.write(work)
+
+    def _projection(
+        self,
+        name: str,
+        statements: Sequence[str],
+        empty: Callable[[Connection], None],
+        lag: Callable[[Scope], int] = lambda _: 0,
+    ) -> Projection:
+        """Return a projection whose rows ``statements`` read."""
+
+        def look(connection: Connection) -> list[Row]:
+            with connection.transaction():
+                connection.execute("SET LOCAL enable_seqscan = on")
+                found = [fetch(connection, statement, ()) for statement in statements]
+            return sorted((row for part in found for row in part), key=repr)
+
+        return Projection(name, lambda: self._server.read(look), partial(self._change, empty), lag)
+
+    def _change(self, change: Callable[[Connection], None]) -> None:
+        def work(connection: Connection) -> None:
+            with connection.transaction():
+                change(connection)
+
+        self._server.write(work)
 
     def close(self) -> None:
         """Close all connections."""

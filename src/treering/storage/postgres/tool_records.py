@@ -1,46 +1,110 @@
-"""Tool records: the rows of their table with the texts of their events."""
+"""Tool records on a server: how their tables follow events, lose erased ones, and are checked.
+
+They hold the settled events of a scope up to its row of ``tool_marks``. Events that others may
+still overtake are entered, too, and read a second time when they have settled: a group ignores
+events it has seen. An erasure deletes the records of the erased events. A lock of the scope
+separates the two.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
-from treering.derive.tool_calls import links, record_of, runs_of
-from treering.errors import Busy
-from treering.model.followers import FollowStep
+from treering.derive.tool_facts import TOOL_KINDS
+from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import GONE
-from treering.storage.postgres import tool_calls, tool_queries
-from treering.storage.postgres.rows import HEADER, SESSION, headers
-from treering.storage.tool_calls import (
-    COLUMNS,
-    RUN_STATES,
-    call_of,
-    groups_of,
-    record_places,
-)
-from treering.storage.tool_queries import asked, statistics_of
+from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.postgres.rows import HEADER, SEQ, SESSION, headers
+from treering.storage.postgres.sql import PostgresTable, empty_tables
+from treering.storage.tool_calls import RUN_STATES, read_facts
+from treering.storage.tool_records import PASSED_MAX, ScopePlace, Stretch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.model.events import Header
     from treering.model.followers import Mark
     from treering.model.runs import RunState
     from treering.model.scopes import Scope
-    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache
     from treering.storage.postgres.server import Server
-    from treering.storage.private_tools import PrivateTable
-    from treering.storage.tool_queries import Measured, ResolvedToolQuery
+    from treering.storage.projections import Pairs
+    from treering.storage.tool_calls import Facts, Group
 
-ATTEMPTS_MAX: Final = 5
-"""How often a page is read again when something of it is erased meanwhile."""
-PRIVATE_MAX: Final = 16
-"""The most scopes with a private table."""
+STRETCH: Final = 4_000
+"""Settled events read in one transaction."""
+UNSETTLED_MAX: Final = 10_000
+"""Tool events entered before they have settled; others wait."""
+LOCK_NAME: Final = "\0tools"
+"""Not a session's name: sessions cannot have it."""
+FACT: Final = "e.scope, e.session, e.position, e.seq, e.ts_ms, e.kind, e.run_id, e.refs"
+"""The columns of an event that facts are read from."""
+_POSITION: Final = 2
+_KIND: Final = 5
+_FLAGS: Final = 8
 
+_PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
+_HORIZON: Final = "((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
+# The last row is read for its mark alone, whatever its kind.
+SETTLED: Final = f"""
+WITH stretch AS MATERIALIZED (
+  SELECT {FACT}, e.flags, e.epoch, e.xid
+  FROM events AS e
+  WHERE e.scope = %(scope)s
+    AND (e.epoch, e.xid, e.position) > {_PLACE}
+    AND (e.epoch, e.xid) < {_HORIZON}
+  ORDER BY e.epoch, e.xid, e.position
+  LIMIT {STRETCH}
+), counted AS (
+  SELECT count(*) AS events, max(position) AS newest FROM stretch
+)
+SELECT {FACT.replace("e.", "s.")}, s.flags, s.epoch, s.xid::text::bigint, c.events
+FROM stretch AS s
+CROSS JOIN counted AS c
+WHERE (s.kind = ANY(%(kinds)s::text[]) AND s.flags & {GONE} = 0)
+  OR (s.epoch, s.xid, s.position) = (
+    SELECT l.epoch, l.xid, l.position FROM stretch AS l
+    ORDER BY l.epoch DESC, l.xid DESC, l.position DESC LIMIT 1
+  )
+ORDER BY s.epoch, s.xid, s.position
+"""
+BEHIND: Final = f"""
+SELECT count(*) = {PASSED_MAX} OR bool_or(s.kind = ANY(%(kinds)s::text[]) AND s.flags & {GONE} = 0)
+FROM (
+  SELECT e.kind, e.flags
+  FROM events AS e
+  WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE}
+  ORDER BY e.epoch, e.xid, e.position
+  LIMIT {PASSED_MAX}
+) AS s
+"""
+# No upper limit here: it has moved since the settled ones were read. An event that settled in
+# between would be in neither, and count as seen once a later event of its group is entered.
+UNSETTLED: Final = f"""
+SELECT {FACT}
+FROM events AS e
+WHERE e.scope = %(scope)s
+  AND (e.epoch, e.xid, e.position) > {_PLACE}
+  AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & {GONE} = 0
+ORDER BY e.epoch, e.xid, e.position
+LIMIT {UNSETTLED_MAX}
+"""
+_LAG: Final = f"""
+SELECT count(*)
+FROM events AS e
+WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE}
+  AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & {GONE} = 0
+"""
+_AT_SEQS: Final = f"""
+SELECT {FACT}
+FROM events AS e
+WHERE e.scope = %s AND (e.session, e.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
+  AND e.kind = ANY(%s::text[]) AND e.flags & {GONE} = 0
+ORDER BY e.position
+"""
 AT_PLACES: Final = f"""
 SELECT {HEADER}
 FROM events AS e
@@ -52,210 +116,223 @@ SELECT r.session, r.run_id, r.state
 FROM runs AS r
 WHERE r.scope = %s AND (r.session, r.run_id) IN (SELECT * FROM unnest(%b::bigint[], %s::text[]))
 """
-_ROWS: Final = f"""
-SELECT {", ".join(COLUMNS)} FROM tool_calls WHERE scope = %s AND position = ANY(%b::bigint[])
+_SET_MARK: Final = """
+INSERT INTO tool_marks (scope, epoch, xid, position) VALUES (%s, %s::int, %s::text::xid8, %s)
+ON CONFLICT (scope) DO UPDATE
+SET (epoch, xid, position) = (excluded.epoch, excluded.xid, excluded.position)
 """
-_SEQ: Final = SESSION + 1
+_MARK: Final = "SELECT epoch, xid::text::bigint, position FROM tool_marks WHERE scope = %s"
+_ERASURES: Final = f"""
+SELECT count(*) FROM events WHERE scope = %s AND kind = ANY(%s::text[]) AND flags < {EXPIRED}
+"""
+_LINKS: Final = """
+SELECT scope, session, call_seq AS seq, started_ms AS ts_ms, 'tool.call' AS kind
+FROM tool_calls WHERE call_seq IS NOT NULL
+UNION ALL
+SELECT scope, session, result_seq, ended_ms, 'tool.result'
+FROM tool_calls WHERE result_seq IS NOT NULL
+UNION ALL
+SELECT scope, session, late_seq, NULL, 'tool.result' FROM tool_calls WHERE late_seq IS NOT NULL
+UNION ALL
+SELECT scope, session, seq, NULL, 'tool.result' FROM tool_extras
+"""
+# Links without an event, and passed events without a link; ``own`` is a condition on the checked
+# sessions e.
+UNSOUND: Final = f"""
+WITH link AS MATERIALIZED (SELECT * FROM ({_LINKS}) AS e WHERE {{own}})
+SELECT (
+  SELECT count(*) FROM link
+  LEFT JOIN events AS e
+    ON e.scope = link.scope AND e.session = link.session AND e.seq = link.seq
+    AND e.kind = link.kind AND e.flags & {GONE} = 0
+    AND e.ts_ms = coalesce(link.ts_ms, e.ts_ms)
+  WHERE e.seq IS NULL
+) + (
+  SELECT count(*) - count(DISTINCT (scope, session, seq)) FROM link
+) + (
+  SELECT count(*) FROM events AS e
+  JOIN tool_marks AS m
+    ON m.scope = e.scope AND (e.epoch, e.xid, e.position) <= (m.epoch, m.xid, m.position)
+  LEFT JOIN link
+    ON link.scope = e.scope AND link.session = e.session AND link.seq = e.seq
+  WHERE {{own}} AND e.kind IN ('tool.call', 'tool.result') AND e.flags & {GONE} = 0
+    AND link.seq IS NULL
+)
+"""
 
 
-class ToolRecords:
-    """Answers queries of tool calls, and keeps their table up to date with the events."""
+Result = TypeVar("Result")
+
+
+class ToolSource:
+    """The tool events of a ledger on a server, and the tables that follow them."""
 
     def __init__(self, server: Server, cache: IdCache) -> None:
         self._server = server
         self._cache = cache
-        self._private: dict[str, PrivateTable] = {}
-        """Private tables, for scopes whose table lags and may not be written."""
+        self.shown = server.address.shown
+        self.table = PostgresTable
+        self.mark = mark
 
-    def follow(self, scope: Scope) -> FollowStep:
-        """Enter the next events of a scope."""
-        if self._server.read_only:
-            return self._server.read(lambda c: self._follow_privately(c, scope), scope)
-        return self._server.write(lambda c: self._follow(c, scope), scope)
+    @property
+    def read_only(self) -> bool:
+        """Whether the tables may not be written."""
+        return self._server.read_only
 
-    def _follow(self, connection: Connection, scope: Scope) -> FollowStep:
-        key = self._cache.scope_key(connection, scope)
-        if key is None or not tool_calls.is_behind(connection, scope):
-            return FollowStep(0, more=False)
-        with connection.transaction(), corrupt_on_error(self._server.address.shown):
-            lock(connection, self._cache, scope)
-            news = tool_calls.settled(connection, scope, key, tool_calls.mark(connection, scope))
-            tool_calls.enter(connection, scope, news.facts)
-            if news.facts or news.events >= tool_calls.PASSED_MAX:
-                tool_calls.note_mark(connection, scope, news.last)
-            if not news.more:
-                waiting = tool_calls.unsettled(connection, scope, key, news.last)
-                tool_calls.enter(connection, scope, waiting)
-        return FollowStep(news.events, more=news.more)
+    def read(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
+        """Return what ``work`` returns, called with a connection."""
+        return self._server.read(work, scope)
 
-    def _follow_privately(self, connection: Connection, scope: Scope) -> FollowStep:
-        key = self._cache.scope_key(connection, scope)
-        # Once the table lagged, we continue with our own.
-        if key is None or not (scope in self._private or tool_calls.is_behind(connection, scope)):
-            return FollowStep(0, more=False)
-        private = self._table_of(scope)
-        erasures = tool_calls.erasures(connection, scope)
-        with private.using() as table, corrupt_on_error(self._server.address.shown):
-            if erasures != private.sound_until:
-                # Something erased since may be in it.
-                private.empty()
-                private.sound_until = erasures
-            news = tool_calls.settled(connection, scope, key, private.seen or (0, 0, 0))
-            tool_table.take(table, 0, news.facts)
-            private.seen = news.last
-            if not news.more:
-                tool_table.take(table, 0, tool_calls.unsettled(connection, scope, key, news.last))
-        return FollowStep(news.events, more=news.more)
+    def read_state(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
+        """Do the same with a connection that shows one state, whatever others write."""
 
-    def _table_of(self, scope: Scope) -> PrivateTable:
-        from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)
-
-        if scope not in self._private:
-            while len(self._private) >= PRIVATE_MAX:
-                self._private.pop(next(iter(self._private)))
-            self._private[scope] = PrivateTable()
-        return self._private[scope]
-
-    def compare(self, scope: Scope) -> tuple[int, str | None]:
-        """Derive the table of a scope again up to its mark; return what differs."""
-
-        def look(connection: Connection) -> tuple[int, str | None]:
+        def look(connection: Connection) -> Result:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                return self._compare(connection, scope)
+                return work(connection)
 
-        with corrupt_on_error(self._server.address.shown):
-            return self._server.read(look, scope)
+        return self._server.read(look, scope)
 
-    def _compare(self, connection: Connection, scope: Scope) -> tuple[int, str | None]:
-        from treering.storage.private_tools import PrivateTable  # noqa: PLC0415  (it brings SQLite with it)
+    def write(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
+        """Do the same in a transaction, with the lock of the scope."""
 
-        key, until = self._cache.scope_key(connection, scope), tool_calls.mark(connection, scope)
-        if key is None or not any(until):
-            return 0, None
-        # Newer events may be in the table, or not.
-        waiting = tool_calls.unsettled(connection, scope, key, until)
-        recent: set[object] = {*groups_of(waiting), *(fact.position for _, fact in waiting)}
-        after: Mark = (0, 0, 0)
-        more = True
-        with PrivateTable().using() as table:
-            while more:
-                news = tool_calls.settled(connection, scope, key, after)
-                tool_table.take(table, 0, news.facts)
-                after, more = news.last, news.more
-            tool_table.take(table, 0, tool_calls.unsettled(connection, scope, key, after))
-            return tool_table.difference(
-                tool_calls.all_rows(connection, scope), tool_table.all_rows(table, 0), recent
-            )
+        def change(connection: Connection) -> Result:
+            with connection.transaction():
+                lock(connection, self._cache, scope)
+                return work(connection)
 
-    def page(self, query: ToolQuery) -> list[ToolRecord]:
-        """Return up to ``query.limit`` records in the query's direction."""
-        for _ in range(ATTEMPTS_MAX):
-            rows, records = self._server.read(lambda c: self._page(c, query), query.scope)
-            if len(rows) == len(records):
-                return records[::-1] if query.backwards else records
-            self._catch_up(query.scope)
-        raise _erasing()
+        return self._server.write(change, scope)
 
-    def _page(self, connection: Connection, query: ToolQuery) -> tuple[list[Row], list[ToolRecord]]:
-        found = self._asked(connection, query)
-        if found is None:
-            return [], []
-        private = self._private.get(query.scope)
-        if private is None:
-            rows = tool_queries.page(connection, found)
-        else:
-            with private.using() as table:
-                rows = tool_table.page(table, msgspec.structs.replace(found, scope=0))
-        return rows, self._records(connection, query.scope, rows)
+    def place(self, connection: Connection, scope: Scope) -> ScopePlace | None:
+        """Return a scope as the tables have it; None if it has no events."""
+        key = self._cache.scope_key(connection, scope)
+        return None if key is None else ScopePlace(scope, key)
 
-    def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
-        """Return statistics of each tool, the most called first."""
-        for _ in range(ATTEMPTS_MAX):
-            measured, records = self._server.read(lambda c: self._statistics(c, query), query.scope)
-            if len(measured) == len(records):
-                return [statistics_of(one, records[one.position].tool) for one in measured]
-            self._catch_up(query.scope)
-        raise _erasing()
+    def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
+        """Return the number of a session; None if there is no such session."""
+        return self._cache.session(connection, scope, session_id)
 
-    def _statistics(
-        self, connection: Connection, query: ToolQuery
-    ) -> tuple[list[Measured], dict[int, ToolRecord]]:
-        found = self._asked(connection, query)
-        if found is None:
-            return [], {}
-        private = self._private.get(query.scope)
-        if private is None:
-            measured = tool_queries.statistics(connection, found)
-            positions = [one.position for one in measured]
-            rows = _fetch(connection, _ROWS, (query.scope, positions))
-        else:
-            with private.using() as table:
-                measured = tool_table.statistics(table, msgspec.structs.replace(found, scope=0))
-                rows = tool_table.rows_at(table, [one.position for one in measured])
-        records = self._records(connection, query.scope, rows)
-        return measured, {record.position: record for record in records}
+    def is_behind(self, connection: Connection, scope: Scope) -> bool:
+        """Whether there are events that would change the tables, or many others to pass."""
+        if self._cache.scope_key(connection, scope) is None:
+            return False
+        return bool(_fetch(connection, BEHIND, _place(scope, mark(connection, scope)))[0][0])
 
-    def _catch_up(self, scope: Scope) -> None:
-        while self.follow(scope).more:
-            pass
+    def lag(self, connection: Connection, scope: Scope) -> int:
+        """Return how many tool events of the scope are after the mark."""
+        return int(_fetch(connection, _LAG, _place(scope, mark(connection, scope)))[0][0])
 
-    def _asked(self, connection: Connection, query: ToolQuery) -> ResolvedToolQuery | None:
-        """Return the query with ids in place of names; None if nothing can match."""
-        key = self._cache.scope_key(connection, query.scope)
-        if key is None:
-            return None
-        session = None
-        if query.session_id is not None:
-            session = self._cache.session(connection, query.scope, query.session_id)
-            if session is None:
-                return None
-        return asked(query, query.scope, key, session)
+    def set_mark(self, connection: Connection, scope: Scope, last: Mark) -> None:
+        """Set the mark."""
+        epoch, xid, position = last
+        connection.execute(_SET_MARK, (scope, epoch, str(xid), position))
 
-    def _records(self, connection: Connection, scope: Scope, rows: list[Row]) -> list[ToolRecord]:
-        """Return the records of ``rows``, without those that lost an event."""
-        places = record_places(rows)
-        sessions, seqs = [place[0] for place in places], [place[1] for place in places]
-        found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
-        with corrupt_on_error(self._server.address.shown):
-            names = self._cache.session_names(connection, scope, sessions)
-            at = [(row[SESSION], row[_SEQ]) for row in found]
-            known = dict(zip(at, headers(found, scope, names), strict=True))
-            states = _states(connection, scope, known)
-            whole = [row for row in rows if all(p in known for p in record_places([row]))]
-            calls = [(row[1], call_of(row)) for row in whole]
-            return [
-                record_of(
-                    call, *(known.get((session, seq or 0)) for seq in links(call)), states=states
-                )
-                for session, call in calls
-            ]
+    def settled(
+        self,
+        connection: Connection,
+        scope: Scope,
+        after: Mark,
+        until: Mark,  # noqa: ARG002  (events can come in before it)
+    ) -> Stretch:
+        """Return the next events that none can overtake any more."""
+        found = _fetch(connection, SETTLED, _place(scope, after))
+        if not found:
+            return Stretch({}, after, 0, more=False)
+        *_, epoch, xid, events = found[-1]
+        facts = [row[:_FLAGS] for row in found if _says_something(row)]
+        last = (epoch, xid, found[-1][_POSITION])
+        return Stretch(self._facts(connection, facts), last, events, more=events == STRETCH)
+
+    def unsettled(self, connection: Connection, scope: Scope, after: Mark) -> Facts:
+        """Return all tool events after a mark, those included that others may still overtake."""
+        return self._facts(connection, _fetch(connection, UNSETTLED, _place(scope, after)))
+
+    def erasures(self, connection: Connection, scope: Scope) -> int:
+        """Return how often something was erased in the scope."""
+        return int(_fetch(connection, _ERASURES, (scope, sorted(ERASURE_KINDS)))[0][0])
+
+    def headers(self, scope: Scope, places: Pairs) -> dict[tuple[int, int], Header]:
+        """Return the headers of events by session and seq, without those that are gone."""
+
+        def look(connection: Connection) -> dict[tuple[int, int], Header]:
+            sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+            found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
+            at = [(row[SESSION], row[SEQ]) for row in found]
+            with corrupt_on_error(self.shown):
+                names = self._cache.session_names(connection, scope, sessions)
+                return dict(zip(at, headers(found, scope, names), strict=True))
+
+        return self._server.read(look, scope)
+
+    def states(
+        self, scope: Scope, runs: list[tuple[int, str, str]]
+    ) -> dict[tuple[str, str], RunState]:
+        """Return the states of runs; each has the number and the name of a session, and an id."""
+        names = {session: session_id for session, session_id, _ in runs}
+        values = (scope, [run[0] for run in runs], [run[2] for run in runs])
+        found = self._server.read(lambda c: _fetch(c, _STATES, values), scope)
+        return {(names[session], run): RUN_STATES[state] for session, run, state in found}
+
+    def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
+        return read_facts(rows, lambda scope: self._cache.scope_key(connection, scope) or b"")
+
+
+def mark(connection: Connection, scope: Scope) -> Mark:
+    """Return the mark of the scope's settled events in the tables."""
+    found = _fetch(connection, _MARK, (scope,))
+    return tuple(found[0]) if found else ()
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the scope's tool calls until the end of the transaction."""
-    number = cache.lock_of(scope, tool_calls.LOCK_NAME)
+    number = cache.lock_of(scope, LOCK_NAME)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
 
 
-def _states(
-    connection: Connection, scope: Scope, known: dict[tuple[int, int], Header]
-) -> dict[tuple[str, str], RunState]:
-    """Return the states of the runs of ``known`` headers."""
-    names = {session: header.session_id for (session, _), header in known.items()}
-    runs = [(session, run) for (session, _), header in known.items() for run in runs_of(header)]
-    if not runs:
-        return {}
-    values = (scope, [run[0] for run in runs], [run[1] for run in runs])
+def empty(connection: Connection) -> None:
+    """Delete all of it, of every scope."""
+    empty_tables(connection, *tool_table.TABLES, "tool_marks")
+
+
+def touched(
+    connection: Connection, scope: Scope, key: bytes, places: Pairs
+) -> dict[Any, set[Group]]:
+    """Delete records without a call id; return the groups of the others.
+
+    Call with the lock of the scope, before the events at ``places`` are blanked.
+    """
+    return tool_table.touched(PostgresTable(connection), _at(connection, scope, key, places))
+
+
+def fold_again(
+    connection: Connection, scope: Scope, key: bytes, groups: dict[Any, set[Group]]
+) -> None:
+    """Derive records again from the remaining events. Call when the others are blanked."""
+    tool_table.fold_again(
+        PostgresTable(connection), groups, lambda _, places: _at(connection, scope, key, places)
+    )
+
+
+def _at(connection: Connection, scope: Scope, key: bytes, places: Pairs) -> Facts:
+    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+    found = _fetch(connection, _AT_SEQS, (scope, sessions, seqs, list(TOOL_KINDS)))
+    return read_facts(found, lambda _: key)
+
+
+def _says_something(row: Row) -> bool:
+    return row[_KIND] in TOOL_KINDS and not row[_FLAGS] & GONE
+
+
+def _place(scope: Scope, after: Mark) -> dict[str, Any]:
+    epoch, xid, position = after or (0, 0, 0)
     return {
-        (names[session], run): RUN_STATES[state]
-        for session, run, state in _fetch(connection, _STATES, values)
+        "scope": scope,
+        "epoch": epoch,
+        "xid": str(xid),
+        "position": position,
+        "kinds": list(TOOL_KINDS),
     }
 
 
 def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
     return connection.execute(statement, values, binary=True).fetchall()
-
-
-def _erasing() -> Busy:
-    return Busy("tool calls are being erased while they are read", hint="ask again")

@@ -16,8 +16,9 @@ from treering.storage.postgres.batch import Batch, header_of, moved_on, stored_i
 from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.cuts import find_parent, no_such_seq
 from treering.storage.postgres.id_cache import open_scope
+from treering.storage.record_keys import KEYED_KINDS, named_keys
 from treering.storage.repeats import taken
-from treering.storage.runs import RUN_ENDED, RUN_OPEN, check_run, state_after
+from treering.storage.runs import RUN_ENDED, RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import is_sealable, stored_content
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ SELECT * FROM append_event(
   %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
   %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
   %(content_digest)s, %(header_digest)s, %(run_state)s, %(run_starts)s
+)
+"""
+# The server gives the event its number in its run.
+_APPEND_IN_RUN: Final = """
+SELECT * FROM append_event_in_run(
+  %(lock)s, %(scope_lock)s, %(epoch)s, %(session)s, %(repeatable)s, %(last_seq)s, %(session_key)s,
+  %(sealed)s, %(event_id)s, %(event_name)s, %(scope)s, %(kind)s, %(source)s, %(origin)s,
+  %(run_id)s, %(run_seq)s, %(turn_id)s, %(agent_id)s, %(user_id)s, %(ts_ms)s, %(recorded_ms)s,
+  %(flags)s, %(schema_version)s, %(payload_bytes)s, %(summary)s, %(refs)s, %(payload)s, %(salt)s,
+  %(content_digest)s, %(header_before)s, %(header_after)s, %(counted)s, %(counted_seq)s,
+  %(run_state)s, %(run_starts)s
 )
 """
 # The usual event, in one plain statement: half of what append_event costs the server. It needs the
@@ -84,7 +96,7 @@ Result = TypeVar("Result")
 
 
 class AppendOutcome(IntEnum):
-    """The outcome that append_event returns."""
+    """The outcome that append_event and append_event_in_run return."""
 
     APPENDED = 0
     REPEATED = 1
@@ -92,7 +104,8 @@ class AppendOutcome(IntEnum):
     MOVED_ON = 3
     RUN_STARTED = 4
     RUN_OVER = 5
-    SEALED_ANEW = 6
+    SEALED_AGAIN = 6
+    NUMBER_TAKEN = 7
 
 
 class Writer:
@@ -108,7 +121,10 @@ class Writer:
         """Record all of ``drafts`` durably and in order, or none of them."""
         one = (
             drafts[0]
-            if len(drafts) == 1 and drafts[0].blob is None and not drafts[0].is_first
+            if len(drafts) == 1
+            and drafts[0].blob is None
+            and not drafts[0].is_first
+            and drafts[0].kind not in KEYED_KINDS
             else None
         )
 
@@ -129,40 +145,10 @@ class Writer:
     def _append_one(
         self, connection: Connection, draft: Draft, expected_seq: int | None, *, again: bool
     ) -> Header | None:
-        """Record one event in one round trip; return None if that is not possible."""
-        if not draft.counted:
-            return self._append_known(connection, draft, expected_seq, again=again)
-        last_seq, is_new_run = expected_seq, draft.kind == "run.started"
-        if self.cache.last_run_seq(draft.scope, draft.session_id, draft.run_id or "") is None:
-            is_new_run = True
-        if is_new_run:
-            draft.number_after(0)  # Its run is new, or the server says that it is not.
-        elif (last_seq := self._number(draft, expected_seq)) is None:
-            return None
-        try:
-            # The number is right as long as nobody has written to the session since.
-            header = self._append_known(
-                connection, draft, last_seq, again=again, is_new_run=is_new_run
-            )
-        except Conflict:
-            if expected_seq is not None:
-                raise
-            return None
-        if header is not None and header.content_digest == draft.content_digest:
-            run = (draft.scope, draft.session_id, draft.run_id or "")
-            self.cache.note_run_seq(*run, header.run_seq or 0, header.seq)
-        return header
+        """Record one event of a cached session; return None if it needs a transaction.
 
-    def _append_known(
-        self,
-        connection: Connection,
-        draft: Draft,
-        expected_seq: int | None,
-        *,
-        again: bool,
-        is_new_run: bool = False,
-    ) -> Header | None:
-        """Record one event of a cached session; return None if it needs a transaction."""
+        That is one round trip, or two if another writer was faster.
+        """
         session = self.cache.sessions.get((draft.scope, draft.session_id))
         if session is None or self._may_be_gone(connection, draft, session.scope_key):
             return None
@@ -171,46 +157,11 @@ class Writer:
             return None
         values["epoch"] = connection.epoch
         values["repeatable"] = again or draft.made_id is None
-        if not values["repeatable"] and not is_new_run:
+        if not values["repeatable"]:
             header = self._append_next(connection, draft, values, expected_seq)
             if header is not None:
                 return header
-        row = connection.execute(
-            _APPEND,
-            values
-            | {
-                "scope_lock": self.cache.lock_of(draft.scope, "") if values["sealed"] else 0,
-                "last_seq": expected_seq,
-                "header_digest": draft.header_digest,
-                "run_state": state_after(draft.kind),
-                "run_starts": is_new_run,
-            },
-            binary=True,
-        ).fetchone()
-        if row is None:
-            raise AssertionError
-        outcome, position, seq, last_link = row
-        if outcome == AppendOutcome.APPENDED:
-            self.cache.note_seq(draft.scope, draft.session_id, seq)
-            return header_of(draft, position, seq, last_link)
-        if outcome == AppendOutcome.REPEATED:
-            return self._repeated(connection, draft, session.scope_key)
-        if outcome == AppendOutcome.MOVED_ON:
-            raise moved_on(draft, seq - 1, expected_seq or 0)
-        self._check_refusal(draft, outcome)
-        return None
-
-    def _check_refusal(self, draft: Draft, outcome: int) -> None:
-        """Raise RunClosed if that is why an event was refused; return if it can be tried again."""
-        if outcome == AppendOutcome.RUN_OVER:
-            check_run(draft, RUN_ENDED)
-        elif outcome == AppendOutcome.RUN_STARTED:
-            # An event that was numbered as the first of a run which is not new gets another number.
-            if draft.kind == "run.started":
-                check_run(draft, RUN_OPEN)
-        else:
-            # The scope was sealed meanwhile, or has another key, or another ledger is in its place.
-            self.cache.forget()
+        return self._append_at_head(connection, draft, session, values, expected_seq)
 
     def _append_next(
         self,
@@ -220,24 +171,108 @@ class Writer:
         expected_seq: int | None,
     ) -> Header | None:
         """Record the event after our last one in its session; return None if that fails."""
-        last_seq = self.cache.last_seq(draft.scope, draft.session_id)
+        last_seq = self.cache.seqs.get((draft.scope, draft.session_id))
         if (
             last_seq is None
             or expected_seq not in {None, last_seq}
             or values["sealed"]
-            or state_after(draft.kind) != RUN_OPEN
+            or draft.kind in RUN_KINDS
+            or not self._number(draft, last_seq)
         ):
             return None
-        values["last_seq"] = last_seq
-        values["linked"] = (
-            (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
-        )
-        row = connection.execute(_APPEND_NEXT, values, binary=True).fetchone()
+        linked = (last_seq + 1).to_bytes(8, "big") + draft.header_digest + draft.content_digest
+        row = connection.execute(
+            _APPEND_NEXT,
+            values | {"last_seq": last_seq, "linked": linked, "run_seq": draft.field("run_seq")},
+            binary=True,
+        ).fetchone()
         if row is None:
             self.cache.lose_seq(draft.scope, draft.session_id)
             return None
-        self.cache.note_seq(draft.scope, draft.session_id, last_seq + 1)
-        return header_of(draft, *row)
+        return self._recorded(draft, *row)
+
+    def _append_at_head(
+        self,
+        connection: Connection,
+        draft: Draft,
+        session: CachedSession,
+        values: dict[str, Any],
+        expected_seq: int | None,
+    ) -> Header | None:
+        """Record the event after the last one of its session, of any writer.
+
+        Return None if it needs a transaction.
+        """
+        values |= {
+            "scope_lock": self.cache.lock_of(draft.scope, "") if values["sealed"] else 0,
+            "last_seq": expected_seq,
+            "run_state": state_after(draft.kind),
+            "run_starts": draft.kind == "run.started",
+        }
+        if draft.counted:
+            values |= self._counting(draft)
+            statement = _APPEND_IN_RUN
+        else:
+            values["header_digest"] = draft.header_digest
+            statement = _APPEND
+        row = connection.execute(statement, values, binary=True).fetchone()
+        if row is None:
+            raise AssertionError
+        outcome, position, seq, last_link, *number = row
+        if outcome == AppendOutcome.APPENDED:
+            if draft.counted:
+                draft.number_after(number[0] - 1)
+            return self._recorded(draft, position, seq, last_link)
+        if outcome == AppendOutcome.REPEATED:
+            return self._repeated(connection, draft, session.scope_key)
+        if outcome == AppendOutcome.MOVED_ON:
+            raise moved_on(draft, seq - 1, expected_seq or 0)
+        if outcome == AppendOutcome.RUN_OVER:
+            check_run(draft, RUN_ENDED)
+        elif outcome == AppendOutcome.RUN_STARTED:
+            check_run(draft, RUN_OPEN)
+        elif outcome != AppendOutcome.NUMBER_TAKEN:
+            # The scope was sealed meanwhile, or has another key, or another ledger is in its place.
+            self.cache.forget()
+        return None
+
+    def _recorded(self, draft: Draft, position: int, seq: int, last_link: bytes) -> Header:
+        """Note how far session and run have come; return the header."""
+        self.cache.note_seq(draft.scope, draft.session_id, seq)
+        header = header_of(draft, position, seq, last_link)
+        if draft.counted:
+            run = (draft.scope, draft.session_id, draft.run_id or "")
+            self.cache.note_run_seq(*run, header.run_seq or 0, seq)
+        return header
+
+    def _number(self, draft: Draft, last_seq: int) -> bool:
+        """Give ``draft`` its number in its run; return False if only the server can.
+
+        The number is right as long as the session is at ``last_seq``.
+        """
+        if not draft.counted:
+            return True
+        noted = self.cache.run_seqs.get((draft.scope, draft.session_id, draft.run_id or ""))
+        if noted is None or noted[1] != last_seq:
+            return False
+        try:
+            draft.number_after(noted[0])
+        except InvalidInput:
+            return False  # The number is taken, unless by the same event.
+        return True
+
+    def _counting(self, draft: Draft) -> dict[str, Any]:
+        """Return what the server needs to give ``draft`` its number in its run."""
+        before, after = draft.header_around_number()
+        noted = self.cache.run_seqs.get((draft.scope, draft.session_id, draft.run_id or ""))
+        counted, counted_seq = noted or (0, 0)
+        return {
+            "run_seq": draft.field("run_seq") if draft.given_run_seq else None,
+            "header_before": before,
+            "header_after": after,
+            "counted": counted,
+            "counted_seq": counted_seq,
+        }
 
     def _values(self, draft: Draft, session: CachedSession) -> dict[str, Any] | None:
         """Return the stored values of a draft by column; None if its scope has to be checked."""
@@ -289,20 +324,6 @@ class Writer:
             "content_digest": draft.content_digest,
         }
 
-    def _number(self, draft: Draft, expected_seq: int | None) -> int | None:
-        """Give ``draft`` its number in its run; return the seq of its session at which it holds.
-
-        Return None if that is unknown and the server has to be asked.
-        """
-        noted = self.cache.last_run_seq(draft.scope, draft.session_id, draft.run_id or "")
-        if noted is None or expected_seq not in {None, noted[1]}:
-            return None
-        try:
-            draft.number_after(noted[0])
-        except InvalidInput:
-            return None  # The number is taken, unless by the same event.
-        return noted[1]
-
     def _may_be_gone(self, connection: Connection, draft: Draft, scope_key: bytes) -> bool:
         """Whether an id may belong to an erased event: the server alone cannot know."""
         if draft.made_id is not None:
@@ -342,6 +363,13 @@ class Writer:
         scopes = sorted({draft.scope for draft in drafts})
         keys = {scope: self.scope_key(connection, scope) for scope in scopes}
         places = {(draft.scope, draft.session_id) for draft in drafts}
+        for draft in drafts:
+            # Whoever puts a record has its part alone: the newest event has the last position.
+            if draft.kind in KEYED_KINDS and (named := named_keys(draft.field("refs"))):
+                places |= {
+                    (draft.scope, f"\0records\0{named[0]}\0{key.partition('/')[0]}")
+                    for key in named[1]
+                }
         return self.transact(connection, places, work, copying=copying)
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
@@ -372,7 +400,7 @@ class Writer:
         def work(batch: Batch) -> Header:
             batch.enter(scope, scope_key, [child], 1)
             found = find_parent(connection, scope, scope_key, parent, seq)
-            head = batch.head_of(scope, child)
+            head = batch.heads.get((scope, child))
             if head is not None:
                 # It is ours, if an earlier try was committed without an answer.
                 header = self._repeated(connection, draft, scope_key) if again else None

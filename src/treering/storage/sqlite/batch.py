@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import Conflict, InvalidInput
-from treering.ledger.chain import SALT_BYTES, link
+from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, SealedMeanwhile, mark_of_key
 from treering.model.events import SCHEMA_VERSION, Header
 from treering.storage import encoding
+from treering.storage.record_keys import (
+    KEYED_KINDS,
+    RecordKey,
+    check_expected,
+    is_removal,
+    keys_of,
+    named_keys,
+    record_key,
+)
 from treering.storage.repeats import (
     find_repeats,
     in_call_order,
@@ -21,13 +31,14 @@ from treering.storage.repeats import (
 )
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
-from treering.storage.sqlite import indexes, rows
+from treering.storage.sqlite import indexes, record_keys, rows
 from treering.storage.sqlite.indexes import INDEXED_POSITION
 from treering.storage.sqlite.reader import find_note, stored_header
 from treering.storage.sqlite.sql import fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     import apsw
 
@@ -86,8 +97,8 @@ class Batch:
     """The rows of one transaction, placed in memory first and written together."""
 
     __slots__ = (
-        "_contents", "_events", "_heads", "_hiding_keys", "_ids", "_named", "_unknown", "_vault",
-        "added", "connection", "cursor", "dirty", "repeats", "torn",
+        "_contents", "_events", "_heads", "_hiding_keys", "_ids", "_keyed", "_named", "_unknown",
+        "_vault", "_versions", "added", "connection", "cursor", "dirty", "repeats", "torn",
     )  # fmt: skip
 
     def __init__(
@@ -109,7 +120,10 @@ class Batch:
         self._named: dict[tuple[str, str], tuple[Draft, Header]] = {}
         self._hiding_keys: dict[str, bytes] = {}
         self._unknown: dict[tuple[str, str], tuple[bytes, bool] | None] = {}
-        """Ids of the call that is being placed which are not in the file, with their keys."""
+        """Ids of the current call that are not in the file, with their keys."""
+        self._keyed: list[Row] = []
+        self._versions: dict[tuple[int, RecordKey], str] = {}
+        """The newest event of keys that this transaction adds to, "" if it removes them."""
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its order and link.
@@ -126,6 +140,9 @@ class Batch:
             ]
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
+        for draft in fresh:
+            if draft.expected is not None:
+                self._expect_keys(draft)
         self.torn = True
         added = self._add_all(fresh)
         self.torn = False
@@ -136,7 +153,7 @@ class Batch:
         return self._heads.get(session) or self._ids.head(self.connection, session)
 
     def flush(self) -> None:
-        """Write what was placed."""
+        """Write the placed rows."""
         cursor = self.cursor
         if not self._events:
             return
@@ -147,6 +164,9 @@ class Batch:
         else:
             self._insert(rows.INSERT_EVENT, rows.INSERT_EVENTS, self._events)
             self._insert(rows.INSERT_CONTENT, rows.INSERT_CONTENTS, self._contents)
+        if self._keyed:
+            cursor.executemany(record_keys.INSERT, self._keyed)
+            self._keyed = []
         for session, (seq, last) in self._heads.items():
             cursor.execute(
                 "UPDATE heads SET seq = ?, link = ? WHERE session = ?", (seq, last, session)
@@ -158,15 +178,15 @@ class Batch:
         if self._ids.position - self._ids.indexed >= indexes.LAG_EVENTS_MAX:
             self.index()
 
-    def _insert(self, one: str, several: str, found: list[Row]) -> None:
+    def _insert(self, single: str, multiple: str, values: list[Row]) -> None:
         """Insert rows, ``rows.AT_ONCE`` in one statement, and the rest one by one."""
         cursor, start = self.cursor, 0
-        while len(found) - start >= rows.AT_ONCE:
-            members = found[start : start + rows.AT_ONCE]
-            cursor.execute(several, tuple(chain.from_iterable(members)))
+        while len(values) - start >= rows.AT_ONCE:
+            members = values[start : start + rows.AT_ONCE]
+            cursor.execute(multiple, tuple(chain.from_iterable(members)))
             start += rows.AT_ONCE
-        for row in found[start:]:
-            cursor.execute(one, row)
+        for row in values[start:]:
+            cursor.execute(single, row)
 
     def index(self) -> None:
         """Bring the indexes up to date with the events that are written."""
@@ -299,6 +319,27 @@ class Batch:
                 hint="read what is new, then append again",
             )
 
+    def _expect_keys(self, draft: Draft) -> None:
+        scope, scope_key = self._ids.scope(self.connection, draft.scope, create=False)
+        name, _ = named_keys(draft.field("refs")) or ("", [])
+        versions: dict[str, str] = {}
+        for key in draft.expected or {}:
+            place = record_key(scope_key, name, key)
+            known = self._versions.get((scope, place))
+            versions[key] = (
+                record_keys.version_of(self.connection, scope, place) if known is None else known
+            )
+        check_expected(draft, versions)
+
+    def follow_keys(
+        self, scope: int, scope_key: bytes, event: tuple[str, int, Any, str], position: int
+    ) -> None:
+        """Note the keys of an event, given as its kind, session, refs and id."""
+        kind, session, refs, event_id = event
+        for key in keys_of(scope_key, kind, session, refs):
+            self._keyed.append((scope, *key, position))
+            self._versions[scope, key] = "" if is_removal(refs) else event_id
+
     def _find_session(self, draft: Draft) -> int:
         place = self._ids.places.get((draft.scope, draft.session_id))
         if place is not None:
@@ -312,7 +353,7 @@ class Batch:
         """Give each of ``drafts`` its number and link; straight on, for every event passes here."""
         ids, connection, heads = self._ids, self.connection, self._heads
         places, runs, names, name = ids.places, ids.runs, ids.names, ids.name
-        cached_heads, unknown = ids.heads, self._unknown
+        cached_heads, run_seqs, unknown = ids.heads, ids.run_seqs, self._unknown
         add_event, add_content = self._events.append, self._contents.append
         added: list[Header] = []
         position = ids.position
@@ -337,16 +378,27 @@ class Batch:
                 if kind in RUN_KINDS or runs.get((session, run)) != RUN_OPEN:
                     self._follow_run(session, run, draft, seq)
                 if draft.counted:
-                    run_seq = self._number(draft, session, run, seq)
+                    number, at, generation = run_seqs.get((session, run), _NEVER)
+                    # Another process may have numbered events since, unless ours is the session's
+                    # last one.
+                    if generation != ids.generation and at != seq - 1:
+                        number = self._last_run_seq(session, run, number, at)
+                    if not draft.given_run_seq or run_seq <= number:
+                        run_seq = draft.number_after(number)
+                    run_seqs[session, run] = (run_seq, seq, ids.generation)
                 elif run_seq is not None:
-                    number, at, generation = ids.run_seqs.get((session, run), _NEVER)
-                    ids.run_seqs[session, run] = (max(number, run_seq), at, generation)
+                    number, at, generation = run_seqs.get((session, run), _NEVER)
+                    run_seqs[session, run] = (max(number, run_seq), at, generation)
+            if kind in KEYED_KINDS:
+                event = (kind, session, refs, event_id)
+                self.follow_keys(scope, scope_key, event, position + 1)
             if turn_id is not None:
                 turn = names.get(turn_id) or name(connection, turn_id)
             if user_id is not None:
                 user = names.get(user_id) or name(connection, user_id)
             digest, payload_bytes = draft.content_digest, draft.payload_bytes
-            last = link(previous, seq, draft.header_digest, digest)
+            # As ``chain.link`` has it.
+            last = sha256(previous + seq.to_bytes(8, "big") + draft.header_digest + digest).digest()
             heads[session] = (seq, last)
             position += 1
             flags = PLAIN[visibility]
@@ -387,21 +439,15 @@ class Batch:
         self.added += added
         return added
 
-    def _number(self, draft: Draft, session: int, run: int, seq: int) -> int:
-        """Give ``draft`` its number in its run, which is known to the table of runs."""
-        ids = self._ids
-        last, at, generation = ids.run_seqs.get((session, run), _NEVER)
-        # Another process may have numbered events since, unless ours is the session's last one.
-        if generation != ids.generation and at != seq - 1:
-            for statement in (_LAST_RUN_SEQ, _LAST_TAIL_RUN_SEQ):
-                later = fetch_value(self.connection, statement, (session, run, at))
-                last = max(last, later or 0)
-        number = draft.number_after(last)
-        ids.run_seqs[session, run] = (number, seq, ids.generation)
-        return number
+    def _last_run_seq(self, session: int, run: int, last: int, after_seq: int) -> int:
+        """Return the last number of a run, which was ``last`` at ``after_seq``."""
+        for statement in (_LAST_RUN_SEQ, _LAST_TAIL_RUN_SEQ):
+            later = fetch_value(self.connection, statement, (session, run, after_seq))
+            last = max(last, later or 0)
+        return last
 
     def _check_wordless(self, draft: Draft) -> None:
-        """Raise if what a draft says openly may repeat what is sealed."""
+        """Raise SealedMeanwhile if the open text of a draft may repeat its sealed payload."""
         if (
             draft.payload is not None
             and not draft.wordless
@@ -446,7 +492,7 @@ class Batch:
         payload: bytes | None,
         body: bytes | None,
     ) -> tuple[bytes | None, bytes | None, int | None]:
-        """Return what is stored as salt, payload and blob; sealed, if the scope is.
+        """Return salt, payload and blob as they are stored; sealed, if the scope is.
 
         ``scope`` is its name, id and key; ``body`` the payload compressed, if it is large.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.storage import encoding
-from treering.storage.sqlite import indexes, snapshots, timeline, tool_calls
+from treering.storage.sqlite import indexes, record_keys, snapshots, timeline, tool_records
 from treering.storage.sqlite.sql import fetch_one, fetch_value
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     """Erase the content of events; return how many blobs went, and how many others still hold."""
     connection = batch.connection
     blobs = _blobs_of(connection, positions)
-    calls = tool_calls.touched(connection, positions)
+    calls = tool_records.touched(connection, positions)
+    record_keys.drop(connection, positions)
     if erasure == "expired":
         timeline.remove(connection, positions)
     statement = _EXPIRE if erasure == "expired" else _REDACT
@@ -71,7 +72,7 @@ def blank(batch: Batch, positions: list[int], erasure: Erasure) -> tuple[int, in
     if erasure == "expired":
         hide_ids(batch, positions)
     connection.executemany(_BLANK_CONTENT, [(position,) for position in positions])
-    tool_calls.fold_anew(connection, calls)
+    tool_records.fold_again(connection, calls)
     snapshots.drop(connection, positions)
     note_erased(connection, BLOBS if blobs else 0)
     batch.dirty = True

@@ -1,8 +1,9 @@
 """Group commit: callers that append at the same time share one commit.
 
-Every caller puts its job into the queue. The one that gets the lock leads: it commits every job in
-the queue, its own among them. The others sleep until their job is done, or it is their turn to
-lead. A leader that is interrupted leaves no caller waiting: the lock reports what became of it.
+A caller that finds nobody else at work commits by itself. Otherwise it puts its job into the queue.
+The one that gets the lock leads: it commits every job in the queue, its own among them. The others
+sleep until their job is done, or it is their turn to lead. A leader that is interrupted leaves no
+caller waiting: the lock reports what became of it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import Busy, OutcomeUnknown
 from treering.locks import LOOK_S, LOOKS_MIN, PATIENCE_S, Bell, Lock
+from treering.storage.sqlite.writer import Writer, own_failure, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from treering.ledger.records import Draft
     from treering.model.events import Header
@@ -47,21 +49,39 @@ class Job:
 
 
 class GroupCommit:
-    """Gathers jobs and hands them to ``carry_out`` together, in the order they came."""
+    """Gathers jobs and hands them to the writer together, in the order they came."""
 
-    def __init__(self, carry_out: Callable[[list[Job]], None]) -> None:
-        self._carry_out = carry_out
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
         self._company = 1
         """How many callers shared the last commit."""
         self._start()
 
-    def run(self, job: Job) -> None:
-        """Carry out ``job``, alone or with others; raise its error if it has one.
+    def append(self, drafts: Sequence[Draft], expected_seq: int | None) -> list[Header]:
+        """Record ``drafts``, alone or with those of other callers.
 
         Raise Busy from a signal handler that interrupted an append of the same thread.
         """
         if self._pid != os.getpid():
             self._start()
+        writer = self._writer
+        if (
+            self._company == 1
+            and not self._queue
+            and not self._group
+            and writer.database.lock.holder is None
+        ):
+            # Nobody is at work, so nobody would share this commit. Another thread that comes to the
+            # same conclusion at the same moment waits for the writer, and commits by itself, too.
+            try:
+                return writer.transact(place, (drafts, expected_seq))
+            except OutcomeUnknown as failure:
+                raise own_failure(failure, drafts) from failure.__cause__
+        job = Job(drafts, expected_seq)
+        self._run(job)
+        return job.headers
+
+    def _run(self, job: Job) -> None:
         if self._leading.is_held_here():
             raise Busy(
                 "this thread was interrupted while it was recording, and cannot record more now",
@@ -97,7 +117,7 @@ class GroupCommit:
             patience_s = 0.0 if self._sleep(job) else LOOK_S * (LOOKS_MIN + 1)
 
     def _lead(self, patience_s: float) -> None:
-        """Commit all that waits, unless another caller is at it."""
+        """Commit every job in the queue, unless another caller is doing so."""
         leading = self._leading
         guard = leading.guard
         with guard, guard:
@@ -105,7 +125,7 @@ class GroupCommit:
                 if not leading.take(patience_s):
                     return
             except Busy:
-                return  # It is still at it, and slow.
+                return  # It is still committing, and slow.
             self._commit()
         # After the lock is free, or it would be woken in vain. One that is not woken wakes up soon.
         if self._queue:
@@ -131,7 +151,7 @@ class GroupCommit:
                 group.pop()  # Its caller has given up.
         self._company = len(group)
         if group:
-            self._carry_out(group)
+            self._writer.carry_out(group)
         for job in group:
             job.is_carried_out = True
 
@@ -146,7 +166,7 @@ class GroupCommit:
         self._group = []
 
     def _await_company(self) -> None:
-        """Let those who were just served come back, as long as they do."""
+        """Wait while callers of the last commit still come back with their next job."""
         waiting = -1
         while waiting < len(self._queue) < self._company:
             waiting = len(self._queue)

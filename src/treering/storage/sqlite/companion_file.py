@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 
 class Unsound(Exception):
-    """What the file holds does not belong to the ledger, or cannot be read."""
+    """The file cannot be read, or does not belong to the ledger."""
 
 
 class CompanionFile:
@@ -71,7 +71,7 @@ class CompanionFile:
 
     @property
     def exists(self) -> bool:
-        """Whether there is one already."""
+        """Whether the file exists."""
         if self._in_memory or self._private:
             return self._connection is not None
         return Path(self.path).is_file()
@@ -151,7 +151,7 @@ class CompanionFile:
         self._outdated = not (self._in_memory or self._private)
 
     def remove(self) -> None:
-        """Throw the file away."""
+        """Delete the file."""
         with self.lock.guard, self.lock, self._turn(PATIENCE_S):
             self._close()
             if not self._in_memory:
@@ -220,7 +220,7 @@ class CompanionFile:
         if isinstance(error, apsw.Error) and not (_is_damage(error) or self._is_unsound(error)):
             raise translate(error, self.path) from error
         if self._database.read_only:
-            # Left as it is; we go on with one of our own.
+            # It stays as it is; we continue with one of our own.
             self._close()
             self._private = True
         else:
@@ -337,11 +337,11 @@ class CompanionFile:
             self._write_lock.close()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Continue."""
         self.lock.drop()
 
     def after_fork_in_child(self) -> None:
-        """Go on as the only thread there is."""
+        """Continue as the only thread."""
         self.lock = Lock(self._tidy)
 
 

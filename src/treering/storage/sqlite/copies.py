@@ -11,10 +11,11 @@ from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
 from treering.ledger.record_checks import without_parent
 from treering.ledger.records import arriving, check_readable
-from treering.model.codec import PAYLOAD_BYTES_MAX
+from treering.model.codec import PAYLOAD_BYTES_MAX, decode
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding
 from treering.storage.erasure_records import check_same_key, claim_of
+from treering.storage.record_keys import KEYED_KINDS
 from treering.storage.sqlite.blanking import blank
 from treering.storage.sqlite.cuts import find_cut
 from treering.storage.sqlite.forgetting import (
@@ -228,6 +229,10 @@ class _Copy:
         self._batch.push(event, (position, *content), session, (record.seq, record.link))
         if run is not None:
             self._batch.follow_run(session, run, record.kind, record.seq)
+        if record.kind in KEYED_KINDS:
+            refs = None if record.refs is None else decode(record.refs)
+            copied = (record.kind, session, refs, record.event_id)
+            self._batch.follow_keys(*scope, copied, position)
 
     def _check_new(self, key: tuple[int, bytes], record: Record) -> None:
         if key in self._taken or key in self._keys or self._batch.is_hidden(*key, record):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treering.model.codec import encode
 from treering.storage.sqlite.reader import find_note
 from treering.storage.sqlite.sql import fetch_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from treering.model.scopes import Scope
     from treering.storage.sqlite.batch import Batch
@@ -26,6 +27,17 @@ class Cursors:
         """Return the cursor of a follower; None if it has none."""
         with self._database.reading() as connection:
             return find_note(connection, scope, follower)
+
+    def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
+        """Return the cursors of those of ``followers`` that have one."""
+        with self._database.reading() as connection:
+            found = fetch_all(
+                connection,
+                "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
+                " WHERE scopes.name = ? AND follower IN (SELECT value FROM json_each(?))",
+                (scope, encode(list(followers))),
+            )
+        return dict(found)
 
     def all(self, scope: Scope) -> dict[str, str]:
         """Return the cursors of all followers."""

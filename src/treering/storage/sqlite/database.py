@@ -49,9 +49,9 @@ PATIENCE_S: Final = 30.0
 READERS_MAX: Final = 8
 RESCUE_PATIENCE_MS: Final = 2_000
 LOOK_S: Final = 0.01
-"""How often a reader that waits looks whether it can be served; it is woken as well."""
+"""How often a waiting reader checks whether a connection is free; it is woken as well."""
 PAUSE_S: Final = 0.001
-"""How often it is looked whether all that is lent has come back."""
+"""How often to check whether all lent connections have come back."""
 MEMORY: Final = ":memory:"
 
 _abandoned: list[apsw.Connection] = []
@@ -123,7 +123,7 @@ class Database:
         The caller holds ``lock``, has the write lock and asked for the ``writer`` before.
         Raise LedgerMoved if the file is not there any more.
         """
-        guard = self._guard
+        guard = self.guard
         if not (guard.is_lasting or self.in_memory):
             guard.renew()
         moved = guard.moved()
@@ -133,15 +133,12 @@ class Database:
             self._return_to_log()
         return self._writer or self.writer()
 
-    def confirm(self, headers: list[Header]) -> None:
-        """Raise if what was just committed is not in the files at the path."""
-        moved = self._guard.moved()
-        if moved is None:
-            return
+    def confirm(self, moved: Moved, headers: list[Header]) -> None:
+        """Raise if the last commit is not in the files at the path: some have ``moved``."""
         match moved:
             case "ledger":
                 raise self._moved()
-            case "log" if self._guard.is_lasting and self._guard.is_without_log():
+            case "log" if self.guard.is_lasting and self.guard.is_without_log():
                 self._return_to_log()
             case "log":
                 raise OutcomeUnknown(
@@ -237,17 +234,17 @@ class Database:
                     f"the log of {self.path} was replaced, and reads of the old one continue",
                     hint="let them end, then try again",
                 )
-            lasting = self._guard.is_lasting and self._writer is not None
-            if lasting and self._guard.is_without_log():
+            lasting = self.guard.is_lasting and self._writer is not None
+            if lasting and self.guard.is_without_log():
                 # What was acknowledged is in the log that we still have open, and nobody
                 # else can have opened the file without making a new one.
                 self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._let_go()
+            self._close_connections()
         finally:
             self._lend_again()
 
-    def write_anew(self) -> None:
-        """Write every page again, so that none holds bytes of what was there before.
+    def rewrite_pages(self) -> None:
+        """Write every page again, so that none holds bytes of something that was erased.
 
         It is skipped if another program uses the file, or there is no room.
         """
@@ -263,11 +260,11 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         with self.lock.guard, self.lock:
-            if self._guard.moved() == "ledger":
+            if self.guard.moved() == "ledger":
                 self._fold_elsewhere()
             self._closed = True
             self._copy = None
-            self._let_go()
+            self._close_connections()
             self.write_lock.close()
 
     # Opening.
@@ -320,14 +317,14 @@ class Database:
 
     def _keep_in_place(self, connection: apsw.Connection) -> None:
         """Have the files of a connection stay where they are while it is open."""
-        if self._guard.hold():
+        if self.guard.hold():
             # A first read opens the log and its shared memory.
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-            self._guard.pin()
+            self.guard.pin()
 
     def _connect(self) -> apsw.Connection:
         if not self.in_memory:
-            self._guard.hold()
+            self.guard.hold()
         connection = apsw.Connection(self.path, flags=self._flags(), vfs=self._vfs or None)
         try:
             self._configure(connection)
@@ -352,7 +349,7 @@ class Database:
         if self._copy is not None:
             return self._copy.connect()
         if self.read_only:
-            self._guard.hold()
+            self.guard.hold()
             connection = connect_read_only(self.path)
             self.restore_patience(connection)
             self._keep_in_place(connection)
@@ -383,7 +380,7 @@ class Database:
         """Return a connection to read from, for ``frame``. A dropped one is given back."""
         if self._pid != os.getpid():
             self._abandon()
-        if not self.in_memory and (moved := self._guard.moved()) is not None:
+        if not self.in_memory and (moved := self.guard.moved()) is not None:
             self._return_to_read(moved)
         if reading.by_writer:
             connection = self._lend_writer(frame)
@@ -418,7 +415,7 @@ class Database:
         self._returned.notify()
         if self._closed:
             with self.lock.guard, self.lock:
-                self._let_go()
+                self._close_connections()
 
     def _lend(self, reading: _ReadLease) -> apsw.Connection | None:
         """Return a connection that is idle, or another one; None if too many are lent."""
@@ -447,7 +444,7 @@ class Database:
             if connection is not None:
                 return connection
         raise Busy(
-            f"{READERS_MAX} reads of {self.path} went on for {self._patience_s:g} s",
+            f"{READERS_MAX} reads of {self.path} lasted {self._patience_s:g} s",
             hint="let them end, then try again",
         )
 
@@ -459,13 +456,13 @@ class Database:
                 return  # It sees what it wrote, and looks again before it commits.
             self.write_lock.enter()
             try:
-                if self._guard.moved() == "log":
+                if self.guard.moved() == "log":
                     self._return_to_log()
             finally:
                 self.write_lock.leave()
 
     def _await_readers(self) -> bool:
-        """Lend nothing more; return whether all that is lent has come back in time."""
+        """Stop lending; return whether all connections came back in time."""
         self._lending = False
         deadline = time.monotonic() + self._patience_s
         while self._lent:
@@ -478,7 +475,7 @@ class Database:
         self._lending = True
         self._returned.notify()
 
-    def _let_go(self) -> None:
+    def _close_connections(self) -> None:
         """Close every connection that is not lent. The caller holds ``lock``."""
         connections = [] if self._writer is None else [self._writer]
         with contextlib.suppress(Empty):
@@ -489,7 +486,7 @@ class Database:
             for connection in connections:
                 connection.close(True)
         else:
-            self._guard.release(connections)
+            self.guard.release(connections)
 
     # Forks.
 
@@ -502,7 +499,7 @@ class Database:
             return
         # A read that takes longer keeps its connection, which the child leaves alone.
         self._await_readers()
-        self._let_go()
+        self._close_connections()
         self.write_lock.close()
 
     def after_fork_in_parent(self) -> None:
@@ -541,7 +538,7 @@ class Database:
         """Make what a fork must not share."""
         self.lock = Lock(self._tidy)
         """Held while the writing connection is used."""
-        self._guard = FileGuard(self.path, patience_s=self._patience_s)
+        self.guard = FileGuard(self.path, patience_s=self._patience_s)
         self._idle: SimpleQueue[apsw.Connection] = SimpleQueue()
         self._lent: weakref.WeakSet[_ReadLease] = weakref.WeakSet()
         """Reads that have not ended; one that an interrupted caller drops leaves the set."""

@@ -29,6 +29,7 @@ from treering.storage.sqlite.erasure_events import erasure_events
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.reader import LAST
 from treering.storage.sqlite.sql import (
+    PENDING,
     fetch_all,
     fetch_one,
     fetch_value,
@@ -91,18 +92,26 @@ WHERE t.scope = :scope AND t.kind = :kind AND t.ts_ms < :cutoff
 ORDER BY t.ts_ms, t.position
 LIMIT :limit
 """
-_PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
 
 _PROJECTIONS: Final = """
 WITH
   erased AS (SELECT value AS position FROM json_each(CAST(:positions AS TEXT))),
   touched AS (
-    SELECT DISTINCT e.session FROM erased CROSS JOIN events AS e ON e.position = erased.position
+    SELECT DISTINCT e.scope, e.session
+    FROM erased CROSS JOIN events AS e ON e.position = erased.position
   )
 SELECT
   (SELECT count(c.salt) FROM erased CROSS JOIN contents AS c ON c.position = erased.position),
-  (SELECT count(*) FROM touched CROSS JOIN tool_calls AS t ON t.session = touched.session),
-  (SELECT count(*) FROM touched CROSS JOIN snapshots AS n ON n.session = touched.session)
+  (
+    SELECT count(*)
+    FROM touched CROSS JOIN tool_calls AS t
+      ON t.scope = touched.scope AND t.session = touched.session
+  ),
+  (
+    SELECT count(*)
+    FROM touched CROSS JOIN snapshots AS n
+      ON n.scope = touched.scope AND n.session = touched.session
+  )
 """
 
 _LEGACY_EXPIRED: Final = f"""
@@ -195,7 +204,7 @@ class Eraser:
     def state(self) -> Physical:
         """Say whether bytes of what was erased are still in the log or the file."""
         with self._writer.database.reading() as connection:
-            return "pending" if fetch_value(connection, _PENDING) else "done"
+            return "pending" if fetch_value(connection, PENDING) else "done"
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
@@ -261,7 +270,7 @@ class Eraser:
                 return 0
         self._writer.transact(work, None)
         # Pages that were split before hold copies of old ids in their gaps.
-        self._database.write_anew()
+        self._database.rewrite_pages()
         return len(positions)
 
     def finish(self) -> Physical:
@@ -271,7 +280,7 @@ class Eraser:
         """
         database = self._writer.database
         with database.reading() as connection:
-            if not fetch_value(connection, _PENDING):
+            if not fetch_value(connection, PENDING):
                 return "done"
         finished = [finish() for finish in self._companions]
         if any(physical == "pending" for physical, _ in finished):
@@ -289,7 +298,7 @@ class Eraser:
 
     def _drive_out(self, database: Database, through: int | None) -> Physical:
         connection = database.writer()
-        if not fetch_value(connection, _PENDING):
+        if not fetch_value(connection, PENDING):
             return "done"
         database.write_lock.enter()
         try:
@@ -331,10 +340,14 @@ class Eraser:
             return []
         batch.index()
         left = _LEFT[erasure]
-        if selection.event_id is not None:
-            key = encoding.id_key(scope_key, selection.event_id)[0]
+        if selection.event_ids:
             statement = _BY_ID.format(left=left, spared=keep)
-            return fetch_all(connection, statement, {"scope": scope, "id": key})
+            keys = [encoding.id_key(scope_key, one)[0] for one in selection.event_ids]
+            return sorted(
+                row
+                for key in dict.fromkeys(keys)
+                for row in fetch_all(connection, statement, {"scope": scope, "id": key})
+            )
         if selection.session_id is not None:
             session = ids.session(connection, scope, scope_key, selection.session_id)
             about = "TRUE"
@@ -394,7 +407,7 @@ def _build_indexes(connection: apsw.Connection) -> None:
     Raise ConstraintError if another program doubled a row.
     """
     with connection:
-        pending = fetch_value(connection, _PENDING)
+        pending = fetch_value(connection, PENDING)
         names = [name for bit, some in INDEXES.items() if pending & bit for name in some]
         for name in names:
             connection.execute(f"REINDEX {name}")

@@ -2,7 +2,7 @@
 
 SQLite's own locks belong to the process: they are gone as soon as anything in it closes the file,
 such as Python's ``sqlite3`` after a look. Other processes then take the file for unused, and the
-next to close it deletes the log that we go on writing to. So we lock the same bytes once more, with
+next to close it deletes the log that we keep writing to. So we lock the same bytes once more, with
 a lock that belongs to a descriptor of our own. Where the system has no such locks, what SQLite
 should hold is locked again before each write. In both cases we check whether the files at the path
 are still those that we have open.
@@ -168,7 +168,7 @@ class FileGuard:
         spare_log = self._has_foreign_log()
         with self._lock.guard, self._lock:
             self._file = self._shared = self._places = self._unchanged = None
-        held = _let_go(self)
+        held = _release_files(self)
         for connection in connections:
             with contextlib.suppress(apsw.Error):
                 if spare_log:
@@ -193,7 +193,7 @@ class _HeldFile:
         self.place: _Place = (found.st_dev, found.st_ino)
         self.descriptors = [descriptor]
         self.users: weakref.WeakSet[FileGuard] = weakref.WeakSet()
-        """Counted by who they are: letting go can be repeated where it was interrupted."""
+        """Counted by who they are: a release that was interrupted can be repeated."""
         self.is_locked = False
         self.is_lasting = False
         self._path = path
@@ -253,7 +253,7 @@ def _open(path: str, stretch: tuple[int, int], user: FileGuard) -> _HeldFile:
         return file
 
 
-def _let_go(user: FileGuard) -> list[_HeldFile]:
+def _release_files(user: FileGuard) -> list[_HeldFile]:
     """Release all files of ``user``, also those that it could not note; return them."""
     with _lock.guard, _lock:
         _close_inherited()

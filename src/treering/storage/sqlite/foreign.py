@@ -1,34 +1,34 @@
-"""Tables of other programs' SQLite files, read without leaving a trace.
+"""Other programs' SQLite files, read without leaving a trace and without keeping anybody waiting.
 
-Nothing is ever written beside such a file or into it, nor is its log looked at in place: where one
-is, a private copy is read.
+A private copy is read: no lock is taken that a writer could meet, and nothing is written beside the
+file or into it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
-import msgspec
 
-from treering.errors import Busy, InvalidInput, NotFound
+from treering.errors import Busy, InvalidInput, NotFound, StorageFull
 from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.opening import PrivateCopy
 from treering.storage.sqlite.schema import APPLICATION_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-PAGE_ROWS: Final = 500
+PAGE_ROWS: Final = 200
 ROW_ID: Final = "rowid"
 """The field that holds a row's number."""
+MOMENTS_MAX: Final = 20
+MOMENT_S: Final = 0.02
+"""How often, and how long, a write is waited for."""
 _MAGIC: Final = b"SQLite format 3\0"
-_MODE_AT: Final = 18
-_WITH_LOG: Final = b"\x02\x02"
-"""The bytes there in a file that is written through a log."""
-PATIENCE_MS: Final = 5_000
 
 
 def is_sqlite(head: bytes) -> bool:
@@ -36,83 +36,192 @@ def is_sqlite(head: bytes) -> bool:
     return head.startswith(_MAGIC)
 
 
-class _Source(msgspec.Struct, frozen=True):
-    """A file, opened."""
+@contextlib.contextmanager
+def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
+    """Open what another program's file holds now.
 
-    connection: apsw.Connection
-    watched: bool
-    """Whether only its bytes show that another program writes to it."""
+    Raise NotFound if the file does not exist, InvalidInput if it is not a database or is a ledger,
+    and Busy if it is written to faster than it can be copied.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no file {path}", hint="check the path")
+    try:
+        with contextlib.closing(_copied(path).connect()) as connection:
+            connection.pragma("trusted_schema", False)
+            connection.pragma("query_only", True)
+            _refuse_ledger(connection, path)
+            yield ForeignDatabase(connection, path)
+    except apsw.NotADBError as error:
+        raise InvalidInput(f"{path} is not a SQLite file", hint="check the path") from error
+    except apsw.Error as error:
+        raise translate(error, str(path)) from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise StorageFull(
+            f"there is no room for a copy of {path}, which is read instead of it",
+            hint="set TMPDIR to a folder with more room",
+        ) from error
 
 
 def read_rows(
     path: Path, table: str, *, columns: Sequence[str], order: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Give the rows of ``table`` in the order of their numbers, each with its number as ``rowid``.
-
-    If ``order`` names a column, they come in its order first. Raise NotFound if the file or the
-    table does not exist, InvalidInput if it is not a database or is a ledger, and Busy if another
-    program writes to it meanwhile.
-    """
-    with _opened(path) as source:
-        _check(source.connection, path, table, columns)
-        before = _stamp(path)
-        for page in _pages(source.connection, table, columns, order):
-            if source.watched and _stamp(path) != before:
-                raise Busy(f"{path} was written to while it was read", hint="try again in a moment")
-            for number, *values in page:
-                yield {ROW_ID: number, **dict(zip(columns, values, strict=True))}
+    """Give the rows of one table as ``ForeignDatabase.rows`` does."""
+    with open_foreign(path) as database:
+        yield from database.rows(table, columns, order=() if order is None else (order,))
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Source]:
-    if not path.is_file():
-        raise NotFound(f"there is no file {path}", hint="check the path")
-    _refuse_journal(path)
-    with contextlib.ExitStack() as stack:
+class ForeignDatabases:
+    """Reads other programs' databases for an import."""
+
+    open = staticmethod(open_foreign)
+
+    def tables(self, path: Path) -> dict[str, list[str]]:
+        """Return the columns of each table, without a copy if the file itself names them."""
+        with contextlib.suppress(apsw.Error, OSError):
+            location = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            with contextlib.closing(apsw.Connection(location, flags=flags)) as connection:
+                _refuse_ledger(connection, path)
+                if tables := ForeignDatabase(connection, path).tables():
+                    return tables
+        with open_foreign(path) as database:
+            return database.tables()
+
+
+class ForeignDatabase:
+    """What another program's file held at one moment."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each table."""
+        names: list[Any] = self._connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+        ).fetchall()
+        return {name: self._columns(name) for (name,) in names}
+
+    def count(self, table: str) -> int:
+        """Return the number of rows of ``table``."""
+        found: list[Any] = self._connection.execute(
+            f"SELECT count(*) FROM {_quoted(table)}"
+        ).fetchall()
+        return int(found[0][0])
+
+    def tally(self, table: str, column: str) -> dict[str, int]:
+        """Return how many texts in ``column`` begin alike, up to and with their first colon."""
+        named = _quoted(column)
+        found: list[Any] = self._connection.execute(
+            f"SELECT substr({named}, 1, instr({named}, ':')) AS kind, count(*)"
+            f" FROM {_quoted(table)} GROUP BY kind ORDER BY kind"
+        ).fetchall()
+        return {str(kind or ""): int(number) for kind, number in found}
+
+    def rows(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        prefix: tuple[str, str] | None = None,
+        order: Sequence[str] = (),
+    ) -> Iterator[dict[str, Any]]:
+        """Give rows of ``table`` in the order of their numbers, each with its number as ``rowid``.
+
+        Those whose columns have the values in ``where``, and begin with the ``prefix`` that is
+        given for a column. They come in the order of the columns in ``order`` first. Raise NotFound
+        if the table does not exist, InvalidInput if a column does not.
+        """
+        known = self._columns(table)
+        if not known:
+            raise NotFound(
+                f"{self._path} has no table {table}",
+                hint="check that it is the file of the right program",
+            )
+        columns = known if columns is None else columns
+        if missing := [one for one in (*columns, *order, *(where or ())) if one not in known]:
+            raise InvalidInput(
+                f"the table {table} of {self._path} has no column {', '.join(missing)}",
+                hint="it is of another version, or of another program",
+            )
+        among, given = _condition(where or {}, prefix)
+        for number, *values in self._numbered(table, columns, among, given, order):
+            yield {ROW_ID: number, **dict(zip(columns, values, strict=True))}
+
+    def _columns(self, table: str) -> list[str]:
+        found: list[Any] = self._connection.execute(
+            f"PRAGMA table_info({_quoted(table)})"
+        ).fetchall()
+        return [row[1] for row in found]
+
+    def _numbered(
+        self,
+        table: str,
+        columns: Sequence[str],
+        among: str,
+        given: tuple[Any, ...],
+        order: Sequence[str],
+    ) -> Iterator[tuple[Any, ...]]:
+        # Sorted once, by numbers alone: the rows may be too many to be held.
+        by = ", ".join([*map(_quoted, order), ROW_ID])
+        statement = f"SELECT rowid FROM {_quoted(table)} {among} ORDER BY {by}"
+        numbers = [int(row[0]) for row in self._connection.execute(statement, given)]
+        for start in range(0, len(numbers), PAGE_ROWS):
+            few = numbers[start : start + PAGE_ROWS]
+            found = {row[0]: row for row in self._page(table, columns, few)}
+            yield from (found[number] for number in few)
+
+    def _page(
+        self, table: str, columns: Sequence[str], numbers: Sequence[int]
+    ) -> list[tuple[Any, ...]]:
+        rest = f"FROM {_quoted(table)} WHERE rowid IN ({', '.join(map(str, numbers))})"
         try:
-            source = _source(path, stack)
-            _refuse_ledger(source.connection, path)
-            yield source
-        except apsw.NotADBError as error:
-            raise InvalidInput(f"{path} is not a SQLite file", hint="check the path") from error
-        except apsw.Error as error:
-            raise translate(error, str(path)) from error
-
-
-def _source(path: Path, stack: contextlib.ExitStack) -> _Source:
-    if Path(f"{path}-wal").exists():
-        connection = PrivateCopy(str(path)).connect()
-        stack.callback(connection.close)
-        return _Source(_made_safe(connection), watched=False)
-    connection = _connect(path, "&mode=ro&immutable=1", stack)
-    if connection.read("main", 0, _MODE_AT, len(_WITH_LOG))[1] == _WITH_LOG:
-        return _Source(connection, watched=True)
-    # Written without a log: locks keep writers out while a page is read, and leave no file there.
-    return _Source(_connect(path, "&mode=ro", stack), watched=False)
-
-
-def _connect(path: Path, how: str, stack: contextlib.ExitStack) -> apsw.Connection:
-    location = f"{path.absolute().as_uri()}?cache=private{how}"
-    flags = int(apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    connection = apsw.Connection(location, flags=flags)
-    stack.callback(connection.close)
-    return _made_safe(connection)
-
-
-def _made_safe(connection: apsw.Connection) -> apsw.Connection:
-    connection.set_busy_timeout(PATIENCE_MS)
-    connection.pragma("trusted_schema", False)
-    connection.pragma("query_only", True)
-    return connection
-
-
-def _refuse_journal(path: Path) -> None:
-    journal = Path(f"{path}-journal")
-    if journal.exists() and journal.stat().st_size:
-        raise Busy(
-            f"{path} is being written to, or its last writer was cut off",
-            hint="let the program that it belongs to finish, then try again",
+            return self._select(", ".join(map(_quoted, columns)), rest)
+        except UnicodeDecodeError:
+            pass
+        # Texts may hold any bytes. Those that are not valid are replaced by marks.
+        as_bytes = ", ".join(
+            f"CASE typeof({one}) WHEN 'text' THEN CAST({one} AS BLOB) ELSE {one} END"
+            for one in map(_quoted, columns)
         )
+        return [
+            tuple(one.decode(errors="replace") if isinstance(one, bytes) else one for one in row)
+            for row in self._select(as_bytes, rest)
+        ]
+
+    def _select(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
+        found: list[Any] = self._connection.execute(f"SELECT rowid, {columns} {rest}").fetchall()
+        return found
+
+
+def _copied(path: Path) -> PrivateCopy:
+    """Return a copy that no write falls into: one without a log is going on while it has a journal.
+
+    Raise Busy if there is no such moment.
+    """
+    with path.open("rb") as file:
+        if not is_sqlite(file.read(len(_MAGIC))):
+            raise InvalidInput(f"{path} is not a SQLite file", hint="check the path")
+    for _ in range(MOMENTS_MAX):
+        if not _is_journaled(path):
+            copy = PrivateCopy(str(path))
+            if not _is_journaled(path):
+                return copy
+        time.sleep(MOMENT_S)
+    raise Busy(
+        f"{path} is being written to, or its last writer was cut off",
+        hint="let the program that it belongs to finish, then try again",
+    )
+
+
+def _is_journaled(path: Path) -> bool:
+    try:
+        return Path(f"{path}-journal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _refuse_ledger(connection: apsw.Connection, path: Path) -> None:
@@ -123,76 +232,17 @@ def _refuse_ledger(connection: apsw.Connection, path: Path) -> None:
         )
 
 
-def _check(connection: apsw.Connection, path: Path, table: str, columns: Sequence[str]) -> None:
-    if table not in _tables(connection):
-        raise NotFound(
-            f"{path} has no table {table}", hint="check that it is the file of the right program"
-        )
-    rows: list[Any] = connection.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()
-    if missing := [column for column in columns if column not in {row[1] for row in rows}]:
-        raise InvalidInput(
-            f"the table {table} of {path} has no column {', '.join(missing)}",
-            hint="it is of another version, or of another program",
-        )
-
-
-def _tables(connection: apsw.Connection) -> list[str]:
-    rows: list[Any] = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
-    ).fetchall()
-    return [row[0] for row in rows]
-
-
-def _pages(
-    connection: apsw.Connection, table: str, columns: Sequence[str], order: str | None
-) -> Iterator[list[tuple[Any, ...]]]:
-    behind = f"FROM {_quoted(table)} WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}"
-    last = -(2**63)
-    if order is not None:
-        # Sorted once, by numbers alone: the rows may be too many to be held.
-        sorted_by = f"SELECT rowid FROM {_quoted(table)} ORDER BY {_quoted(order)}, rowid"
-        numbers = [int(row[0]) for row in connection.execute(sorted_by)]
-        for start in range(0, len(numbers), PAGE_ROWS):
-            few = numbers[start : start + PAGE_ROWS]
-            among = f"FROM {_quoted(table)} WHERE rowid IN ({', '.join(map(str, few))})"
-            found = {row[0]: row for row in _page(connection, columns, among, ())}
-            yield [found[number] for number in few if number in found]
-        last = max(numbers, default=last)
-    while page := _page(connection, columns, behind, (last,)):
-        yield page
-        last = page[-1][0]
-
-
-def _page(
-    connection: apsw.Connection, columns: Sequence[str], rest: str, given: tuple[int, ...]
-) -> list[tuple[Any, ...]]:
-    named = ", ".join(map(_quoted, columns))
-    try:
-        return _select(connection, named, rest, given)
-    except UnicodeDecodeError:
-        pass
-    # Texts may hold any bytes. Those that are not valid are replaced by marks.
-    as_bytes = ", ".join(
-        f"CASE typeof({one}) WHEN 'text' THEN CAST({one} AS BLOB) ELSE {one} END"
-        for one in map(_quoted, columns)
-    )
-    rows = _select(connection, as_bytes, rest, given)
-    return [
-        tuple(one.decode(errors="replace") if isinstance(one, bytes) else one for one in row)
-        for row in rows
-    ]
-
-
-def _select(
-    connection: apsw.Connection, columns: str, rest: str, given: tuple[int, ...]
-) -> list[tuple[Any, ...]]:
-    found: list[Any] = connection.execute(f"SELECT rowid, {columns} {rest}", given).fetchall()
-    return found
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _condition(
+    where: Mapping[str, Any], prefix: tuple[str, str] | None
+) -> tuple[str, tuple[Any, ...]]:
+    parts = [f"{_quoted(column)} = ?" for column in where]
+    given = [*where.values()]
+    if prefix is not None:
+        # As a range, which an index answers.
+        column, text = prefix
+        parts.append(f"{_quoted(column)} >= ? AND {_quoted(column)} < ?")
+        given += [text, text[:-1] + chr(ord(text[-1]) + 1)]
+    return f"WHERE {' AND '.join(parts)}" if parts else "", tuple(given)
 
 
 def _quoted(name: str) -> str:

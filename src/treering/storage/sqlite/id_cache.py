@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 REMEMBERED_MAX: Final = 50_000
-"""Entries of each sort that are remembered; then it starts afresh."""
+"""The most entries of each table; a full one is emptied."""
 SEALED_MARK: Final = "sealed:"
 """Followed by its name, the mark of a scope whose payloads are sealed."""
 HIDES: Final = "SELECT 1 FROM ledger WHERE name = 'hidden_ids'"
@@ -51,7 +51,8 @@ class IdCache:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._epoch = -1
-        self._version = -1
+        self.version = -1
+        """The version of the file, as the writing connection counts it, that all this is of."""
         self._name_key = b""
         self._forgettings = 0
         self.generation = 0
@@ -80,16 +81,16 @@ class IdCache:
         self.digests: dict[int, bytes] = {}
         """The digests of the sets of sessions up to ``counted``, by scope."""
         self.hides = False
-        """Whether ids of what is gone are hashed under a key that lies elsewhere."""
+        """Whether ids of expired events are hashed under a key that is stored elsewhere."""
         self.position = -1
         self.indexed = 0
         self.tail: set[tuple[int, bytes]] | None = None
         """Scopes and ids of the events in no index yet; None until they are looked for."""
-        self._version = -1
+        self.version = -1
 
     def refresh(self, connection: apsw.Connection) -> None:
         """Drop what another writer may have changed. Call inside a write transaction."""
-        if connection.data_version() == self._version and self._epoch == self._database.epoch:
+        if connection.data_version() == self.version and self._epoch == self._database.epoch:
             return
         if self._epoch != self._database.epoch:
             self._epoch = self._database.epoch
@@ -122,14 +123,6 @@ class IdCache:
         self.sessions.clear()
         self.names.clear()
         self.places.clear()
-
-    def settle(self, connection: apsw.Connection) -> None:
-        """Note that what is remembered holds as of the commit that was just made.
-
-        apsw counts our own commits too, so the number read now is the one that the next
-        transaction finds unless another connection has written in between.
-        """
-        self._version = connection.data_version()
 
     def trim(self) -> None:
         """Forget names, heads and runs that have grown too many. Call before they are used."""

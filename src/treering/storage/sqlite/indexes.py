@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.storage.encoding import EXPIRED
+from treering.storage.encoding import EXPIRED, NAMED
 from treering.storage.sqlite import timeline
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
@@ -71,6 +71,24 @@ _SCOPE_TAIL: Final = f"""
 SELECT event_id, position
 FROM events
 WHERE position > {INDEXED_POSITION} AND scope = ?
+"""
+# Two ranges, merged: what is entered meanwhile is in one or both, and never in neither, because the
+# tail is read first.
+_TAIL_RANGE: Final = f"""
+SELECT event_id
+FROM events
+WHERE position > {INDEXED_POSITION}
+  AND scope = ?
+  AND event_id BETWEEN ? AND ?
+  AND flags & {NAMED} = 0
+"""
+_INDEXED_RANGE: Final = f"""
+SELECT t.event_id
+FROM ids_by_scope AS t
+JOIN events AS e ON e.position = t.position
+WHERE t.scope = ? AND t.event_id BETWEEN ? AND ? AND e.flags & {NAMED} = 0
+ORDER BY t.event_id
+LIMIT ?
 """
 _TAIL_IDS: Final = f"""
 SELECT scope, event_id
@@ -314,6 +332,15 @@ def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> 
         tail = connection.execute(_SCOPE_TAIL, (scope,))
         found = {key: position for key, position in tail if key in wanted}
     return indexed_ids(connection, scope, keys) | found
+
+
+def ids_between(
+    connection: apsw.Connection, scope: int, first: bytes, last: bytes, *, limit: int
+) -> list[bytes]:
+    """Return the first ids that are not names from ``first`` to ``last``, in order."""
+    tail = fetch_all(connection, _TAIL_RANGE, (scope, first, last))
+    indexed = fetch_all(connection, _INDEXED_RANGE, (scope, first, last, limit))
+    return sorted({key for (key,) in [*tail, *indexed]})[:limit]
 
 
 def tail_ids(connection: apsw.Connection) -> set[tuple[int, bytes]]:

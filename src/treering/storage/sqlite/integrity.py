@@ -23,7 +23,7 @@ from treering.storage.encoding import (
     SPILLED,
     name_key,
 )
-from treering.storage.sqlite import runs, schema, tool_calls
+from treering.storage.sqlite import runs, schema, tool_records
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.id_cache import SEALED_MARK
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at, positions_in
@@ -84,6 +84,12 @@ WHERE b.body IS NOT NULL
     JOIN events AS e ON e.position = c.position
     WHERE c.blob = b.id AND e.scope = b.scope
   )
+"""
+_STRAY_KEYS: Final = """
+SELECT count(*)
+FROM record_keys AS k
+LEFT JOIN events AS e ON e.position = k.position
+WHERE e.scope IS NOT k.scope
 """
 _GAPS: Final = """
 SELECT count(*)
@@ -156,6 +162,7 @@ _STRAYS: Final = (
         "snapshots belong to a session that is gone",
         "SELECT count(*) FROM snapshots WHERE session NOT IN (SELECT id FROM sessions)",
     ),
+    ("keys of records belong to no event, or to one of another scope", _STRAY_KEYS),
     ("blobs are held by no event, or by one of another scope", _STRAY_BLOBS),
     (
         "payloads belong to an event that is gone",
@@ -415,7 +422,7 @@ def _flaw_of_derived(connection: apsw.Connection, part: _CheckedPart) -> str | N
     for one, other in ((stored, derived), (derived, stored)):
         if fetch_value(connection, f"SELECT count(*) FROM ({one} EXCEPT {other})"):
             return "the states of runs are not what their events say"
-    if not tool_calls.is_sound(connection, part.events, part.in_sessions):
+    if not tool_records.is_sound(connection, part.events, part.in_sessions):
         return "the tool calls are not what their events say"
     return None
 

@@ -135,9 +135,12 @@ def take_out(connection: apsw.Connection, scope: int, positions: Iterable[int]) 
     return len(found)
 
 
-def empty(connection: apsw.Connection, scope: int | None) -> int:
-    """Take out all documents of a scope, or of all; return how many there were."""
-    where, values = ("", ()) if scope is None else (" WHERE scope = ?", (scope,))
+def empty(connection: apsw.Connection, scope: int | None, shelf: IndexName | None = None) -> int:
+    """Take out all documents of a scope, of one shelf, or of all; return how many there were."""
+    values = [one for one in (scope, shelf) if one is not None]
+    columns = [("scope", scope), ("shelf", shelf)]
+    wanted = " AND ".join(f"{name} = ?" for name, value in columns if value is not None)
+    where = f" WHERE {wanted}" if wanted else ""
     count: int = fetch_value(connection, f"SELECT count(*) FROM documents{where}", values)
     connection.execute(f"DELETE FROM documents{where}", values)
     connection.execute(

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 SUFFIX: Final = ".memory"
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 _TABLES: Final = """
--- Generations count up from here, so that those of a file that was made anew are others. What is
--- deleted makes the file untidy: its pages may have copies, until they are all written anew.
+-- Generations count up from here, so that a file that is made again has others. What is
+-- deleted makes the file untidy: its pages may have copies, until they are all written again.
 INSERT INTO facts (name, value) VALUES ('generation', random() & 0xffffffffff), ('untidy', 0);
 -- What was folded from the events of a scope up to its mark. Only numbers, hashes and ids.
-CREATE TABLE rows (
+CREATE TABLE memory_rows (
   scope INTEGER NOT NULL,
   sort TEXT NOT NULL,
   key TEXT NOT NULL,

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from treering.errors import StorageError
-from treering.memory.records import REMEMBERED_KINDS, IndexState
+from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, IndexState, SavedFold
 from treering.model.followers import FollowStep
-from treering.storage.sqlite import memory_documents, memory_rows
+from treering.storage import memory_rows
+from treering.storage.projections import SqliteTable
+from treering.storage.sqlite import memory_documents
 from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.memory_file import MemoryFile
 from treering.storage.sqlite.memory_neighbours import Neighbours
 from treering.storage.sqlite.memory_reader import MemoryReader, position_of
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.sql import fetch_one, fetch_value
-from treering.storage.sqlite.tool_calls import name_id
+from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value, name_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Document, IndexEntry, IndexName, Row, SavedFold
+    from treering.memory.records import Document, IndexEntry, IndexName, Row
     from treering.model.events import Event
     from treering.model.followers import Mark
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader
 
+DERIVED: Final = (
+    "SELECT * FROM memory_rows",
+    """
+SELECT scope, shelf, position, session, seq, ts_ms, kind, embedder, terms, vectors
+FROM documents
+""",
+)
+"""All that is derived. The number of a document only says when it was entered."""
 DOCUMENTS_MAX: Final = 50_000
 """Documents of one page."""
 FOLD_PATIENCE_MS: Final = 2_000
 _COUNTS: Final = """
 SELECT
-  (SELECT count(*) FROM rows WHERE scope = ?),
+  (SELECT count(*) FROM memory_rows WHERE scope = ?),
   (SELECT coalesce(sum(documents), 0) FROM shelves WHERE scope = ?)
 """
+_SET_MARK: Final = "INSERT OR REPLACE INTO marks (scope, position, link) VALUES (?, ?, ?)"
 _UNTIDY: Final = "SELECT value FROM facts WHERE name = 'untidy'"
 
 
@@ -54,11 +64,19 @@ class MemoryKeeper:
         reader.database.companions.append(self._memory)
 
     def memory_rows(self, scope: Scope) -> SavedFold:
-        """Return what was folded and kept."""
-        return memory_rows.read(self._memory, self._scope_number(scope))
+        """Return the rows of a scope; none if there is no file, or an unsound one."""
+        number = self._scope_number(scope)
+
+        def look(connection: apsw.Connection) -> SavedFold:
+            position = self._marked(connection, number)
+            found = memory_rows.read(SqliteTable(connection), number)
+            return SavedFold((position,) if position else (), found)
+
+        saved = self._memory.read(look) if self._memory.exists else None
+        return saved or SavedFold((), [])
 
     def keep_memory_rows(
-        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
+        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool
     ) -> bool:
         """Keep rows that events between two marks changed; False if another writer was first."""
         number = self._scope_number(scope)
@@ -68,9 +86,11 @@ class MemoryKeeper:
 
         def work(connection: apsw.Connection) -> bool:
             self._apply_erasures(connection)
-            return memory_rows.keep(
-                self._memory, connection, number, rows, since=first, until=last, anew=anew
-            )
+            if self._marked(connection, number) != first:
+                return False
+            memory_rows.write(SqliteTable(connection), number, rows, replace=replace)
+            connection.execute(_SET_MARK, (number, last, self._memory.link_at(last)))
+            return True
 
         return self._memory.write(work)
 
@@ -122,7 +142,7 @@ class MemoryKeeper:
             after = file.read(lambda c: memory_documents.followed(file, c, number, shelf)) or 0
         return self.reader.shelf_lag(scope, shelf, after)
 
-    def drop_documents(self, scope: Scope | None = None) -> int:
+    def drop_documents(self, scope: Scope | None = None, shelf: IndexName | None = None) -> int:
         """Remove all documents, to be entered again; return how many there were."""
         number = None if scope is None else self._scope_number(scope)
         if not self._memory.exists or self._memory.is_frozen:
@@ -130,7 +150,7 @@ class MemoryKeeper:
 
         def work(connection: apsw.Connection) -> int:
             _note_untidy(connection)
-            count = memory_documents.empty(connection, number)
+            count = memory_documents.empty(connection, number, shelf)
             self._sweep(connection)
             return count
 
@@ -152,6 +172,19 @@ class MemoryKeeper:
             found = self._memory.read(lambda c: fetch_one(c, _COUNTS, (number, number)))
         rows, documents = found or (0, 0)
         return {"memory_rows": rows, "documents": documents}
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return all rows and documents, in an order of their own."""
+
+        def look(connection: apsw.Connection) -> list[tuple[Any, ...]]:
+            found = (fetch_all(connection, statement) for statement in DERIVED)
+            return sorted((row for part in found for row in part), key=repr)
+
+        return (self._memory.read(look) if self._memory.exists else None) or []
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many events of a scope are not in its indexes yet."""
+        return sum(self.documents_lag(scope, index) for index in INDEX_NAMES)
 
     def remove(self) -> None:
         """Remove all that was derived."""
@@ -189,12 +222,21 @@ class MemoryKeeper:
         for scope, events in gone.items():
             taken = memory_documents.take_out(connection, scope, events)
             if not remembered.isdisjoint(events.values()):
-                taken += memory_rows.drop(connection, scope)
+                connection.execute("DELETE FROM marks WHERE scope = ?", (scope,))
+                taken += memory_rows.drop(SqliteTable(connection), scope)
             if taken:
                 _note_untidy(connection)
         if gone:
             self._sweep(connection)
         return newest
+
+    def _marked(self, connection: apsw.Connection, scope: int) -> int:
+        """Return how far the rows have come. Raise Unsound if the ledger is another one there."""
+        row = fetch_one(connection, "SELECT position, link FROM marks WHERE scope = ?", (scope,))
+        if row is None:
+            return 0
+        self._memory.check_link(row[0], row[1])
+        return int(row[0])
 
     def _sweep(self, connection: apsw.Connection | None) -> None:
         if not self._database.in_memory and not self._database.read_only:

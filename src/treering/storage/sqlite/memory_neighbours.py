@@ -8,7 +8,6 @@ question, for that takes long; until it is up nobody is answered from it.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import time
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 
+from treering.embedders.minilm import load_runtime
 from treering.memory.records import IndexName
 from treering.memory.vectors import SCALE_BYTES, unpack
 from treering.model.codec import encode
@@ -241,4 +241,4 @@ def _read_state(path: Path) -> _NeighbourState | None:
 def _load_runtime_of_models() -> None:
     """Load onnxruntime, where it is installed: after usearch it would take the process down."""
     with contextlib.suppress(ImportError):
-        importlib.import_module("onnxruntime")
+        load_runtime()

@@ -56,6 +56,17 @@ LAG: Final[dict[IndexName, str]] = {
     "events": f"{_LAG} AND e.kind NOT IN ({{folded}})",
     "memories": f"{_LAG} AND e.kind IN ({{memories}})",
 }
+# Most events are of other kinds. The order of time by kind has all up to its mark but expired ones,
+# so everything before the next entry is passed over; up to the mark, if there is no entry.
+_BEFORE_NEXT: Final = """
+SELECT coalesce(
+  min(t.position) - 1,
+  (SELECT value FROM ledger WHERE name = 'timed_position'),
+  0
+)
+FROM times_by_kind AS t
+WHERE t.scope = :scope AND t.kind IN ({kinds}) AND t.position > :after
+"""
 AT_POSITIONS: Final = f"""
 SELECT {EVENT}
 FROM json_each(CAST(? AS TEXT)) AS one
@@ -74,14 +85,17 @@ class MemoryReader:
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events that the memory folds, and those that vouch for erasures."""
-        found, last, more = self._of_kinds(REMEMBERED, scope, position_of(mark), limit)
+        found, last, more = self._of_kinds(
+            REMEMBERED, scope, position_of(mark), limit, FOLDED_KINDS
+        )
         return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
 
     def shelved_after(
         self, scope: Scope, shelf: IndexName, position: int, *, limit: int
     ) -> tuple[list[tuple[int, Event]], int, bool]:
         """Return events of an index with their sessions' numbers, where to continue, whether to."""
-        found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit)
+        kinds = MEMORIES if shelf == "memories" else ()
+        found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit, kinds)
         return (
             [(row[1], event) for row, event in zip(found, self._to_events(found), strict=True)],
             last,
@@ -103,18 +117,26 @@ class MemoryReader:
         return self._to_events([by_position[one] for one in positions if one in by_position])
 
     def _of_kinds(
-        self, statement: str, scope: Scope, after: int, limit: int
+        self,
+        statement: str,
+        scope: Scope,
+        after: int,
+        limit: int,
+        kinds: Sequence[str],
     ) -> tuple[list[Row], int, bool]:
-        """Return rows of a stretch, where it ends, and whether more follow."""
+        """Return rows of a stretch, where it ends, and whether more follow.
+
+        With ``kinds``, the stretch begins at the next event of one of them.
+        """
         with self._database.reading() as connection, connection:
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
+            number = find_scope(connection, scope)[0]
+            if kinds:
+                next_of = _BEFORE_NEXT.format(kinds=_numbers(connection, kinds))
+                place = {"scope": number, "after": after}
+                after = max(after, fetch_value(connection, next_of, place))
             last = min(newest, after + LOOKED_AT_MAX)
-            place = {
-                "after": after,
-                "until": last,
-                "scope": find_scope(connection, scope)[0],
-                "limit": limit,
-            }
+            place = {"after": after, "until": last, "scope": number, "limit": limit}
             found = fetch_all(connection, self._filled(connection, statement), place)
         kept = bounded(found, PAYLOAD_BYTES)
         if len(kept) == limit or len(kept) < len(found):

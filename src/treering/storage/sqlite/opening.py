@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import weakref
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from treering.errors import Busy, StorageError
+from treering.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+else:
+    shutil = LazyModule("shutil")
+    tempfile = LazyModule("tempfile")
 
 CHUNK_BYTES: Final = 1024**2
 COPIES_MAX: Final = 20
 """How often a copy is made again because another program wrote meanwhile."""
+_HEADER_BYTES: Final = 100
+_LOG_HEADER_BYTES: Final = 32
+"""The headers of SQLite's files: that of a database counts changes, that of a log has its salt."""
 
 
 def create_private(path: str) -> None:
@@ -199,14 +208,20 @@ def _nameless_files() -> _NamelessFiles:
     return _NamelessFiles()
 
 
-def _state(path: str) -> list[tuple[int, int, int] | None]:
-    """Return what changes when somebody writes to the file or its log."""
-    states: list[tuple[int, int, int] | None] = []
-    for suffix in ("", "-wal"):
-        try:
-            found = Path(path + suffix).stat()
-        except FileNotFoundError:
-            states.append(None)
-        else:
-            states.append((found.st_ino, found.st_size, found.st_mtime_ns))
-    return states
+def _state(path: str) -> tuple[object, ...]:
+    """Return what changes when a copy of the file and its log may not fit together.
+
+    A log only grows until it begins again, with another header, and has all pages that are written
+    to the file meanwhile: a copy of both is a state of the past, however much is written on.
+    Without a log every write counts, and the time of the last one is too coarse to tell.
+    """
+    try:
+        found = Path(path).stat()
+        with contextlib.suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as log:
+            if header := log.read(_LOG_HEADER_BYTES):
+                return found.st_ino, header
+        with Path(path).open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return (None,)
+    return found.st_ino, found.st_size, found.st_mtime_ns, header

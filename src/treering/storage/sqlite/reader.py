@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
 import msgspec
 
@@ -13,16 +14,17 @@ from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.codec import encode
 from treering.model.events import REDACTED
 from treering.model.followers import FollowedEvents, Mark
-from treering.model.kinds import ERASURE_KINDS
+from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, bounded, name_key
+from treering.storage.encoding import ERASED, EXPIRED, bounded, name_key, session_tally
 from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import indexes, rows, runs, timeline
 from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
 from treering.storage.sqlite.indexes import (
     IDS_AT_ONCE,
+    INDEXED_POSITION,
     LIVE,
     SessionStatements,
     position_at,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Record
     from treering.model.events import Event, Header
-    from treering.model.queries import Query
+    from treering.model.queries import Query, SessionTally
     from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.storage.sqlite.database import Database
@@ -57,6 +59,10 @@ LAST: Final = 2**62
 """After every seq and position."""
 SCAN_ROWS_MAX: Final = 2_000
 """Rows of all scopes that one step of following looks at."""
+STRETCH_FIRST: Final = 2_000
+"""Events of a session that are looked through for some that count; then twice as many each time."""
+FAILED_MAX: Final = 1_000
+"""Failed runs whose stretches are remembered."""
 RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
@@ -93,7 +99,43 @@ LIMIT ?
 SESSION_HEADERS: Final = session_statements(HEADER, where=LIVE)
 SESSION_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE)
 LAST_HEADERS: Final = session_statements(HEADER, where=LIVE, backwards=True)
+KIND_HEADERS, LAST_KIND_HEADERS = (
+    session_statements(HEADER, where=f"{LIVE} AND e.kind IN ({{kinds}})", backwards=backwards)
+    for backwards in (False, True)
+)
 LAST_EVENTS: Final = session_statements(EVENT, joins=WITH_CONTENT, where=LIVE, backwards=True)
+# What a stretch of a session has, in numbers. It is read from the index and the tail, as they are
+# in one state of the file.
+_COUNTED: Final = f"""
+SELECT e.kind, e.run, e.seq, e.ts_ms, e.flags
+FROM seqs_by_session AS t
+CROSS JOIN events AS e ON e.position = t.position
+WHERE t.session = :session AND t.seq > :after AND t.seq <= :until {LIVE}
+UNION ALL
+SELECT e.kind, e.run, e.seq, e.ts_ms, e.flags
+FROM events AS e
+WHERE e.position > {INDEXED_POSITION}
+  AND e.session = :session AND e.seq > :after AND e.seq <= :until {LIVE}
+"""
+TALLY: Final = f"""
+SELECT k.name, count(*), sum(e.flags & {ERASED} <> 0), min(e.ts_ms), max(e.ts_ms)
+FROM ({_COUNTED}) AS e
+JOIN names AS k ON k.id = e.kind
+GROUP BY e.kind
+"""
+RUNS_LEFT: Final = f"""
+SELECT coalesce(n.name, '{REDACTED}'), r.is_open
+FROM (
+  SELECT
+    e.run,
+    max(e.seq * (e.kind NOT IN ({{ends}}))) > max(e.seq * (e.kind IN ({{ends}}))) AS is_open
+  FROM ({_COUNTED}) AS e
+  WHERE e.run IS NOT NULL
+  GROUP BY e.run
+) AS r
+JOIN names AS n ON n.id = r.run
+WHERE r.is_open OR :after > 0
+"""
 # A left join: a payload row that was torn out must not hide its event.
 RECORDS: Final = session_statements(RECORD, joins=f"LEFT {WITH_CONTENT}", by_seq=True)
 COVERS: Final = session_statements(EVENT, joins=WITH_CONTENT, where="AND e.kind IN ({kinds})")
@@ -117,6 +159,16 @@ COMMITTED: Final = session_statements(
       AND r.last_seq <= :until
   ))""",
     backwards=True,
+)
+# The run of an event, if it has failed, and where the run begins.
+RUN_AT: Final = f"""
+SELECT r.run, r.first_seq
+FROM events AS e
+JOIN runs AS r ON r.session = e.session AND r.run = e.run
+WHERE e.position = {position_at("?1", "?2")} AND r.state > {state_after("run.ended")}
+"""
+OTHERS: Final = session_statements(
+    "e.position, e.session, e.seq", where="AND e.run IS NOT :run", backwards=True
 )
 _FIND: Final = f"""
 SELECT {EVENT}
@@ -154,6 +206,8 @@ class Reader:
         self.database = database
         self._vault = vault
         self.opener = Opener(vault)
+        self._failed: dict[tuple[int, int], tuple[int, int]] = {}
+        """Stretches of failed runs, by session and run: the seq after them, and their first."""
         self._name_key = b""
         """What the hashes of names are made under: it never changes."""
         self.names = Texts(database)
@@ -195,11 +249,17 @@ class Reader:
     # By seq, within a session.
 
     def session_headers(
-        self, scope: Scope, session_id: str, *, after_seq: int, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after_seq: int,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return headers of a session in order, after ``after_seq``."""
-        found = self._by_seq(scope, session_id, SESSION_HEADERS, after_seq, LAST, limit)
-        return self.to_headers(found)
+        """Return headers of a session in order, after ``after_seq``; of some kinds, or of all."""
+        statements = self._of_kinds(KIND_HEADERS, kinds) if kinds else SESSION_HEADERS
+        return self.to_headers(self._by_seq(scope, session_id, statements, after_seq, LAST, limit))
 
     def session_events(
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
@@ -209,11 +269,30 @@ class Reader:
         return self.to_events(bounded(found, PAYLOAD_BYTES))
 
     def last_headers(
-        self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        before_seq: int | None,
+        limit: int,
+        kinds: Collection[str] = (),
     ) -> list[Header]:
-        """Return the last headers of a session, before ``before_seq``, in order."""
-        found = self._by_seq(scope, session_id, LAST_HEADERS, 0, before_seq or LAST, limit)
+        """Return the last headers before ``before_seq``, in order; of some kinds, or of all."""
+        statements = self._of_kinds(LAST_KIND_HEADERS, kinds) if kinds else LAST_HEADERS
+        found = self._by_seq(scope, session_id, statements, 0, before_seq or LAST, limit)
         return self.to_headers(found[::-1])
+
+    def tally(
+        self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
+    ) -> SessionTally:
+        """Return the numbers of the session's own events after a seq, up to another."""
+        with self.database.reading() as connection, connection:
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            stretch = {"session": session, "after": after_seq, "until": until_seq}
+            counted = fetch_all(connection, TALLY, stretch)
+            ends = ", ".join(map(str, _kinds(connection, tuple(RUN_ENDS)))) or "0"
+            left = fetch_all(connection, RUNS_LEFT.format(ends=ends), stretch)
+        return session_tally(counted, left)
 
     def last_events(
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
@@ -242,18 +321,40 @@ class Reader:
     ) -> list[Event]:
         """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
         with self.database.reading() as connection:
-            numbers = _kinds(connection, tuple(sorted(kinds)))
-            found = session_rows(
-                connection,
-                COMMITTED.of_kinds(numbers),
-                find_session(connection, *find_scope(connection, scope), session_id),
-                0,
-                before_seq,
-                limit,
-                until=until_seq,
-                run=None if run_id is None else _name(connection, run_id),
-            )
+            statements = COMMITTED.of_kinds(_kinds(connection, tuple(sorted(kinds))))
+            session = find_session(connection, *find_scope(connection, scope), session_id)
+            run = None if run_id is None else _name(connection, run_id)
+            found: list[Row] = []
+            before, stretch = min(before_seq, _head(connection, session) + 1), STRETCH_FIRST
+            while before > 1 and len(found) < limit:
+                floor, left = max(before - 1 - stretch, 0), limit - len(found)
+                found += session_rows(
+                    connection, statements, session, floor, before, left, until=until_seq, run=run
+                )
+                before, stretch = floor + 1, 2 * stretch
+                if before > 1 and len(found) < limit:
+                    before = self._before_failed(connection, session, before, run)
         return self.to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+
+    def _before_failed(
+        self, connection: apsw.Connection, session: int, before: int, asking: int | None
+    ) -> int:
+        """Return ``before``, or the seq of the first event of a failed run that continues there.
+
+        All events in between are of the run. That stays so, and is looked up once.
+        """
+        row = fetch_one(connection, RUN_AT, (session, before - 1))
+        if row is None or row[0] == asking:
+            return before
+        run, first = row
+        last, start = self._failed.get((session, run), (0, 0))
+        if not start < before <= last:
+            others = session_rows(connection, OTHERS, session, first - 1, before, 1, run=run)
+            last, start = before, others[0][2] + 1 if others else first
+            if len(self._failed) >= FAILED_MAX:
+                self._failed.clear()
+            self._failed[session, run] = (last, start)
+        return start
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
@@ -310,6 +411,10 @@ class Reader:
             yield from (part for part in page if part.run_id == run_id and part.seq <= last)
             after = page[-1].seq
 
+    def _of_kinds(self, statements: SessionStatements, kinds: Collection[str]) -> SessionStatements:
+        with self.database.reading() as connection:
+            return statements.of_kinds(_kinds(connection, tuple(sorted(kinds))))
+
     def _by_seq(
         self,
         scope: Scope,
@@ -324,6 +429,8 @@ class Reader:
         reading = database.reading_at_hand() if limit == 1 else database.reading()
         with reading as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
+            if not session:
+                return []
             return session_rows(connection, statements, session, after, before, limit)
 
     # By id and by position.
@@ -344,6 +451,11 @@ class Reader:
             )
         return found
 
+    def has_legacy(self) -> bool:
+        """Return whether events that were erased by earlier versions have to be rekeyed."""
+        with self.database.reading() as connection:
+            return fetch_value(connection, "SELECT 1 FROM legacy_events LIMIT 1") is not None
+
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return the locations of events by id, erased or not; unknown ids are left out."""
         with self.database.reading() as connection:
@@ -357,6 +469,16 @@ class Reader:
                 return {}
             found = fetch_all(connection, _PLACES, (encode(list(positions.values())),))
         return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
+
+    def ids_starting(self, scope: Scope, prefix: str, *, limit: int) -> list[str]:
+        """Return the first ids in the form of a UUID that begin with ``prefix``, in order."""
+        keys = encoding.id_key_range(prefix)
+        if keys is None:
+            return []
+        with self.database.reading() as connection:
+            number, _ = find_scope(connection, scope)
+            ids = indexes.ids_between(connection, number, *keys, limit=limit)
+        return [str(UUID(bytes=key)) for key in ids]
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope after ``mark``, in the order they are followed."""
@@ -546,6 +668,10 @@ def find_session(connection: apsw.Connection, scope: int, scope_key: bytes, name
     )
 
 
+def _head(connection: apsw.Connection, session: int) -> int:
+    return fetch_value(connection, "SELECT seq FROM heads WHERE session = ?", (session,)) or LAST
+
+
 def _name(connection: apsw.Connection, text: str) -> int:
     return _find_names(connection, key_of_names(connection), (text,)).get(text, 0)
 
@@ -574,7 +700,7 @@ def _find_names(
 
 
 def hides_ids(connection: apsw.Connection) -> bool:
-    """Whether ids of what is gone are hashed under a key that lies elsewhere."""
+    """Whether ids of expired events are hashed under a key that is stored elsewhere."""
     return bool(fetch_value(connection, HIDES))
 
 

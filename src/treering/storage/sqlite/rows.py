@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from uuid_utils import UUID
 
@@ -23,6 +23,7 @@ from treering.storage.encoding import (
     name_of,
     payload_of,
 )
+from treering.storage.sealing import is_box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,10 +57,12 @@ HEADER: Final = ", ".join(f"e.{column}" for column in _READ)
 EVENT: Final = f"{HEADER}, c.payload, c.blob"
 RECORD: Final = f"{EVENT}, c.salt"
 WITH_CONTENT: Final = "JOIN contents AS c ON c.position = e.position"
-_NUMBER, _TEXT, _BYTES = (int, NoneType), (str, NoneType), (bytes, NoneType)
-_RECORD_TYPES: Final[tuple[Any, ...]] = (
-    int, int, int, bytes, _TEXT, int, int, _NUMBER, _NUMBER, _NUMBER, _NUMBER, int, _NUMBER,
-    int, int, int, int, int, bytes, bytes, _TEXT, _BYTES, _BYTES, _NUMBER, _BYTES,
+_INT, _BLOB_TYPE = frozenset({int}), frozenset({bytes})
+_NUMBER, _TEXT, _BYTES = (frozenset({one, NoneType}) for one in (int, str, bytes))
+_RECORD_TYPES: Final[tuple[frozenset[type], ...]] = (
+    _INT, _INT, _INT, _BLOB_TYPE, _TEXT, _INT, _INT, _NUMBER, _NUMBER, _NUMBER, _NUMBER, _INT,
+    _NUMBER, _INT, _INT, _INT, _INT, _INT, _BLOB_TYPE, _BLOB_TYPE, _TEXT, _BYTES, _BYTES, _NUMBER,
+    _BYTES,
 )  # fmt: skip
 """What each column of a record holds, if it is not damaged."""
 AT_ONCE: Final = 25
@@ -160,7 +163,9 @@ def records(
     Raise TypeError if a column holds something else than what was written.
     """
     rows = list(rows)
-    if not all(all(map(isinstance, row, _RECORD_TYPES)) for row in rows):
+    # Column by column: a page of rows costs 25 checks, and not 25 for each row.
+    columns = zip(zip(*rows, strict=True), _RECORD_TYPES, strict=True) if rows else ()
+    if not all(types.issuperset(map(type, column)) for column, types in columns):
         raise TypeError("a column holds another type of value")
     return [
         Record(
@@ -184,7 +189,9 @@ def records(
             summary=summary,
             refs=refs,
             payload=(
-                content := opener.recorded(
+                content := (salt, payload, None)
+                if blob is None and not is_box(salt)
+                else opener.recorded(
                     sessions[session][0],
                     event_id,
                     salt,

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.database import Database
 
 SUFFIX: Final = ".search"
-LAYOUT: Final = 3
-"""Raised also when other words of an event are entered: a file of before has not all of them."""
+LAYOUT: Final = 4
+"""Raised also when other words of an event are entered: an older file lacks some of them."""
 _TABLES: Final = """
--- How far each scope has been entered, and the link of the ledger's event there: a ledger that was
--- put back from a copy has another.
+-- How far each scope has been entered, and the link of the ledger's event there: a ledger restored
+-- from a copy has another.
 CREATE TABLE followed (
   scope INTEGER PRIMARY KEY,
   position INTEGER NOT NULL,

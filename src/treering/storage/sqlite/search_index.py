@@ -1,11 +1,13 @@
-"""The search index of a ledger in a file: it follows the events, and is caught up when asked."""
+"""The search index of a ledger in a file: it follows the events when somebody searches."""
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from treering.derive.search_texts import is_searchable
 from treering.errors import StorageError
@@ -13,7 +15,7 @@ from treering.model.codec import encode
 from treering.model.events import Event
 from treering.model.followers import FollowStep
 from treering.model.scopes import Scope
-from treering.model.searches import SearchCandidate, SearchCandidates
+from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
@@ -28,15 +30,17 @@ if TYPE_CHECKING:
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
-    from treering.model.search_queries import SearchQuery
+    from treering.model.search_queries import SearchQuery, Term
     from treering.storage.sqlite.reader import Reader
 
-STEP_EVENTS: Final = 500
-"""Events that are entered in one transaction."""
+STEP_EVENTS: Final = 1_000
+"""Events entered in one transaction."""
 CANDIDATES_MAX: Final = 1_000
-"""Matches that are ranked: the newest."""
+"""How many of the newest matches are ranked."""
+WORD_MATCHES_MAX: Final = 20_000
+"""How many of the newest matches of one word are counted when some of the words suffice."""
 SCANNED_MAX: Final = 8_000
-"""Matches that are looked at when many of them do not count."""
+"""How many matches are read when many of them do not count."""
 FOLD_PATIENCE_MS: Final = 2_000
 _LAST: Final = 2**62
 
@@ -59,7 +63,7 @@ _FAILED: Final = frozenset(
 
 
 class SearchIndex:
-    """Keeps the index up with the events, and finds in it."""
+    """Keeps the index up to date with the events, and searches it."""
 
     def __init__(self, reader: Reader, is_sealed: Callable[[Scope], bool]) -> None:
         self._database = reader.database
@@ -71,7 +75,7 @@ class SearchIndex:
         reader.database.companions.append(self._file)
 
     def follow(self, scope: Scope, read: Callable[[Event], SearchText]) -> FollowStep:
-        """Enter the next stretch of a scope's events, as ``read`` tells them."""
+        """Enter the next events of a scope, with the text that ``read`` derives."""
         if self._file.is_frozen:
             return FollowStep(0, more=False)
         # In a transaction of its own: connections opened later read the file as it is written now.
@@ -102,7 +106,7 @@ class SearchIndex:
         return FollowStep(len(events), more=more)
 
     def _stretch(self, scope: Scope, after: int, *, sealed: bool) -> tuple[list[Event], int, bool]:
-        """Return the next events of a scope, where to go on, and whether to."""
+        """Return the next events of a scope, the last position, and whether there are more."""
         if sealed:
             stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
             events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
@@ -111,18 +115,20 @@ class SearchIndex:
         return followed.items, followed.last[0], followed.more
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
-        """Index the followed events of a scope again, shard by shard; say what differs."""
+        """Index a scope again, as far as it was followed; return what differs."""
         if not self._file.exists:
             return 0, None
         with self._database.reading() as ledger:
             number = find_scope(ledger, scope)[0]
         sealed = self._is_sealed(scope)
         found = self._file.read(
-            lambda index: self._compare(index, number, self._told_anew(scope, read, sealed=sealed))
+            lambda index: self._compare(
+                index, number, self._documents_again(scope, read, sealed=sealed)
+            )
         )
         return found or (0, None)
 
-    def _told_anew(
+    def _documents_again(
         self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
     ) -> Iterator[search_shards.Document]:
         after, more = 0, True
@@ -134,18 +140,18 @@ class SearchIndex:
         self, index: apsw.Connection, scope: int, documents: Iterator[search_shards.Document]
     ) -> tuple[int, str | None]:
         until, count = self._followed(index, scope), 0
-        behind = next(documents, None)
+        following = next(documents, None)
         for shard, last, recorded in search_shards.oldest_first(index, scope):
             part: list[search_shards.Document] = []
-            while behind is not None and behind[0] <= min(last, until):
-                part.append(behind)
+            while following is not None and following[0] <= min(last, until):
+                part.append(following)
                 if len(part) > search_shards.SHARD_DOCUMENTS_MAX:
                     break
-                behind = next(documents, None)
+                following = next(documents, None)
             if len(part) != recorded or not search_shards.holds(index, shard, part):
                 return count, "the search index does not hold what its events say"
             count += len(part)
-        if behind is not None and behind[0] <= until:
+        if following is not None and following[0] <= until:
             return count, "the search index lacks events that it has passed"
         return count, None
 
@@ -159,7 +165,7 @@ class SearchIndex:
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
     ) -> SearchCandidates | None:
-        """Return the newest matches; None if the index has to be caught up with first."""
+        """Return the newest matches; None if the index must be brought up to date first."""
         if not self._file.exists and not self._database.read_only:
             return SearchCandidates([], more=False)
         return self._file.read(
@@ -187,8 +193,12 @@ class SearchIndex:
                 limit = CANDIDATES_MAX + 1 - len(found)
                 rows = fetch_all(index, statement, (*values, before, limit))
                 scanned += len(rows)
-                found += self._told(
-                    query, scope, rows, include_failed=include_failed, is_inside=inside
+                found += self._candidates(
+                    query,
+                    scope,
+                    {position: _graded(score) for position, score in rows},
+                    include_failed=include_failed,
+                    is_inside=inside,
                 )
                 if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
                     return SearchCandidates(found[:CANDIDATES_MAX], more=True)
@@ -197,18 +207,42 @@ class SearchIndex:
                 before = rows[-1][0]
         return SearchCandidates(found, more=False)
 
-    def _told(
+    def search_any(
+        self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
+    ) -> SearchCandidates | None:
+        """Return the matches with at least ``least`` of ``terms``; None as of ``search``."""
+        if not self._file.exists and not self._database.read_only:
+            return SearchCandidates([], more=False)
+
+        def look(index: apsw.Connection) -> SearchCandidates:
+            with self._database.reading() as ledger:
+                scope = find_scope(ledger, query.scope)[0]
+            shards = search_shards.newest_first(index, scope)
+            matches = [_matches(index, shards, query, term) for term in terms]
+            shares = word_shares(matches, search_shards.count(index, scope), least=least)
+            best = heapq.nlargest(CANDIDATES_MAX, shares, key=lambda place: (shares[place], place))
+            found = self._candidates(
+                query,
+                scope,
+                {place: shares[place] for place in best},
+                include_failed=include_failed,
+                is_inside=False,
+            )
+            return SearchCandidates(found, more=len(best) < len(shares))
+
+        return self._file.read(look)
+
+    def _candidates(
         self,
         query: SearchQuery,
         scope: int,
-        rows: list[Any],
+        scores: dict[int, float],
         *,
         include_failed: bool,
         is_inside: bool,
     ) -> list[SearchCandidate]:
-        if not rows:
+        if not scores:
             return []
-        scores = dict(rows)
         asked = {
             "positions": encode(list(scores)),
             "scope": scope,
@@ -220,14 +254,14 @@ class SearchIndex:
         sessions, names = self._sessions, self._names
         return [
             SearchCandidate(
-                sessions[session][1], seq, ts_ms, names[kind], _graded(scores[position]), is_inside
+                sessions[session][1], seq, ts_ms, names[kind], scores[position], is_inside
             )
             for position, session, seq, ts_ms, kind, state in rows
             if include_failed or state not in _FAILED
         ]
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
-        """Return those found events that are still there."""
+        """Return the events of candidates that still exist."""
         by_session: dict[str, list[int]] = {}
         for one in found:
             by_session.setdefault(one.session_id, []).append(one.seq)
@@ -261,6 +295,10 @@ class SearchIndex:
             )
         return int(count)
 
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return each scope with the number of its events in the index."""
+        return sorted((scope, self.count(scope)) for scope in self.scopes())
+
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
         with self._database.reading() as ledger:
@@ -270,7 +308,7 @@ class SearchIndex:
         return self._file.read(lambda index: search_shards.count(index, number)) or 0
 
     def scopes(self) -> list[Scope]:
-        """Return the scopes of which anything was entered."""
+        """Return the scopes with entries."""
         if not self._file.exists:
             return []
         found = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
@@ -281,7 +319,7 @@ class SearchIndex:
             ]
 
     def remove(self) -> None:
-        """Throw the index away."""
+        """Delete the index."""
         if self._file.exists:
             self._file.remove()
 
@@ -292,9 +330,9 @@ class SearchIndex:
     # Erasing.
 
     def finish(self) -> tuple[Physical, int | None]:
-        """Drive what was erased out of the index; say whether it is done, and up to which position.
+        """Erase from the index; return whether that is done, and up to which position.
 
-        None if there is no index, and nothing to be done.
+        The position is None if there is no index.
         """
         if not self._file.exists:
             return "done", None
@@ -302,20 +340,35 @@ class SearchIndex:
             through = self._file.write(self._apply_erasures, patience_s=FOLD_PATIENCE_MS / 1_000)
             folded = self._file.fold(FOLD_PATIENCE_MS)
         except (StorageError, apsw.Error):
-            # What was erased is gone from the ledger; from here it goes at the next opportunity.
+            # The ledger has erased it; the index follows at the next opportunity.
             return "pending", None
         return ("done" if folded else "pending"), through
 
     def _apply_erasures(self, index: apsw.Connection) -> int:
-        """Take out what the events since the last time say was erased, in every scope."""
+        """Remove the documents that events since the last time say were erased, in every scope."""
         newest, gone = unseen_erasures(index, self._database)
-        driven = [
-            search_shards.drive_out(index, scope, events, in_memory=self._database.in_memory)
+        erased = [
+            search_shards.erase(index, scope, events, in_memory=self._database.in_memory)
             for scope, events in gone.items()
         ]
-        if any(driven):
+        if any(erased):
             self._file.reopen_later()
         return newest
+
+
+def _matches(
+    index: apsw.Connection, shards: Sequence[int], query: SearchQuery, term: Term
+) -> list[int]:
+    """Return the newest places with a term that match a query."""
+    asked = search_queries.by_words(replace(query, terms=(*query.terms, term)))
+    places: list[int] = []
+    for shard in shards:
+        limit = WORD_MATCHES_MAX - len(places)
+        if limit <= 0:
+            break
+        rows = fetch_all(index, search_queries.any_statement(shard), (asked, limit))
+        places += [row[0] for row in rows]
+    return places
 
 
 def _documents(
@@ -327,7 +380,7 @@ def _documents(
             text = read(event)
             marks = marks_of(event, text)
             documents.append(
-                (event.position, text.words, text.pieces, text.files, marks, text.grams)
+                (event.position, text.words, text.pieces, text.files, marks, text.names)
             )
     return documents
 

@@ -1,4 +1,4 @@
-"""Queries of the index in the words of SQLite's full-text tables."""
+"""Queries of the index as SQLite's full-text tables read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WEIGHTS: Final = "1.0, 0.6, 1.2, 0.0"
 
 
 def by_words(query: SearchQuery) -> str:
-    """Return what matches the words of a query."""
+    """Return the full-text query for words."""
     return _whole([_term(term) for term in query.terms], query)
 
 
@@ -30,10 +30,15 @@ def words_statement(shard: int) -> str:
     )
 
 
-def by_insides(query: SearchQuery) -> list[tuple[str, str | None]] | None:
-    """Return, for each term, what matches it as words and inside of names; None if none may.
+def any_statement(shard: int) -> str:
+    """Return the SQL that finds the newest matches of a shard, without scores."""
+    return f"SELECT rowid FROM w_{shard} WHERE w_{shard} MATCH ? ORDER BY rowid DESC LIMIT ?"
 
-    The first says what else has to hold.
+
+def by_insides(query: SearchQuery) -> list[tuple[str, str | None]] | None:
+    """Return, for each term, its queries as words and inside names; None if it cannot match.
+
+    The first query holds the filters.
     """
     if all(term.inside is None for term in query.terms):
         return None
@@ -56,7 +61,7 @@ def insides_statement(shard: int, terms: list[tuple[str, str | None]]) -> tuple[
             values.append(grams)
             arm = f"SELECT * FROM ({arm} UNION SELECT rowid FROM g_{shard} WHERE g_{shard} MATCH ?)"
         arms.append(arm)
-    # The rarest would be best at the front; that of the marks is the only one that is not.
+    # The rarest should come first; the filters are never rare.
     found = " INTERSECT ".join((*arms[1:], arms[0]))
     return (
         f"SELECT rowid, 0.0 FROM ({found}) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",

@@ -1,7 +1,7 @@
 """Shards of the index: full-text tables without texts, each of some documents of one scope.
 
-A search looks at the newest first and stops when it has enough. What is erased is driven out of
-one shard: it is written again without it, and the pages of the old one are filled with zeros.
+A search reads the newest first and stops when it has enough. An erasure rewrites one shard without
+the document, and fills the pages of the old one with zeros.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.sql import Row
 
 SHARD_DOCUMENTS_MAX: Final = 16_384
-"""Documents that are written again when one of them is erased: a fraction of a second."""
+"""Documents rewritten when one of them is erased: a fraction of a second."""
 
 Document = tuple[int, str, str, str, str, str]
-"""position, words, pieces, files, marks, grams"""
+"""position, words, pieces, files, marks, names"""
 
-_SORT: Final = "content='', contentless_delete=1, tokenize=\"ascii tokenchars '_'\""
-_WORDS: Final = f"fts5(words, pieces, files, marks, {_SORT})"
-_GRAMS: Final = f"fts5(grams, {_SORT}, detail=none)"
+_KEPT: Final = "content='', contentless_delete=1"
+_WORDS: Final = f"fts5(words, pieces, files, marks, {_KEPT}, tokenize=\"ascii tokenchars '_'\")"
+_GRAMS: Final = f"fts5(names, {_KEPT}, tokenize=trigram, detail=none)"
 _LAYOUTS: Final = {"w": _WORDS, "g": _GRAMS}
 _SHADOWS: Final = ("data", "idx", "docsize", "config")
 
@@ -43,7 +43,7 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
             [document[:5] for document in part],
         )
         connection.executemany(
-            f"INSERT INTO g_{shard} (rowid, grams) VALUES (?, ?)",
+            f"INSERT INTO g_{shard} (rowid, names) VALUES (?, ?)",
             [(document[0], document[5]) for document in part if document[5]],
         )
         connection.execute(
@@ -100,7 +100,7 @@ def holds(connection: apsw.Connection, shard: int, documents: list[Document]) ->
 
 
 def _words(connection: apsw.Connection, table: str) -> Iterator[Row]:
-    """Return the places of words, and the documents themselves."""
+    """Return the places of all words, and the sizes of the documents."""
     connection.execute(
         f"CREATE VIRTUAL TABLE temp.words_of_{table} USING fts5vocab(main, {table}, instance)"
     )
@@ -111,12 +111,12 @@ def _words(connection: apsw.Connection, table: str) -> Iterator[Row]:
         connection.execute(f"DROP TABLE temp.words_of_{table}")
 
 
-def drive_out(
+def erase(
     connection: apsw.Connection, scope: int, positions: Iterable[int], *, in_memory: bool
 ) -> int:
-    """Take documents out of a scope's shards, and their bytes; return how many there were.
+    """Erase documents of a scope from its shards, bytes included; return how many there were.
 
-    Open the connection again after it: it may remember the tables as they were.
+    Open the connection again afterwards: it may have cached the old tables.
     """
     count = 0
     for position_list in _chunks(sorted(positions), 2_000):
@@ -126,11 +126,11 @@ def drive_out(
             (scope, position_list[0], position_list[-1]),
         )
         for (shard,) in touched:
-            count += _drive_out(connection, shard, position_list, in_memory=in_memory)
+            count += _erase(connection, shard, position_list, in_memory=in_memory)
     return count
 
 
-def _drive_out(
+def _erase(
     connection: apsw.Connection, shard: int, positions: list[int], *, in_memory: bool
 ) -> int:
     found = fetch_all(
@@ -147,15 +147,15 @@ def _drive_out(
     if left:
         _optimize(connection, shard)
         if not in_memory:
-            _write_anew(connection, shard)
+            _rewrite(connection, shard)
         connection.execute("UPDATE shards SET documents = ? WHERE id = ?", (left, shard))
     else:
         _drop(connection, shard)
     return len(found)
 
 
-def _write_anew(connection: apsw.Connection, shard: int) -> None:
-    """Copy what is left into new tables, and drop the old ones with all that their pages hold."""
+def _rewrite(connection: apsw.Connection, shard: int) -> None:
+    """Copy the rest into new tables, and drop the old ones with everything on their pages."""
     for letter, layout in _LAYOUTS.items():
         old, new = f"{letter}_{shard}", f"{letter}_{shard}_new"
         connection.execute(f"CREATE VIRTUAL TABLE {new} USING {layout}")
@@ -178,7 +178,7 @@ def _drop(connection: apsw.Connection, shard: int) -> None:
 
 
 def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
-    """Return the shard that takes in what comes next, and how much room it has."""
+    """Return the shard for the next documents, and how many it has room for."""
     row: Row | None = fetch_one(
         connection,
         "SELECT id, documents FROM shards WHERE scope = ? ORDER BY last DESC, id DESC LIMIT 1",
@@ -192,6 +192,10 @@ def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
     shard = connection.last_insert_rowid()
     for letter, layout in _LAYOUTS.items():
         connection.execute(f"CREATE VIRTUAL TABLE {letter}_{shard} USING {layout}")
+        # Its parts are merged when it is full, or when there are sixteen of them.
+        connection.execute(
+            f"INSERT INTO {letter}_{shard} ({letter}_{shard}, rank) VALUES ('automerge', 0)"
+        )
     return shard, SHARD_DOCUMENTS_MAX
 
 

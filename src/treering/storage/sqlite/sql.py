@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import apsw
 
 from treering.errors import Corrupt
 from treering.ledger.records import FORGOTTEN
+from treering.storage.encoding import name_key
 
 Row: TypeAlias = tuple[Any, ...]
+PENDING: Final = "SELECT value FROM ledger WHERE name = 'erasure_pending'"
+"""Whether something that was erased is still in the files."""
 
 
 def session_name(table: str) -> str:
@@ -52,3 +55,9 @@ def key_of_names(connection: apsw.Connection) -> bytes:
             hint="keep a copy, then restore from an export or a backup",
         )
     return key
+
+
+def name_id(connection: apsw.Connection, text: str) -> int:
+    """Return the id of a name, 0 if there is none."""
+    key = name_key(key_of_names(connection), text)
+    return fetch_value(connection, "SELECT id FROM names WHERE key = ?", (key,)) or 0

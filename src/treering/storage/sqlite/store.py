@@ -2,44 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from treering.model.receipts import RebuildReceipt
+from treering.lazy import LazyModule
+from treering.ledger.records import Projection
 from treering.storage.notifier import Notifier
-from treering.storage.sqlite import indexes, runs, snapshots, tool_calls
-from treering.storage.sqlite.commits import GroupCommit, Job
-from treering.storage.sqlite.copies import Copier
-from treering.storage.sqlite.cursors import Cursors
-from treering.storage.sqlite.cuts import open_fork
-from treering.storage.sqlite.eraser import Eraser
+from treering.storage.sqlite import indexes, runs
+from treering.storage.sqlite.commits import GroupCommit
 from treering.storage.sqlite.id_cache import IdCache
-from treering.storage.sqlite.integrity import first_problem
 from treering.storage.sqlite.leases import Leases
-from treering.storage.sqlite.memory_keeper import MemoryKeeper
 from treering.storage.sqlite.reader import Reader
 from treering.storage.sqlite.seals import Seals
-from treering.storage.sqlite.search_index import SearchIndex
 from treering.storage.sqlite.sessions import SessionReader
-from treering.storage.sqlite.snapshots import Snapshots
-from treering.storage.sqlite.sql import fetch_value
-from treering.storage.sqlite.tool_records import ToolRecords
+from treering.storage.sqlite.sql import PENDING, fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import (
-        Draft,
-    )
+    from treering.ledger.records import Draft, Record, SessionRecord
+    from treering.model import receipts
     from treering.model.events import Header
     from treering.model.followers import Mark
     from treering.model.scopes import Scope
+    from treering.storage import tool_records as shared_tools
+    from treering.storage import tool_table
+    from treering.storage.sqlite import (
+        copies,
+        cursors,
+        cuts,
+        eraser,
+        integrity,
+        memory_keeper,
+        record_keys,
+        search_index,
+        snapshots,
+        tool_records,
+    )
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.sql import Row
+else:
+    receipts = LazyModule("treering.model.receipts")
+    copies = LazyModule("treering.storage.sqlite.copies")
+    cursors = LazyModule("treering.storage.sqlite.cursors")
+    cuts = LazyModule("treering.storage.sqlite.cuts")
+    eraser = LazyModule("treering.storage.sqlite.eraser")
+    integrity = LazyModule("treering.storage.sqlite.integrity")
+    memory_keeper = LazyModule("treering.storage.sqlite.memory_keeper")
+    record_keys = LazyModule("treering.storage.sqlite.record_keys")
+    search_index = LazyModule("treering.storage.sqlite.search_index")
+    snapshots = LazyModule("treering.storage.sqlite.snapshots")
+    tool_records = LazyModule("treering.storage.sqlite.tool_records")
+    shared_tools = LazyModule("treering.storage.tool_records")
+    tool_table = LazyModule("treering.storage.tool_table")
 
-POLL_S: Final = 0.05
-"""How often a follower looks whether another process has written."""
+Part = TypeVar("Part")
+
+
+class _LazyPart(Generic[Part]):
+    """A part of the store that is made when it is first asked for.
+
+    The method that it decorates returns how to make it, and imports what that needs: an import
+    under the lock and a fork would wait for each other. The part is made under the lock, once.
+    """
+
+    def __init__(self, prepare: Callable[[SqliteStore], Callable[[], Part]]) -> None:
+        self._prepare = prepare
+        self.__doc__ = prepare.__doc__
+
+    def __get__(self, store: SqliteStore, kind: type[SqliteStore]) -> Part:
+        name, parts = self._prepare.__name__, store.__dict__
+        make = self._prepare(store)
+        lock = store._database.lock  # noqa: SLF001  (its own part)
+        with lock.guard, lock:
+            # An attribute of its own: the next use costs nothing more.
+            if name not in parts:
+                parts[name] = make()
+        part: Part = parts[name]
+        return part
 
 
 class SqliteStore:
@@ -50,56 +95,90 @@ class SqliteStore:
         self._database = database
         self._notifier = Notifier()
         self._writer = Writer(database, IdCache(database), vault)
-        self._commits = GroupCommit(self._writer.carry_out)
+        self._commits = GroupCommit(self._writer)
         self.reader = Reader(database, vault)
         self.sessions = SessionReader(self.reader)
-        self.snapshots = Snapshots(self._writer)
-        self.cursors = Cursors(self._writer)
         self.seals = Seals(self._writer, vault)
-        self.memory = MemoryKeeper(self.reader)
-        self.words = SearchIndex(self.reader, self.seals.is_sealed)
-        self.tools = ToolRecords(self._writer, self.reader.to_headers)
-        self.restore = Copier(self._writer).restore
         self.leases = Leases(database)
-        self.erasure = Eraser(self._writer, (self.words.finish, self.memory.finish))
-        if not database.read_only:
+        if not database.read_only and self._is_erasure_pending():
             self.erasure.finish()
+
+    @_LazyPart
+    def snapshots(self) -> Callable[[], snapshots.Snapshots]:
+        """Return how to make the part that keeps snapshots of views."""
+        return partial(snapshots.Snapshots, self._writer)
+
+    @_LazyPart
+    def cursors(self) -> Callable[[], cursors.Cursors]:
+        """Return how to make the part that keeps cursors."""
+        return partial(cursors.Cursors, self._writer)
+
+    @_LazyPart
+    def memory(self) -> Callable[[], memory_keeper.MemoryKeeper]:
+        """Return how to make the part that stores what the memory derives."""
+        return partial(memory_keeper.MemoryKeeper, self.reader)
+
+    @_LazyPart
+    def words(self) -> Callable[[], search_index.SearchIndex]:
+        """Return how to make the word index."""
+        return partial(search_index.SearchIndex, self.reader, self.seals.is_sealed)
+
+    @_LazyPart
+    def tools(self) -> Callable[[], shared_tools.ToolRecords]:
+        """Return how to make the tool records."""
+        source = tool_records.ToolSource(self._writer, self.reader.to_headers)
+        return partial(shared_tools.ToolRecords, source)
+
+    @_LazyPart
+    def record_keys(self) -> Callable[[], record_keys.RecordKeys]:
+        """Return how to make the part that finds records by their keys."""
+        return partial(record_keys.RecordKeys, self.reader)
+
+    @_LazyPart
+    def erasure(self) -> Callable[[], eraser.Eraser]:
+        """Return how to make the part that erases."""
+        return partial(eraser.Eraser, self._writer, (self.words.finish, self.memory.finish))
+
+    def _is_erasure_pending(self) -> bool:
+        """Whether an earlier erasure has still to be driven out of the files."""
+        with self._database.reading() as connection:
+            return bool(fetch_value(connection, PENDING))
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
-        job = Job(drafts, expected_seq)
-        self._commits.run(job)
+        headers = self._commits.append(drafts, expected_seq)
         self._notifier.notify()
-        return job.headers
+        return headers
 
     def fork(self, draft: Draft, *, parent: str, seq: int) -> Header:
         """Open the session of ``draft`` as a fork of ``parent`` at its own ``seq``."""
-        headers: list[Header] = []
+        open_fork = cuts.open_fork
 
-        def work(batch: Batch, _: None) -> None:
-            headers.append(open_fork(batch, self._writer.ids, draft, parent=parent, seq=seq))
+        def work(batch: Batch, _: None) -> Header:
+            return open_fork(batch, self._writer.ids, draft, parent=parent, seq=seq)
 
-        self._writer.transact(work, None)
+        header = self._writer.transact(work, None)
         self._notifier.notify()
-        return headers[-1]
+        return header
+
+    def restore(
+        self, sessions: Mapping[tuple[str, str], SessionRecord], records: Sequence[Record]
+    ) -> int:
+        """Record ``records`` verbatim and in order, all or none; return how many were new."""
+        return copies.Copier(self._writer).restore(sessions, records)
 
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:  # noqa: ARG002
         """Return True once there may be events after ``seen``, False after the timeout."""
-        position, waited = sum(seen[:1]), 0.0
-        while self.reader.last_position() <= position:
-            if waited >= timeout_s:
-                return False
-            step = min(POLL_S, timeout_s - waited)
-            self._notifier.wait(step)
-            waited += step
-        return True
+        position = sum(seen[:1])
+        return self._notifier.wait_until(lambda: self.reader.last_position() > position, timeout_s)
 
     def projection_counts(self, scope: Scope) -> dict[str, int]:
         """Return how many entries each projection beside the events has of a scope."""
         return {"search": self.words.count(scope)} | self.memory.counts(scope)
 
     def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
-        """Say what is wrong around the events of the ledger, a scope or a session, if anything."""
+        """Return the first problem in the tables of the ledger, a scope or a session, or None."""
+        first_problem = integrity.first_problem
         with self._database.reading() as connection:
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
@@ -108,35 +187,66 @@ class SqliteStore:
             finally:
                 connection.execute("RELEASE looking")
 
-    def rebuild(self) -> RebuildReceipt:
+    def rebuild(self) -> receipts.RebuildReceipt:
         """Derive every derived table again from the events."""
-
-        def work(batch: Batch, _: None) -> None:
-            indexes.rebuild(batch.connection)
-            runs.rebuild(batch.connection)
-            tool_calls.empty(batch.connection)
-            snapshots.empty(batch.connection)
-            batch.dirty = True
-
-        self._writer.transact(work, None)
+        self._change(indexes.rebuild)
+        for projection in self.projections:
+            projection.drop()
         # Not before the commit, after which the cache is taken to be current; nor while another
         # thread writes, which would number its events from the emptied cache.
         lock = self._database.lock
         with lock.guard, lock:
             self._writer.ids.forget()
-        self.words.remove()
-        self.memory.remove()
-        while self.tools.follow(None).more:
-            pass
+        with self._database.reading() as connection:
+            scopes = fetch_all(connection, "SELECT name FROM scopes")
+        for (scope,) in scopes:
+            while self.tools.follow(scope).more:
+                pass
         with self._database.reading() as connection:
             events = fetch_value(connection, "SELECT count(*) FROM times_by_session")
             states = fetch_value(connection, "SELECT count(*) FROM runs")
             calls = fetch_value(connection, "SELECT count(*) FROM tool_calls")
-        return RebuildReceipt(events=events, runs=states, tool_calls=calls)
+        return receipts.RebuildReceipt(events=events, runs=states, tool_calls=calls)
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """Return all that is derived from the events."""
+        return (
+            self._projection("runs", ("SELECT * FROM runs",), runs.rebuild),
+            self._projection("tool_calls", tool_table.DERIVED, tool_records.empty, self.tools.lag),
+            self._projection("snapshots", ("SELECT * FROM snapshots",), snapshots.empty),
+            self._projection("record_keys", ("SELECT * FROM record_keys",), record_keys.rebuild),
+            Projection("search", self.words.rows, self.words.remove, self.words.lag),
+            Projection("memory", self.memory.rows, self.memory.remove, self.memory.lag),
+        )
+
+    def _projection(
+        self,
+        name: str,
+        statements: Sequence[str],
+        empty: Callable[[apsw.Connection], None],
+        lag: Callable[[Scope], int] = lambda _: 0,
+    ) -> Projection:
+        """Return a projection in the ledger itself, whose rows ``statements`` read."""
+
+        def rows() -> list[Row]:
+            with self._database.reading() as connection, connection:
+                found = [fetch_all(connection, statement) for statement in statements]
+            return sorted((row for part in found for row in part), key=repr)
+
+        return Projection(name, rows, lambda: self._change(empty), lag)
+
+    def _change(self, change: Callable[[apsw.Connection], None]) -> None:
+        def work(batch: Batch, _: None) -> None:
+            change(batch.connection)
+            batch.dirty = True
+
+        self._writer.transact(work, None)
 
     def close(self) -> None:
         """Close every file."""
-        self.words.close()
-        self.memory.close()
+        for companion in ("words", "memory"):
+            if companion in vars(self):  # Others were never opened.
+                vars(self)[companion].close()
         self._database.close()
         self.leases.close()

@@ -163,7 +163,7 @@ class _LockWaiter:
         self.file = _open(path)
         self._arrival = Bell()
         self._outcome: dict[str, bool] = {}
-        """Whether it has arrived or was abandoned: what is said first counts."""
+        """Whether it has arrived or was abandoned: the first entry counts."""
 
     def wait(self, timeout_s: float) -> bool:
         """Wait in the queue; return False after the timeout."""

@@ -13,9 +13,11 @@ from treering.storage.sqlite.faults import damaged, translate, translate_commit
 from treering.storage.sqlite.sql import is_sound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.ports import Vault
+    from treering.ledger.records import Draft
+    from treering.model.events import Header
     from treering.storage.sqlite.commits import Job
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.id_cache import IdCache
@@ -28,6 +30,7 @@ ON CONFLICT (name) DO UPDATE SET value = value + 1
 
 
 Arguments = TypeVar("Arguments")
+Result = TypeVar("Result")
 
 
 class Writer:
@@ -50,23 +53,27 @@ class Writer:
                 pass
         except TreeringError as failure:
             for job in jobs:
-                job.error = job.error or _own_failure(failure, job)
+                job.error = job.error or own_failure(failure, job.drafts)
         for job in jobs:
             if isinstance(job.error, UNREADABLE):
                 job.error = self._cause_of(job.error)
 
-    def transact(self, work: Callable[[Batch, Arguments], None], arguments: Arguments) -> bool:
-        """Do ``work`` inside one write transaction; return False if it tore its batch."""
+    def transact(self, work: Callable[[Batch, Arguments], Result], arguments: Arguments) -> Result:
+        """Do ``work`` inside one write transaction; return what it returns.
+
+        The transaction is undone if ``work`` raises, or tore its batch.
+        """
         lock = self.database.lock
         with lock.guard, lock:
             try:
                 batch = self._begin()
                 try:
-                    work(batch, arguments)
-                    if not batch.torn:
+                    result = work(batch, arguments)
+                    if batch.torn:
+                        self._undo(batch.connection, None)
+                    else:
                         self._commit(batch)
-                        return True
-                    self._undo(batch.connection, None)
+                    return result  # noqa: TRY300
                 except BaseException as error:
                     self._undo(batch.connection, error)
                     raise
@@ -78,7 +85,6 @@ class Writer:
                 if (cause := self._cause_of(error)) is error:
                     raise
                 raise cause from error
-        return False
 
     def _cause_of(self, error: Exception) -> Exception:
         """Return what an unforeseen error comes from: the file, if that is damaged."""
@@ -90,7 +96,7 @@ class Writer:
 
     def _begin(self) -> Batch:
         database = self.database
-        if database.writer().in_transaction:
+        if database.writer().in_transaction or database.write_lock.is_entered:
             raise Busy(
                 "this thread was interrupted while it was recording, and cannot record more now",
                 hint="let the signal handler note it, and record it when the handler has returned",
@@ -133,8 +139,11 @@ class Writer:
             ids = [header.event_id for header in batch.added]
             raise translate_commit(error, self.database.path, ids) from error
         self._assured = self.database.epoch
-        self.ids.settle(connection)
-        self.database.confirm(batch.added)
+        # apsw counts our own commits too, so the number read now is the one that the next
+        # transaction finds unless another connection has written in between.
+        self.ids.version = connection.data_version()
+        if (moved := self.database.guard.moved()) is not None:
+            self.database.confirm(moved, batch.added)
 
     def _undo(self, connection: apsw.Connection, error: BaseException | None) -> None:
         self.ids.forget()
@@ -145,7 +154,13 @@ class Writer:
             connection.execute("ROLLBACK")
 
 
-def _place_all(batch: Batch, jobs: list[Job]) -> None:
+def place(batch: Batch, call: tuple[Sequence[Draft], int | None]) -> list[Header]:
+    """Place what one caller appends: drafts, and the seq that it expects."""
+    return batch.place(*call)
+
+
+def _place_all(batch: Batch, jobs: list[Job]) -> bool:
+    """Place every job that can be; return False if one tore the batch."""
     for job in jobs:
         if job.error is None:
             try:
@@ -153,20 +168,21 @@ def _place_all(batch: Batch, jobs: list[Job]) -> None:
             except TreeringError as error:
                 job.error = error
                 if batch.torn:
-                    return
+                    return False
             except apsw.Error:
                 raise
             except Exception as error:  # noqa: BLE001  (one caller's failure touches no other)
                 job.error = error
                 batch.torn = True
-                return
+                return False
+    return True
 
 
-def _own_failure(failure: TreeringError, job: Job) -> TreeringError:
+def own_failure(failure: TreeringError, drafts: Sequence[Draft]) -> TreeringError:
     """Return the failure of a commit as one of its callers may see it: others' ids stay out."""
     if not isinstance(failure, OutcomeUnknown):
         return failure
-    ids = [draft.event_id for draft in job.drafts]
+    ids = [draft.event_id for draft in drafts]
     own = OutcomeUnknown(str(failure), event_ids=ids, hint=failure.hint)
     own.__cause__ = failure.__cause__
     return own

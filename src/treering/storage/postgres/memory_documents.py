@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
 from treering.model.followers import FollowStep
 from treering.storage.memory_documents import STEP_EVENTS, entries
-from treering.storage.postgres import memory_rows
 from treering.storage.postgres.memory_reader import (
     BEHIND,
     SHELVED,
@@ -22,7 +21,7 @@ from treering.storage.postgres.memory_reader import (
     stretch,
     unsettled,
 )
-from treering.storage.postgres.tool_rows import fetch, planned
+from treering.storage.postgres.sql import fetch, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,18 +175,23 @@ def drop(
         connection.execute(_LEFT, (count, scope, shelf))
     asked = (scope, sessions, seqs, list(REMEMBERED_KINDS))
     if fetch(connection, _ANY_REMEMBERED, asked)[0][0]:
-        memory_rows.drop(connection, scope)
+        connection.execute("DELETE FROM memory_marks WHERE scope = %s", (scope,))
+        connection.execute("DELETE FROM memory_rows WHERE scope = %s", (scope,))
     return [row[1:] for row in found]
 
 
-def empty(connection: Connection, scope: Scope) -> list[Row]:
-    """Delete all documents of a scope; return the table of each."""
+def empty(connection: Connection, scope: Scope, shelf: IndexName | None = None) -> list[Row]:
+    """Delete all documents of a scope, or of one shelf of it; return the table of each."""
+    values: list[str] = [scope]
+    where = "WHERE scope = %s"
+    if shelf is not None:
+        where, values = f"{where} AND shelf = %s", [scope, shelf]
     found = fetch(
         connection,
-        "DELETE FROM memory_documents AS d WHERE d.scope = %s RETURNING d.tableoid::regclass::text",
-        (scope,),
+        f"DELETE FROM memory_documents AS d {where} RETURNING d.tableoid::regclass::text",
+        values,
     )
-    connection.execute(f"{_EMPTIED} WHERE scope = %s", (scope,))
+    connection.execute(f"{_EMPTIED} {where}", values)
     return found
 
 
