@@ -28,6 +28,7 @@ class Turn(msgspec.Struct, frozen=True):
     id: str
     session: str
     text: str
+    assistant: bool = False
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -54,7 +54,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def texts(count: int) -> list[str]:
-    """Return so many facts, no two alike: a few about each person."""
+    """Return ``count`` facts, no two the same: a few about each person."""
     return [text for text, _ in islice(_sayings(), count)]
 
 
@@ -100,7 +100,7 @@ def _content(fact_id: str, text: str) -> FactPayload:
 
 
 def _sayings() -> Iterator[tuple[str, str]]:
-    """Return facts, each with its question; whoever they are about has one of each shape."""
+    """Return facts, each with its question; each person has one of each shape."""
     dice = random.Random(SEED)
     names = [
         f"{first} {''.join(parts).capitalize()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.derive.event_texts import CHUNK_WORDS, CHUNKS_MAX, chunks
+from treering.derive.search_texts import CHUNK_WORDS, CHUNKS_MAX, chunks
 
 
 def test_a_short_text_stays_whole() -> None:

@@ -43,7 +43,7 @@ GIVING = {
     "I always write the tests first": ["Always writes the tests first"],
     "we never deploy on Fridays": ["Never deploys on Fridays"],
     "We don't deploy on Fridays": ["Does not deploy on Fridays"],
-    "I moved to Lisbon last year": ["Moved to Lisbon last year"],
+    "I moved to Lisbon last year": ["Moved to Lisbon in 1969"],
     "I switched from VS Code to Helix": ["Switched from VS Code to Helix"],
     "This project uses pnpm, not npm.": ["The project uses pnpm, not npm"],
     "Our standup is at 9:30": ["Standup is at 9:30"],
@@ -54,7 +54,7 @@ GIVING = {
     "My manager is Priya": ["Manager is Priya"],
     "I speak Portuguese and English": ["Speaks Portuguese and English"],
     "I stopped going to the gym": ["Stopped going to the gym"],
-    "I stopped eating fish last year": ["Stopped eating fish last year"],
+    "I stopped eating fish last year": ["Stopped eating fish in 1969"],
     "I'm not allergic to peanuts": ["Is not allergic to peanuts"],
 }
 SILENT = [

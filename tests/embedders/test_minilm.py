@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from treering.embedders.minilm import MiniLMEmbedder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_what_means_the_same_is_near() -> None:
@@ -29,7 +35,24 @@ def test_without_its_packages_it_says_how_to_install_them() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
 
-    assert answer.stdout.decode().strip() == "Disabled pip install 'treering[minilm]'"
+    assert answer.stdout.decode().strip() == "Disabled pip install 'treering[memory]'"
+
+
+LOAD = "from treering.storage.sqlite.memory_neighbours import _load_runtime_of_models as load"
+
+
+@pytest.mark.parametrize("before", ["", f"{LOAD}; load()"])
+def test_its_runtime_leaves_no_trace_of_the_machine_and_reports_to_nobody(
+    tmp_path: Path, before: str
+) -> None:
+    asked = (
+        f"{before}\nfrom treering.embedders.minilm import MiniLMEmbedder\n"
+        "MiniLMEmbedder().embed(['one'])"
+    )
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-c", asked], env=environment, check=True)
+
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_the_index_of_neighbours_and_the_model_get_along_in_one_process() -> None:

@@ -130,7 +130,7 @@ def test_nothing_is_kept_beside_the_ledger_of_what_a_sealed_scope_says(tmp_path:
             book.memory(scope).learn("Lives in Paris", user="ann")
             book.memory(scope).recall("Paris", user="ann")
     with apsw.Connection(str(place) + ".memory") as file:
-        kept = list(file.execute("SELECT scope, count(*) FROM rows GROUP BY scope"))
+        kept = list(file.execute("SELECT scope, count(*) FROM memory_rows GROUP BY scope"))
         documents = list(file.execute("SELECT DISTINCT scope FROM documents"))
 
     assert len(kept) == len(documents) == 1

@@ -222,3 +222,30 @@ def test_a_memory_knows_of_what_it_does_not_speak() -> None:
     assert not known("kubernetes ingress timeout")
     assert not known("Which mortgage rate did the bank offer?")
     assert not known("")
+
+
+def test_of_two_documents_with_the_same_match_the_longer_one_comes_first() -> None:
+    scores = np.array([1.0, 1.0, 0.0], np.float32)
+    ranking = rank(
+        words=scores,
+        passages=np.zeros(3, np.float32),
+        similarity=None,
+        session_order=order_by_session([1, 2, 3], [1, 1, 1]),
+        lengths=np.array([2, 20, 20], np.int32),
+    )
+
+    assert ranking.best(3)[:2] == [1, 0]
+
+
+def test_where_messages_are_long_neighbours_count_less() -> None:
+    def lifted(length: int) -> float:
+        ranking = rank(
+            words=np.array([1.0, 0.0], np.float32),
+            passages=np.zeros(2, np.float32),
+            similarity=None,
+            session_order=order_by_session([1, 1], [1, 2]),
+            lengths=np.array([length, length], np.int32),
+        )
+        return float(ranking.neighbours[1] / ranking.words[0])
+
+    assert lifted(100) < lifted(10)

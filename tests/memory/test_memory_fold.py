@@ -97,7 +97,7 @@ def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, dam
     [fact_id] = learn(book, "Lives in Ghent")
     store = book._store
     end = store.reader.end(SCOPE)
-    assert store.memory.keep_memory_rows(SCOPE, [damaged], since=(), until=end, anew=True)
+    assert store.memory.keep_memory_rows(SCOPE, [damaged], since=(), until=end, replace=True)
 
     found = recollected(store.memory)
 

@@ -21,6 +21,7 @@ class Moody(StaticEmbedder):
 
     def __init__(self) -> None:
         self.answers = True
+        self.embedded: list[str] = []
 
     @property
     def knows_words(self) -> bool:
@@ -29,6 +30,7 @@ class Moody(StaticEmbedder):
     def embed(self, texts: Sequence[str]) -> Any:
         if not self.answers:
             raise Unavailable("nobody is there", hint="start the server")
+        self.embedded += texts
         return super().embed(texts)
 
 
@@ -48,6 +50,19 @@ def test_what_is_known_is_found_by_words_and_what_is_learnt_is_found_later() -> 
         found = memory.recall("Where do they live?", user="u1", record=False)
         assert found.facts == "- Lives in Lisbon (personal)"
         assert found.notes == []
+
+
+def test_a_fact_that_is_learnt_is_embedded_once() -> None:
+    embedder = Moody()
+    with treering.open(":memory:", embedder=embedder) as ledger:
+        memory = ledger.memory(HERE)
+        memory.learn("Likes green tea", user="u1")
+        embedder.embedded.clear()
+
+        memory.learn("Plays the cello", user="u1")
+
+        assert [text.startswith("Plays the cello") for text in embedder.embedded] == [True]
+        assert memory.recall("cello", user="u1", record=False).fact_hits
 
 
 def test_nothing_is_thrown_away_for_an_embedder_that_does_not_answer() -> None:

@@ -98,7 +98,7 @@ class ActivityCounter:
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
-        self._sessions: set[str] = set()
+        self._sessions: set[tuple[str, str]] = set()
         self._codes: dict[str, Counter[str]] = {kind: Counter() for kind in _CODED}
         self._tools: dict[str | None, _Calls] = {}
         self._spent: Sums = {}
@@ -107,7 +107,7 @@ class ActivityCounter:
     def take(self, header: Header) -> None:
         """Count an event. A usage report must come with its payload."""
         self._kinds[header.kind] += 1
-        self._sessions.add(header.session_id)
+        self._sessions.add((header.scope, header.session_id))
         if header.kind in _CODED:
             self._codes[header.kind][_code(header)] += 1
         elif header.kind == REPORT and isinstance(header, Event):

@@ -115,10 +115,18 @@ _NAMED: Final = re.compile(r"[A-Z0-9\"'#]|\S+[@/\d]|\S*[A-Z]")
 
 def attribute_of(relation: str) -> str:
     """Return the canonical name of an attribute, given as verb and preposition or as a noun."""
-    verb_phrase = " ".join(
-        base(word) for word in normal(relation).replace("favorite", "favourite").split()
-    )
+    verb_phrase = _verb_phrase(relation)
     return _SAME.get(verb_phrase, verb_phrase)
+
+
+def known_attribute(relation: str) -> str | None:
+    """Return the canonical name of an attribute that has other names; None for any other."""
+    return _SAME.get(_verb_phrase(relation))
+
+
+def _verb_phrase(relation: str) -> str:
+    words = normal(relation).replace("favorite", "favourite").split()
+    return " ".join(base(word) for word in words)
 
 
 def holds_one(attribute: str) -> bool:

@@ -59,7 +59,10 @@ _SMALL: Final = word_set(
     " le"
     " les y e"
 )
-_NO_NAMES: Final = word_set("i we he she it they this that these those there user who")
+_NO_NAMES: Final = word_set(
+    "i we he she it they this that these those there user who now currently still also recently"
+    " formerly previously nowadays already just"
+)
 
 
 def read_title(text: str) -> tuple[str, str] | None:

@@ -64,10 +64,17 @@ _CRAFT: Final = lazy_pattern(
     r"|analyst|consultant|architect|chef|cook|driver|baker|farmer|plumber|carpenter|accountant"
     r"|photographer|painter|musician|singer|actor|actress|translator|founder|ceo|cto|freelancer"
     r"|intern|soldier|politician|pilot|barista|administrator|sysadmin|devops|tester|contractor"
-    r"|trainer|coach|banker|broker|dancer|veterinarian|vet|surgeon|paramedic|firefighter))"
+    r"|trainer|coach|banker|broker|dancer|veterinarian|vet|surgeon|paramedic|firefighter"
+    r"|illustrator|editor|animator|operator|instructor|mechanic|waiter|waitress|hairdresser"
+    r"|gardener|librarian|attorney|secretary|clerk|butcher|tailor|tutor|lecturer|recruiter"
+    r"|entrepreneur|producer|conductor|officer|welder|roofer|builder|joiner))"
     r"(?: (?P<prep>at|for|with) (?P<place>.+)| .*)?",
     _IGNORE,
 )
+
+
+_REPEATED: Final = word_set("attend buy drink eat explore meet read see tour try visit watch")
+"""Verbs of what is done again and again, with something else each time."""
 
 
 class PredicateMeaning(NamedTuple):
@@ -182,7 +189,9 @@ def _plain(verb: str, rest: str) -> PredicateMeaning | None:
         # A person works for one company but joins many clubs.
         return PredicateMeaning("join in", value, single=False)
     attribute = attribute_of(f"{verb} {noun}" if noun else verb)
-    return PredicateMeaning(attribute, value, single=bool(noun) or holds_one(attribute))
+    # "Visited the city of Ghent" names a class, too; but one visits many cities.
+    single = holds_one(attribute) or (bool(noun) and verb not in _REPEATED)
+    return PredicateMeaning(attribute, value, single=single)
 
 
 def _like(verb: str, rest: str) -> PredicateMeaning | None:

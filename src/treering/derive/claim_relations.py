@@ -13,10 +13,12 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from treering.derive.claim_attributes import holds_many, is_less_specific
+from treering.derive.claim_changes import plain_change
 from treering.derive.claim_times import days_in
 from treering.derive.claim_words import VERBS, base, mark_letters, normal, word_set, words
 from treering.derive.claims import (
     CLAIM_CHARACTERS_MAX,
+    POSSESSION,
     TEXTS_HELD,
     USER,
     Claim,
@@ -54,6 +56,8 @@ _ENGLISH: Final = frozenset(VERBS.values()) - word_set("die do be") | word_set(
     "with of from the for about than over using when while every each during because against"
 )
 """Words that show that a statement is English; others also occur in German, Dutch or Portuguese."""
+_HELD: Final = word_set("have own drive ride keep possess")
+"""Verbs that say that somebody has something."""
 _OPPOSED_SIMILARITY_MIN: Final = 0.8
 _SHARED_MIN: Final = 0.6
 """The share of words that two statements have in common if one denies the other."""
@@ -89,6 +93,8 @@ def relation(new: str, old: str, similarity: float) -> Relation:
     first, second = _statement(new[:CLAIM_CHARACTERS_MAX]), _statement(old[:CLAIM_CHARACTERS_MAX])
     if first.words == second.words and first.claim.negated == second.claim.negated:
         return "same"
+    if first.claim.attribute == POSSESSION:
+        return "contradicts" if _is_lost(first.claim, second) else "unrelated"
     decided = _by_claims(first, second) or _by_former(first, second)
     return decided or _by_words(first, second, similarity)
 
@@ -105,6 +111,8 @@ class _Statement(NamedTuple):
 @lru_cache(maxsize=TEXTS_HELD)
 def _statement(text: str) -> _Statement:
     claim = read_claim(text)
+    change = plain_change(text)
+    text = text if change is None else change.text
     meaningful = tuple(
         canonical_word(word)
         for word in words(join_phrases(mark_letters(text)))
@@ -205,6 +213,14 @@ def _by_former(new: _Statement, old: _Statement) -> Relation | None:
     return None
 
 
+def _is_lost(gone: Claim, old: _Statement) -> bool:
+    """Return whether a statement says that somebody has what is gone."""
+    verb = (old.claim.attribute or " ".join(old.words)).split(" ", 1)[0]
+    named = {canonical_word(word) for word in words(join_phrases(gone.value or ""))} - EMPTY
+    holds = verb in _HELD and not old.claim.negated and old.claim.subject in {None, gone.subject}
+    return holds and bool(named) and named <= set(old.words)
+
+
 def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
     """Decide by words, for statements similar enough to be about the same."""
     if similarity < RELATED_SIMILARITY_MIN or not new.words or not old.words:
@@ -292,7 +308,7 @@ def _is_exchanged(new: _Statement, old: _Statement) -> bool:
         return True
     if first == 0 or not _is_settled(new.claim, old.claim):
         return False
-    if any(map(_NUMBER.fullmatch, removed)) and any(map(_NUMBER.fullmatch, added)):
+    if all(map(_NUMBER.fullmatch, removed)) and all(map(_NUMBER.fullmatch, added)):
         return True
     are_names = old.names.issuperset(removed) and new.names.issuperset(added)
     return are_names and _is_english(new, old)

@@ -35,7 +35,7 @@ _BASES: Final = (
     " listen follow choose favour favor adore commute migrate relocate upgrade downgrade replace"
     " change rename become remain stay contain include border air broadcast consist operate"
     " compete specialise specialize celebrate believe suffer stop quit call name associate"
-    " affiliate pronounce build hold win sell give"
+    " affiliate pronounce build hold win sell give come"
 )
 _IRREGULAR: Final = {
     "is": "be", "am": "be", "are": "be", "was": "be", "were": "be", "been": "be", "being": "be",
@@ -47,6 +47,7 @@ _IRREGULAR: Final = {
     "born": "bear", "dying": "die", "became": "become", "chose": "choose", "woke": "wake",
     "stopped": "stop", "running": "run", "planned": "plan", "quitting": "quit",
     "built": "build", "held": "hold", "won": "win", "sold": "sell", "gave": "give",
+    "came": "come",
     "swimming": "swim", "stopping": "stop", "getting": "get", "owned": "own", "chaired": "chair",
 }  # fmt: skip
 _NOUNS: Final = frozenset({"names", "ends", "heads", "stars", "bases", "rules", "leads", "trains"})

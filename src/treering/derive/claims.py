@@ -20,6 +20,7 @@ from treering.derive.claim_attributes import (
     names_attribute,
     names_slot,
 )
+from treering.derive.claim_changes import is_past, lost_possession, plain_change
 from treering.derive.claim_cues import NO_CUES, extract_cues
 from treering.derive.claim_forms import (
     is_title,
@@ -45,6 +46,7 @@ from treering.derive.claim_words import (
     trimmed,
     word_set,
 )
+from treering.derive.fact_languages import foreign_claim
 from treering.lazy import lazy_pattern
 
 if TYPE_CHECKING:
@@ -55,8 +57,11 @@ CLAIM_CHARACTERS_MAX: Final = 1_000
 USER: Final = "user"
 """The subject of sentences in the first person, about the user, or without a subject."""
 
+POSSESSION: Final = "possession"
+"""The attribute of a claim that something is gone, whatever verb said that it was there."""
+
 _FIRST_PERSON: Final = lazy_pattern(r"(?:I|we|(?:the |this )?user)\s+(?=\S)", re.IGNORECASE)
-_OWN: Final = lazy_pattern(r"(?:my|our|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
+_OWN: Final = lazy_pattern(r"(?:my|our|his|her|their|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
 _KIN: Final = lazy_pattern(
     r"(?:wife|husband|partner|spouse|son|daughter|child|mother|father|mom|mum|dad|brother|sister"
     r"|boss|manager|dog|cat|roommate|girlfriend|boyfriend|fianc[eé]e?)\b",
@@ -97,6 +102,29 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 def read_claim(text: str) -> Claim:
     """Read a sentence as a claim."""
     text = text[:CLAIM_CHARACTERS_MAX].strip()
+    if is_past(text):
+        return Claim()
+    gone = lost_possession(text)
+    if gone is not None:
+        return Claim(subject=USER, attribute=POSSESSION, value=gone, negated=True, changed=True)
+    change = plain_change(text)
+    if change is not None:
+        plain = _read_plain(change.text)
+        replaced = change.former or plain.replaced
+        return msgspec.structs.replace(plain, changed=True, replaced=replaced)
+    plain = _read_plain(text)
+    return _read_foreign(text) or plain if plain.attribute is None else plain
+
+
+def _read_foreign(text: str) -> Claim | None:
+    claim = foreign_claim(text)
+    if claim is None:
+        return None
+    attribute, value, single = claim
+    return Claim(subject=USER, attribute=attribute, value=value, single_valued=single)
+
+
+def _read_plain(text: str) -> Claim:
     named = _of_title(normalise_characters(text))
     if named is not None:
         return _claim(*named, NO_CUES)

@@ -19,6 +19,8 @@ from treering.derive.claim_times import CLOCK, DAY
 from treering.derive.claim_words import expand_contractions, normal
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import Category, category_of
+from treering.derive.fact_experiences import dated, with_time_last
+from treering.derive.fact_languages import foreign_statements
 from treering.derive.fact_noise import OVERRIDE, is_question
 from treering.derive.fact_quality import FACT_CHARACTERS_MAX, judge_fact
 from treering.derive.fact_sentences import clauses, own_sentences
@@ -39,7 +41,7 @@ _EXPLICIT: Final = lazy_pattern(
     r"|do not forget|bear in mind|make a note|take note|save (?:this|that)|write (?:this|that)"
     r" down)"
     r"(?:(?: this)?:|,? that\b|,? (?=(?:I|my|we|our)\b))|(?:fyi|for (?:the record|(?:your |future )"
-    r"?reference|future sessions)|nb|note to self|memo)[:,]?)\s*(?P<rest>\S.*)",
+    r"?reference|future sessions)|nb|note to self|memo)\b[:,]?)\s*(?P<rest>\S.*)",
     _IGNORE,
 )
 _LEAD: Final = lazy_pattern(
@@ -167,6 +169,12 @@ def _said(
     for sentence in own_sentences(utterance.text):
         if is_question(sentence):
             continue
+        foreign = foreign_statements(sentence)
+        if foreign:
+            for said in foreign:
+                claim = Statement(said.text, said.category, said.importance, 0.8)
+                yield from _accepted(utterance, claim, correction=False)
+            continue
         explicit = _EXPLICIT.fullmatch(sentence)
         if explicit is not None:
             yield from _explicit(utterance, explicit["rest"])
@@ -188,7 +196,7 @@ def _said(
         if meant is not None:
             yield from _corrected(utterance, *meant)
             continue
-        for clause in clauses(statement_text):
+        for clause in clauses(with_time_last(statement_text)):
             statement = read_statement(clause)
             if statement is not None:
                 yield from _accepted(utterance, statement, correction=back is not None)
@@ -219,10 +227,11 @@ def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:
 def _accepted(
     utterance: Utterance, statement: Statement, *, correction: bool
 ) -> Iterator[Candidate]:
-    if judge_fact(statement.text, origin="user").outcome != "accept":
+    text = dated(statement.text, utterance.ts_ms) if statement.is_dated else statement.text
+    if judge_fact(text, origin="user").outcome != "accept":
         return
     yield Candidate(
-        text=statement.text,
+        text=text,
         category=statement.category,
         importance=statement.importance,
         confidence=statement.confidence,

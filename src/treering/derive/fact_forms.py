@@ -88,6 +88,16 @@ STANDING: Final = lazy_pattern(
     r"(?: please)?|(?P<not>do not ever|don't ever)) (?P<rest>\S.*)",
     _IGNORE,
 )
+CONDITION: Final = lazy_pattern(
+    r",? (?:when(?:ever)?|if|before|after|unless|until|while) (?:I|we|you)\b.*$", _IGNORE
+)
+"""When a standing order applies."""
+CHEER: Final = lazy_pattern(
+    r"(?:give up|forget|stop (?:believing|dreaming|trying)|be (?:afraid|yourself|kind|happy|proud"
+    r"|there)|follow your|keep (?:going|it up|smiling|pushing)|say never|look back|believe)\b",
+    _IGNORE,
+)
+"""Encouragement, which sounds like an order."""
 LOCAL: Final = lazy_pattern(
     r"(?:too|also|this|that|it|these|those|them|him|her|you|your|how|what|when|where|why|which"
     r"|whether|here"
@@ -95,7 +105,9 @@ LOCAL: Final = lazy_pattern(
     r"|have"
     r"|get|try|add|make|be able|understand|point)|the (?:first|second|third|last|former|latter"
     r"|other"
-    r"|idea|look|way|sound|one|approach|suggestion|change|new|current|following|same|above|result"
+    r"|idea|look|way|sound|one|approach|feeling|connection|structure|theme|vibe|energy|colou?rs?"
+    r"|thought|concept|details?|support|message|story|sense|freedom|challenge|process|poses"
+    r"|self-acceptance|suggestion|change|new|current|following|same|above|result"
     r"|error|output|function|file|bug|plan|answer)|an? (?:error|bug|question|problem"
     r"|issue|function|script|list|file))\b",
     _IGNORE,

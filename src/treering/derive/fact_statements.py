@@ -14,9 +14,12 @@ from treering.derive.claim_times import is_repeated, is_schedule, is_time
 from treering.derive.claim_words import VERBS, third_person
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import KIN, Category, category_of
+from treering.derive.fact_experiences import read_experience
 from treering.derive.fact_forms import (
     ALONE,
     CALL,
+    CHEER,
+    CONDITION,
     CUT,
     DESCRIBED,
     ENDED,
@@ -56,6 +59,8 @@ class Statement(NamedTuple):
     category: Category
     importance: int
     confidence: float
+    is_dated: bool = False
+    """Whether words such as "yesterday" in it are to be replaced by dates."""
 
 
 def read_statement(clause: str) -> Statement | None:
@@ -77,6 +82,7 @@ def read_statement(clause: str) -> Statement | None:
         or _first(clause_text)
         or _mine(clause_text)
         or _of_project(clause_text)
+        or _experience(clause_text)
     )
 
 
@@ -94,7 +100,10 @@ def _standing(clause: str) -> Statement | None:
     denied = NEVER.match(rest)
     if denied is not None:
         how, rest = "Never", rest[denied.end() :]
-    if HERE.search(rest) is not None or rest.split(" ", 1)[0].lower() not in ORDERS:
+    order = CONDITION.sub("", rest)
+    if HERE.search(order) is not None or CHEER.match(rest) is not None:
+        return None
+    if rest.split(" ", 1)[0].lower() not in ORDERS:
         return None
     return Statement(_of_user(f"{how} {rest}"), "preference", 8, 0.9)
 
@@ -193,7 +202,7 @@ def _past(verb: str, rest: str) -> Statement | None:
         return None
     if verb in {"stopped", "quit"} and not first.endswith("ing"):
         return None
-    return _statement(f"{verb} {rest}", *PAST[verb])
+    return _statement(f"{verb} {rest}", *PAST[verb])._replace(is_dated=True)
 
 
 def _am(verb: str, rest: str) -> Statement | None:
@@ -251,6 +260,15 @@ def _of_project(clause: str) -> Statement | None:
         return None
     text = f"The {match['noun'].lower()} {match['rest']}"
     return _statement(text, "schedule" if is_schedule(text) else "technical", 6)
+
+
+def _experience(clause: str) -> Statement | None:
+    experience = read_experience(clause)
+    if experience is None:
+        return None
+    text = _of_user(experience.text)
+    category = category_of(text)
+    return Statement(text, category, experience.importance, 0.7, experience.is_dated)
 
 
 def _statement(text: str, category: Category, importance: int) -> Statement:

@@ -6,13 +6,16 @@ Found by reading a timeline backwards, as far as needed.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from treering.derive.visible import redone_by, undone_by
-from treering.model.kinds import ERASURE_KINDS
+from treering.derive.visible import hidden_by, redone_by, undone_by
+from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 
 if TYPE_CHECKING:
     from treering.model.events import Header
+
+CHANGING_KINDS: Final = ERASURE_KINDS | HIDING_KINDS
+"""The kinds of events that change earlier ones."""
 
 
 class LaterChanges:
@@ -26,11 +29,12 @@ class LaterChanges:
         self._cancelled: set[int] = set()
         self._hidden: list[tuple[int, int]] = []
         """Undone ranges as (-end, first), ascending; ``end`` is exclusive."""
+        self._hidden_seqs: set[int] = set()
         self._reaches: list[tuple[int, int]] = []
         """Events that change earlier ones, and the first seq they change; newest first."""
 
     def add(self, header: Header) -> None:
-        """Add an event. Events must be added newest first, without gaps."""
+        """Add an event. Those of CHANGING_KINDS must be added newest first, without gaps."""
         if header.kind in ERASURE_KINDS:
             # A state computed before an erasure may count erased events.
             self._reaches.append((header.seq, 1))
@@ -42,6 +46,9 @@ class LaterChanges:
         if redone is not None:
             self._cancelled.add(redone)
             self._reaches.append((header.seq, redone))
+        if seqs := hidden_by(header):
+            self._hidden_seqs |= seqs
+            self._reaches.append((header.seq, min(seqs)))
         undone = undone_by(header)
         if undone is not None and undone.seq not in self._cancelled:
             self._below = undone.from_seq
@@ -49,7 +56,9 @@ class LaterChanges:
             self._reaches.append((undone.seq, undone.from_seq))
 
     def is_undone(self, seq: int) -> bool:
-        """Return whether the event at ``seq`` is undone."""
+        """Return whether the event at ``seq`` is undone or hidden."""
+        if seq in self._hidden_seqs:
+            return True
         # Ranges are disjoint: check the one that ends first after ``seq``.
         at = bisect_right(self._hidden, (-seq - 1, seq + 1)) - 1
         return at >= 0 and self._hidden[at][1] <= seq < -self._hidden[at][0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treering.model.events import Event
 
 
@@ -31,17 +29,12 @@ def fact_text(text: str) -> str:
     return text if attribute is None else f"{text} {attribute}"
 
 
-def question_text(words: Sequence[str]) -> str:
-    """Return the words of a question with the names of the attributes they ask for."""
-    from treering.derive.claim_attributes import attribute_of  # noqa: PLC0415  (slow to load)
+def asked_attributes(word: str) -> tuple[str, ...]:
+    """Return the names of the attributes that a word of a question asks for: a wife is a spouse."""
+    from treering.derive.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
 
-    named = [
-        name
-        for word in words
-        for name in (attribute_of(word), *(attribute_of(f"{word} {one}") for one in ("in", "at")))
-        if name not in {word, f"{word} in", f"{word} at"} and " " not in name
-    ]
-    return " ".join(dict.fromkeys([*words, *named]))
+    named = (known_attribute(one) for one in (word, f"{word} in", f"{word} at", f"{word} as"))
+    return tuple(dict.fromkeys(name for name in named if name is not None and name != word))
 
 
 def _topics(content: dict[str, Any]) -> list[str]:

@@ -1,4 +1,7 @@
-"""The searchable words of an event: its text, the files it names, its tool."""
+"""What an event says: the text by which it is found, its files and its tool.
+
+A search by words reads all of the text, one by meaning the main content, in a few chunks.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.lazy import lazy_pattern
-from treering.model.kinds import ERASURE_KINDS
-from treering.model.search_words import grams_in, pieces_in, spelt
+from treering.model.kinds import ERASURE_KINDS, KINDS, STATE_KINDS
+from treering.model.search_words import spelt, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,10 +30,26 @@ WIDE_CHARACTERS_MAX: Final = 1_050_000
 STRINGS_MAX: Final = 20_000
 FILES_MAX: Final = 50
 FILE_CHARACTERS_MAX: Final = 400
-GRAMS_MAX: Final = 8_000
 DEPTH_MAX: Final = 20
 _UNREADABLE: Final = 256
 """A longer string without a blank is not text."""
+
+CHUNKED_CHARACTERS_MAX: Final = 4_000
+"""Of a longer text, hybrid and semantic search compare the beginning and the end."""
+CHUNK_WORDS: Final = 40
+"""About two sentences: the vector of a longer text blurs what it says."""
+CHUNKS_MAX: Final = 4
+_NOTES: Final = frozenset({
+    "boundary.checkpoint", "boundary.intent", "context.compacted", "goal.added", "inbox.received",
+    "ops.alert", "ops.decision", "ops.error", "ops.observation", "session.titled",
+})  # fmt: skip
+
+TEXT_KINDS: Final = frozenset(
+    name for name, kind in KINDS.items() if kind.role == "item" or name in _NOTES
+)
+"""Kinds with content. Other kinds only say that something began, ended or was counted."""
+
+_UNSEARCHED: Final = ERASURE_KINDS | STATE_KINDS
 
 _REPEATED_MAX: Final = 400
 """A shorter text may be the beginning of another one."""
@@ -81,26 +100,26 @@ class SearchText(msgspec.Struct, frozen=True, gc=False):
     pieces: str
     """Parts of camel-case names."""
     files: str
-    grams: str
-    """Trigrams of names in code."""
+    names: str
+    """Names in code, to be found by what is inside of them."""
     tool: str | None
 
 
 def is_searchable(event: Header) -> bool:
     """Return whether an event has searchable content."""
-    return event.kind not in ERASURE_KINDS and not event.redacted and not event.expired
+    return event.kind not in _UNSEARCHED and not event.redacted and not event.expired
 
 
 def search_text(event: Event) -> SearchText:
     """Return the searchable words of an event whose secrets are already masked."""
-    text, files = text_of(event), files_in(event)
-    joined = f"{text}\n{' '.join(files)}" if files else text
+    files = files_in(event)
+    tokens = tokens_of(text_of(event), " ".join(files))
     return SearchText(
-        words=spelt(text),
-        pieces=" ".join(dict.fromkeys(pieces_in(joined))),
+        words=tokens.words,
+        pieces=tokens.pieces,
         # A word that occurs nowhere keeps phrases from matching across files.
         files=" _ ".join(map(spelt, files)),
-        grams=" ".join(sorted(grams_in(joined))[:GRAMS_MAX]),
+        names=tokens.names,
         tool=tool_of(event),
     )
 
@@ -125,6 +144,24 @@ def texts_of(event: Event) -> Iterator[str]:
         if text:
             yield text
     yield text_of(event)
+
+
+def event_texts(event: Event) -> list[str]:
+    """Return the text of an event, in a few chunks if it is long; empty if it has none."""
+    if event.kind not in TEXT_KINDS or event.redacted:
+        return []
+    text = next(texts_of(event), "").strip()
+    return chunks(clip(text, CHUNKED_CHARACTERS_MAX)) if text else []
+
+
+def chunks(text: str) -> list[str]:
+    """Return a text in 1 to 4 chunks of about the same number of words."""
+    words = text.split()
+    count = min(CHUNKS_MAX, -(-len(words) // CHUNK_WORDS))
+    if count <= 1:
+        return [text]
+    size = -(-len(words) // count)
+    return [" ".join(words[first : first + size]) for first in range(0, len(words), size)]
 
 
 def tool_of(event: Event) -> str | None:
@@ -222,10 +259,14 @@ def _paths_in(command: str) -> Iterator[str]:
 
 def _strings(payload: Any) -> list[str]:
     """Return the distinct texts in a payload, in order, up to the size limit."""
+    walked: list[str] = []
+    _walk(payload, 0, walked)
+    if not walked or (len(walked) == 1 and len(walked[0]) <= _UNREADABLE):
+        return walked
     texts: dict[str, None] = {}
     beginnings: list[str] = []
     room = WIDE_CHARACTERS_MAX
-    for text in _walked(payload, 0):
+    for text in walked:
         beginning = " ".join(text[:_REPEATED_MAX].split())
         if text in texts or (len(text) < _REPEATED_MAX and _repeats(beginning, beginnings)):
             continue
@@ -254,16 +295,17 @@ def _repeats(text: str, beginnings: list[str]) -> bool:
     )
 
 
-def _walked(value: Any, depth: int) -> Iterator[str]:
-    if isinstance(value, dict | list):
+def _walk(value: Any, depth: int, texts: list[str]) -> None:
+    """Append the texts and numbers in a value to ``texts``."""
+    if isinstance(value, str):
+        if value:
+            texts.append(value)
+    elif isinstance(value, dict | list):
         if depth <= DEPTH_MAX:
             for item in _items(value):
-                yield from _walked(item, depth + 1)
-    elif isinstance(value, str):
-        if value:
-            yield value
+                _walk(item, depth + 1, texts)
     elif isinstance(value, int | float) and not isinstance(value, bool) and depth:
-        yield str(value)
+        texts.append(str(value))
 
 
 def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:

@@ -1,4 +1,7 @@
-"""Snapshots: the state of all views at a point of a timeline, from which they can continue.
+"""Snapshots: the state of views at a point of a timeline, from which they can continue.
+
+Counts are summed by the store and have snapshots of their own. The other views are folded together,
+from events of the few kinds that they need.
 
 A snapshot holds numbers and names of kinds, never text that may have to be erased. It depends only
 on the events up to its seq, so every fork after that seq can use it.
@@ -7,7 +10,7 @@ on the events up to its seq, so every fork after that seq can use it.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -26,29 +29,45 @@ if TYPE_CHECKING:
 
     from treering.derive.entity_log import EventsAt
     from treering.model.events import Header
+    from treering.model.queries import SessionTally
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Increased whenever the content or meaning of snapshots changes."""
 WAITING_MAX: Final = 10_000
 """With more pending events of open runs, a snapshot would cost more than it saves."""
 _DIGEST_BYTES: Final = 16
+
+Value = TypeVar("Value")
 _ENTITY_TYPES: Final = (GOALS, SCHEDULES, MEMORIES)
+FOLDED, COUNTS = range(2)
+"""The numbers of views that have snapshots: those that are folded, and the counts."""
+FOLDED_KINDS: Final = frozenset({
+    *(REPORT, "conversation.user", "run.started", *RUN_ENDS),
+    *(kind for entity_type in _ENTITY_TYPES for kind in entity_type.kinds),
+})  # fmt: skip
+"""The kinds of events that views are folded from."""
 
 
 class Snapshot(msgspec.Struct, array_like=True):
-    """The state of all views at a seq."""
+    """The state of the folded views at a seq."""
 
     seq: int
     prices: str
     """The version of the price list used for costs."""
-    tally: EventCounter
     spending: SavedUsage
     goals: EntityLog
     schedules: EntityLog
     memories: EntityLog
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
+class CountSnapshot(msgspec.Struct, array_like=True):
+    """The counts at a seq."""
+
+    seq: int
+    tally: EventCounter
+
+
+def encode_snapshot(snapshot: Snapshot | CountSnapshot) -> bytes:
     """Return a snapshot as bytes: a version, a digest, the numbers."""
     numbers = _encoder.encode(snapshot)
     return bytes([VERSION]) + _digest(numbers) + numbers
@@ -56,25 +75,36 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 def decode_snapshot(body: bytes, seq: int) -> Snapshot | None:
     """Return the snapshot in ``body``; None if it is damaged or not of this version and seq."""
+    snapshot = _decode(_decoder, body)
+    if snapshot is None or snapshot.seq != seq:
+        return None
+    # Without any usage the price list does not matter.
+    priced = snapshot.prices == prices_version() or not snapshot.spending.models
+    return snapshot if priced else None
+
+
+def decode_counts(body: bytes, seq: int) -> EventCounter | None:
+    """Return the counts in ``body``; None if it is damaged or not of this version and seq."""
+    snapshot = _decode(_count_decoder, body)
+    return snapshot.tally if snapshot and snapshot.seq == seq else None
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Value], body: bytes) -> Value | None:
     numbers = body[1 + _DIGEST_BYTES :]
     if body[:1] != bytes([VERSION]) or body[1 : 1 + _DIGEST_BYTES] != _digest(numbers):
         return None
     try:
-        snapshot = _decoder.decode(numbers)
+        return decoder.decode(numbers)
     except msgspec.MsgspecError:
         return None
-    # Without any usage the price list does not matter.
-    priced = snapshot.prices == prices_version() or not snapshot.spending.models
-    return snapshot if snapshot.seq == seq and priced else None
 
 
 class Fold:
-    """All views of a timeline, updated event by event."""
+    """All views of a timeline but its counts, updated event by event."""
 
     def __init__(self, read: EventsAt) -> None:
         self._read = read
         self.seq = 0
-        self.tally = EventCounter()
         self.spending = UsageFold()
         self.goals, self.schedules, self.memories = EntityLog(), EntityLog(), EntityLog()
 
@@ -85,13 +115,13 @@ class Fold:
         if spending is None:
             return None
         fold = cls(read)
-        fold.seq, fold.tally, fold.spending = snapshot.seq, snapshot.tally, spending
+        fold.seq, fold.spending = snapshot.seq, spending
         fold.goals, fold.schedules = snapshot.goals, snapshot.schedules
         fold.memories = snapshot.memories
         return fold
 
     def take(self, headers: Sequence[Header], hides: Callable[[int], bool]) -> None:
-        """Apply the next events; ``hides`` returns whether a seq is undone."""
+        """Apply the next events of FOLDED_KINDS; ``hides`` returns whether a seq is undone."""
         report_seqs = [h.seq for h in headers if h.kind == REPORT and not h.redacted]
         reports = (
             {event.seq: report_of(event) for event in self._read(report_seqs)}
@@ -99,7 +129,6 @@ class Fold:
             else {}
         )
         for header in headers:
-            self.tally.take(header)
             self.spending.take(header, reports.get(header.seq))
             hidden = hides(header.seq)
             for entity_type, entity_log in zip(_ENTITY_TYPES, self._entity_logs, strict=True):
@@ -111,11 +140,7 @@ class Fold:
 
     def equals(self, other: Fold) -> bool:
         """Return whether both folds give the same views; they may retain different events."""
-        if (self.seq, self.tally, self.spending.freeze()) != (
-            other.seq,
-            other.tally,
-            other.spending.freeze(),
-        ):
+        if (self.seq, self.spending.freeze()) != (other.seq, other.spending.freeze()):
             return False
         return all(
             one.waiting == two.waiting
@@ -132,7 +157,6 @@ class Fold:
         return Snapshot(
             seq=self.seq,
             prices=prices_version(),
-            tally=self.tally,
             spending=self.spending.freeze(),
             goals=self.goals,
             schedules=self.schedules,
@@ -183,6 +207,17 @@ class EventCounter(msgspec.Struct, array_like=True):
         else:
             self.open_runs.add(run_number(header.run_id))
 
+    def add(self, tally: SessionTally) -> None:
+        """Count the events of the next stretch."""
+        for kind, count in tally.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + count
+        self.erased += tally.erased
+        times = (self.first_ms, self.last_ms, tally.first_ms, tally.last_ms)
+        self.first_ms = min((at_ms for at_ms in times if at_ms is not None), default=None)
+        self.last_ms = max((at_ms for at_ms in times if at_ms is not None), default=None)
+        for run_id, is_open in tally.runs.items():
+            (self.open_runs.add if is_open else self.open_runs.discard)(run_number(run_id))
+
     def counts(self) -> Counts:
         """Return the counts so far."""
         return Counts(
@@ -199,3 +234,4 @@ class EventCounter(msgspec.Struct, array_like=True):
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Snapshot)
+_count_decoder: Final = msgspec.msgpack.Decoder(CountSnapshot)

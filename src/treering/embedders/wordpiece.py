@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -19,12 +21,12 @@ CHARACTERS_MAX: Final = 20_000
 WORD_CHARACTERS_MAX: Final = 100
 """Longer words are unknown."""
 KEPT_WORDS_MAX: Final = 50_000
+FOREIGN_KEPT_MAX: Final = 8_192
 UNKNOWN: Final = 100
 STARTS: Final = 101
 ENDS: Final = 102
 
 _PLAIN: Final = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
-_BLANKS: Final = re.compile(r"\s+")
 _IDEOGRAPHS: Final = re.compile(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f])"
 )
@@ -74,9 +76,22 @@ class WordPieces:
 
 def _words(text: str) -> list[str]:
     """Return the words of a text in any script, with punctuation marks as separate words."""
+    words: list[str] = []
+    # Most chunks between blanks are ASCII, even in a text that is not.
+    for is_plain, group in groupby(text.split(), str.isascii):
+        if is_plain:
+            words += _PLAIN.findall(" ".join(group).lower())
+        else:
+            for chunk in group:
+                words += _foreign_words(chunk)
+    return words
+
+
+@lru_cache(FOREIGN_KEPT_MAX)
+def _foreign_words(text: str) -> tuple[str, ...]:
     spaced = _IDEOGRAPHS.sub(r" \1 ", text).lower()
     words: list[str] = []
-    for chunk in _BLANKS.split(unicodedata.normalize("NFD", spaced)):
+    for chunk in unicodedata.normalize("NFD", spaced).split():
         word = ""
         for character in chunk:
             category = unicodedata.category(character)
@@ -89,4 +104,4 @@ def _words(text: str) -> list[str]:
                 word += character
         if word:
             words.append(word)
-    return words
+    return tuple(words)

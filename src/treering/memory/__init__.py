@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         NewFact,
         RecalledEpisode,
         RecalledFact,
+        RecalledTurn,
         UserHandle,
     )
 
@@ -32,6 +33,7 @@ __all__ = [
     "NewFact",
     "RecalledEpisode",
     "RecalledFact",
+    "RecalledTurn",
     "UserHandle",
     "Utterance",
     "Weights",
@@ -46,6 +48,7 @@ _HOMES: Final = {
     "NewFact": "treering.model.memories",
     "RecalledEpisode": "treering.model.memories",
     "RecalledFact": "treering.model.memories",
+    "RecalledTurn": "treering.model.memories",
     "UserHandle": "treering.model.memories",
     "Utterance": "treering.derive.fact_extraction",
     "Weights": "treering.memory.recall_result",

@@ -6,11 +6,11 @@ pet and a wife for a spouse. It is done only for the few best candidates.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.terms import STOP_WORDS
+from treering.derive.terms import terms
+from treering.memory.questions import content_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,19 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.memory.ports import Embedder
+    from treering.memory.questions import Clause
 
-WORDS_MAX: Final = 24
-"""Words of a text that are compared."""
 _WORDS_HELD: Final = 20_000
-_WORD: Final = re.compile(r"[^\W_]+")
-_SPEAKERS: Final = frozenset({"user", "users"})
-
-
-def content_words(text: str) -> list[str]:
-    """Return the meaningful words of a text, without stop words and "user"."""
-    words = [word.casefold() for word in _WORD.findall(text)]
-    kept = [word for word in words if word not in STOP_WORDS and word not in _SPEAKERS]
-    return (kept or words)[:WORDS_MAX]
 
 
 class Aligner:
@@ -41,20 +31,39 @@ class Aligner:
         self._embedder = embedder
         self._vector = lru_cache(maxsize=_WORDS_HELD)(self._embed)
 
-    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return how well each text matches the words of a query, from 0 to 1."""
+    def scores(self, clause: Clause, texts: Sequence[str]) -> list[float]:
+        """Return how well each text matches the words of a clause, from 0 to 1."""
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-        query_words = content_words(query)
-        words = [content_words(text) or [""] for text in texts]
-        if not query_words or not words:
+        if not clause.concepts or not texts:
             return [0.0] * len(texts)
-        question = np.stack([self._vector(word) for word in query_words])
+        weights = np.array([one.weight for one in clause.concepts], np.float32)
+        met = weights @ self.by_concept(clause, texts) / weights.sum()
+        scores: list[float] = np.clip(met, 0, 1).tolist()
+        return scores
+
+    def by_concept(self, clause: Clause, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return how well each concept of a clause, a row, is met by each text, a column."""
+        import numpy as np  # noqa: PLC0415
+
+        names = [name for one in clause.concepts for name in one.names]
+        words = [content_words(text) or [""] for text in texts]
+        question = np.stack([self._vector(name) for name in names])
         answers = np.stack([self._vector(word) for text in words for word in text])
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
-        met = np.maximum.reduceat(question @ answers.T, starts, axis=1).mean(axis=0)
-        scores: list[float] = np.maximum(met, 0).tolist()
-        return scores
+        nearest = np.maximum.reduceat(question @ answers.T, starts, axis=1)
+        # An equal word matches in full, even one that the embedder does not know.
+        text_terms = [frozenset(terms(text)) for text in texts]
+        for at, name in enumerate(names):
+            wanted = frozenset(terms(name))
+            equal = [bool(wanted) and wanted <= one for one in text_terms]
+            if not any(character.isalpha() for character in name):
+                # A number is near every other number.
+                nearest[at] = 0.0
+            nearest[at, np.array(equal)] = 1.0
+        firsts = np.cumsum([0, *(len(one.names) for one in clause.concepts[:-1])])
+        met: NDArray[np.float32] = np.maximum.reduceat(nearest, firsts, axis=0)
+        return met
 
     def _embed(self, word: str) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self._embedder.embed([word])[0]

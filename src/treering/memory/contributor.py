@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from treering.context.texts import message_text
 
 if TYPE_CHECKING:
@@ -61,6 +63,9 @@ class MemoryContributor:
         result = self._memory.recall(
             query, user=self._user, session_id=session_id, limit=self._limit, record=False
         )
+        # The model sees the turns of its own session anyway.
+        others = [one for one in result.turn_hits if one.session_id != working.session_id]
+        result = msgspec.structs.replace(result, turn_hits=others)
         text, ids = result.block(self._max_tokens)
         working.memory_ids.extend(ids)
         if working.run_id is not None and ids:

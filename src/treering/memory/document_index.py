@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
 from treering.memory.records import Document, IndexEntry
-from treering.memory.vectors import pack, unpack
+from treering.memory.vectors import pack, pack_groups, unpack
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -60,6 +60,8 @@ class DocumentIndex:
         """Documents without a vector of the current embedder."""
         self.embedder_failed = False
         """Whether the embedder failed when it was last called."""
+        self.ahead: Mapping[str, NDArray[np.float32]] = {}
+        """Vectors of texts that the next step will index, if they were needed before."""
         self.clear()
 
     def clear(self) -> None:
@@ -108,6 +110,8 @@ class DocumentIndex:
                 pass
         except Unavailable:
             self.embedder_failed = True
+        finally:
+            self.ahead = {}
         self.refresh()
 
     def _step(self, texts: Texts, progress: Callable[[int], None] | None) -> bool:
@@ -115,7 +119,7 @@ class DocumentIndex:
         step = self._store.follow_documents(
             self._scope,
             self._index_name,
-            lambda events: entries(events, texts, self.embedder, self.term_ids),
+            lambda events: entries(events, texts, self.embedder, self.term_ids, self.ahead),
             embedder="" if self.embedder is None else self.embedder.name,
         )
         if progress is not None and step.events:
@@ -278,9 +282,9 @@ class DocumentIndex:
         rows_of_documents = self.starts[documents] if self.has_parts() else documents
         cosines: Matrix
         if len(rows_of_documents) < len(vectors) // 4:
-            cosines = queries @ vectors[rows_of_documents].T
+            cosines = _products(queries, vectors[rows_of_documents])
         else:
-            cosines = (queries @ vectors.T)[:, rows_of_documents]
+            cosines = _products(queries, vectors)[:, rows_of_documents]
         return cosines
 
     def best_of_parts(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -341,26 +345,41 @@ def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
     return best
 
 
+def _products(queries: Matrix, vectors: Matrix) -> Matrix:
+    """Return the cosines of queries with vectors, one row per query."""
+    # A single one as above: learning one fact does not wait for threads.
+    is_single = len(queries) == 1
+    cosines: Matrix = (vectors @ queries[0])[None, :] if is_single else queries @ vectors.T
+    return cosines
+
+
 def entries(
     events: Sequence[Event],
     texts: Texts,
     embedder: Embedder | None,
     term_ids: Callable[[str], array[int]],
+    ahead: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> list[IndexEntry]:
-    """Return the index entries of events: hashed words and packed vectors."""
+    """Return the index entries of events: hashed words and packed vectors.
+
+    ``ahead`` are vectors of texts that were embedded already.
+    """
     indexed = [(event, texts(event)) for event in events]
     indexed = [(event, parts) for event, parts in indexed if parts]
     all_parts = [part for _, parts in indexed for part in parts]
-    rows = None if embedder is None or not all_parts else embedder.embed(all_parts)
-    index_entries: list[IndexEntry] = []
-    at = 0
-    for event, parts in indexed:
-        vectors = b"" if rows is None else pack(rows[at : at + len(parts)])
-        at += len(parts)
-        index_entries.append(
-            IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), vectors)
-        )
-    return index_entries
+    if embedder is None or not all_parts:
+        vectors = [b""] * len(indexed)
+    else:
+        import numpy as np  # noqa: PLC0415
+
+        known = [ahead[part] for part in all_parts if part in ahead] if ahead else []
+        is_known = len(known) == len(all_parts)
+        matrix = np.stack(known) if is_known else embedder.embed(all_parts)
+        vectors = pack_groups(matrix, [len(parts) for _, parts in indexed])
+    return [
+        IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), packed)
+        for (event, parts), packed in zip(indexed, vectors, strict=True)
+    ]
 
 
 def _grown(column: Any, count: int, values: Sequence[int], dtype: Any) -> Any:

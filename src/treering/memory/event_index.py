@@ -89,12 +89,24 @@ class EventIndex:
                 passages=passage_scores(documents.lexicon, terms, session_order),
                 similarity=similarity,
                 session_order=session_order,
+                lengths=documents.lengths,
             )
         order = ranking.best(limit)
         if cosines is not None:
             # A neighbour of an answer must itself be about the query.
             order = [one for one in order if matches.scores[one] > 0 or cosines[one] >= UNRELATED]
         return Ranked(order, ranking)
+
+    def documents_before(self, numbers: Sequence[int]) -> list[int | None]:
+        """Return for each document the one before it in its session; None for the first."""
+        import numpy as np  # noqa: PLC0415
+
+        order = self._current_order()
+        places = order.by_document(np.arange(len(order.order)))[np.asarray(numbers, np.int64)]
+        return [
+            None if place == order.first[place] else int(order.order[place - 1])
+            for place in places.tolist()
+        ]
 
     def _similarity(
         self, query: str

@@ -11,7 +11,7 @@ import msgspec
 
 from treering.derive.claim_relations import relation
 from treering.derive.claim_words import statement_of
-from treering.derive.claims import claim_key, read_claim
+from treering.derive.claims import claim_key, claim_slot, read_claim
 from treering.derive.fact_quality import judge_fact
 from treering.derive.memory_state import FactPayload, hashed
 from treering.derive.memory_texts import fact_text
@@ -272,17 +272,16 @@ class FactGate:
         """Return facts that may say the same or the opposite, certain matches first."""
         near: dict[str, float] = {}
         owner = (asked.fact.user, asked.wall)
-        for table, key in ((self._statements, content.statement), (self._slots, content.slot)):
+        # A denial has no slot of its own, and is compared with the fact in the slot it denies.
+        denied = claim_slot(read_claim(content.text))
+        slot = content.slot or (None if denied is None else hashed(denied))
+        for table, key in ((self._statements, content.statement), (self._slots, slot)):
             if key is not None and (one := table.get((*owner, key))) is not None:
                 near.setdefault(one, 1.0)
         wall = None if asked.wall is None else hashed(asked.wall)
         for user in self._users(asked.fact.user):
             twin = self._state.fact_with_statement((user, wall), content.statement)
-            rival = (
-                None
-                if content.slot is None
-                else self._state.fact_in_slot((user, wall), content.slot)
-            )
+            rival = None if slot is None else self._state.fact_in_slot((user, wall), slot)
             for row in (twin, rival):
                 if row is not None:
                     near.setdefault(row.id, 1.0)
@@ -295,12 +294,12 @@ class FactGate:
 
     def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
         rows = {one: self._state.facts[one] for one in ids if one not in self._new}
-        tellings = self._scope_memory.fold.events_at([row.position for row in rows.values()])
+        stating_events = self._scope_memory.fold.events_at([row.position for row in rows.values()])
         known_facts: list[KnownFact] = []
         for one in ids:
             if one in self._new:
                 known_facts.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
-            elif (event := tellings.get(rows[one].position)) is not None:
+            elif (event := stating_events.get(rows[one].position)) is not None:
                 content = msgspec.convert(event.payload, FactPayload)
                 content.valid_from_ms = rows[one].valid_from_ms
                 content.confidence = rows[one].confidence
@@ -324,6 +323,8 @@ class FactGate:
         try:
             texts = [fact_text(one.fact.text) for one in self._asked]
             self._vectors = scope_memory.embedder.embed(texts)
+            if not scope_memory.is_sealed:
+                scope_memory.documents.ahead = dict(zip(texts, self._vectors, strict=True))
         except Unavailable:
             # Without an embedder, facts in the same words are still recognised.
             return
@@ -355,11 +356,11 @@ class FactGate:
 
     def _near_among_new(self, at: int) -> list[tuple[str, float]]:
         asked = self._asked[at]
-        fact_event = self._stated_at.get((asked.fact.user, asked.wall))
-        if self._vectors is None or not fact_event:
+        stated_at = self._stated_at.get((asked.fact.user, asked.wall))
+        if self._vectors is None or not stated_at:
             return []
-        cosines = self._vectors[list(fact_event.values())] @ self._vectors[at]
-        ids = list(fact_event)
+        cosines = self._vectors[list(stated_at.values())] @ self._vectors[at]
+        ids = list(stated_at)
         return [(ids[one], float(cosines[one])) for one in _largest(cosines)]
 
 

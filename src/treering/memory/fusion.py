@@ -28,6 +28,10 @@ CROWD_COSINE: Final = 0.1
 """How much nearer a vector must be among many than among few."""
 
 
+PARTS_MAX: Final = 2.3
+"""The largest sum of all parts of a score."""
+
+
 class FusionWeights(msgspec.Struct, frozen=True, kw_only=True):
     """Weights of the parts, tuned on conversations and on long messages."""
 
@@ -38,6 +42,15 @@ class FusionWeights(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[float, ...] = (0.1, 0.1)
     passage: float = 0.3
     session: float = 0.3
+    length: float = 0.6
+    """What a document of ``LONG_TERMS`` gains over an empty one: "Wow, nice!" answers nothing."""
+
+
+LONG_TERMS: Final = 25
+LONG_MESSAGES: Final = 40
+"""From this median of terms on, a message seldom needs its neighbours to be understood."""
+AMONG_LONG: Final = FusionWeights(before=(0.2,), after=(0.1,), passage=0.1, session=0.1)
+"""The weights where messages are long, as between a person and an assistant."""
 
 
 class Ranking(NamedTuple):
@@ -49,6 +62,13 @@ class Ranking(NamedTuple):
     neighbours: Scores
     passage: Scores
     session: Scores
+
+    def parts(self, number: int) -> dict[str, float]:
+        """Return the parts of a document's score, of which all together are at most 1."""
+        return {
+            name: round(float(part[number]) / PARTS_MAX, 4)
+            for name, part in zip(self._fields[1:], self[1:], strict=True)
+        }
 
     def best(self, limit: int) -> list[int]:
         """Return the numbers of the best documents, best first."""
@@ -70,21 +90,29 @@ def rank(
     passages: Scores,
     similarity: Scores | None,
     session_order: SessionOrder,
+    lengths: NDArray[np.int32] | None = None,
     weights: FusionWeights | None = None,
 ) -> Ranking:
     """Rank documents by BM25, by the BM25 of their passages, and by vector similarity.
+
+    ``lengths`` are the numbers of their terms: a long document is preferred to a short one, and
+    where most are long, neighbours count less.
 
     All arrays are indexed by document number. Without an embedder there is no similarity, and words
     alone count.
     """
     import numpy as np  # noqa: PLC0415
 
-    chosen = weights or FusionWeights()
+    chosen = weights or _weights(lengths)
     share = 1.0 if similarity is None else chosen.words
     word_part = share * _to_best(session_order.in_session_order(words))
     vector_part = np.zeros_like(word_part)
     if similarity is not None:
         vector_part = (1 - share) * _to_best(session_order.in_session_order(similarity))
+    if lengths is not None:
+        gain = chosen.length * np.minimum(lengths[session_order.order] / LONG_TERMS, 1)
+        factor = ((1 + gain) / (1 + chosen.length)).astype(np.float32)
+        word_part, vector_part = word_part * factor, vector_part * factor
     own = word_part + vector_part
     around = _around(own, session_order, chosen)
     passage = chosen.passage * _to_best(session_order.in_session_order(passages))
@@ -94,6 +122,14 @@ def rank(
         for part in (word_part, vector_part, around, passage, session)
     ]
     return Ranking(np.sum(parts, axis=0, dtype=np.float32), *parts)
+
+
+def _weights(lengths: NDArray[np.int32] | None) -> FusionWeights:
+    import numpy as np  # noqa: PLC0415
+
+    if lengths is None or not len(lengths) or float(np.median(lengths)) <= LONG_MESSAGES:
+        return FusionWeights()
+    return AMONG_LONG
 
 
 def is_about_query(coverage: Scores, cosines: Scores | None, *, cosine_min: float) -> bool:

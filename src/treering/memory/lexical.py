@@ -104,7 +104,7 @@ class Lexicon:
         self._flush()
         documents_by_term = [self.postings(term)[0] for term in terms]
         return np.array(
-            [self._weight(len(documents)) for documents in documents_by_term], np.float32
+            [self.weight(len(documents)) for documents in documents_by_term], np.float32
         )
 
     def scores(self, terms: Sequence[int]) -> Scores:
@@ -121,9 +121,9 @@ class Lexicon:
         total = 0.0
         for term in dict.fromkeys(terms):
             documents, counts = self.postings(term)
-            weight = self._weight(len(documents))
+            weight = self.weight(len(documents))
             # An unknown term weighs no more than one that a single document has.
-            total += self._weight(max(len(documents), 1))
+            total += self.weight(max(len(documents), 1))
             length_penalty = K1 * (1 - B + (B / self._mean_length) * self._lengths[documents])
             scores[documents] += weight * (K1 + 1) * counts / (counts + length_penalty)
             coverage[documents] += weight
@@ -155,7 +155,8 @@ class Lexicon:
         present = self._present[documents]
         return documents[present], counts[present]
 
-    def _weight(self, having: int) -> float:
+    def weight(self, having: int) -> float:
+        """Return the inverse document frequency of a term that ``having`` documents have."""
         return log1p((self._present_count - having + 0.5) / (having + 0.5))
 
     def _count(self) -> None:

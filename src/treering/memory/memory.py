@@ -19,6 +19,7 @@ from treering.memory.model_extraction import ModelExtractor
 from treering.memory.recall import recall
 from treering.memory.recall_query import RecallQuery
 from treering.memory.recall_result import RecallResult
+from treering.memory.recall_turns import LAG_MAX, recall_turns
 from treering.memory.walls import Walls
 from treering.model.arguments import checks_arguments
 from treering.model.fields import (
@@ -35,6 +36,7 @@ from treering.model.memories import (
     IMPORTANCE_DEFAULT,
     RECALL_DEFAULT,
     RECALL_MAX,
+    TURNS_DEFAULT,
     NewFact,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
         FadeReceipt,
         LearnResult,
         Origin,
+        RecalledTurn,
     )
     from treering.model.queries import Page
     from treering.model.scopes import Scope
@@ -72,6 +75,10 @@ NOTE_SILENT: Final = (
 NOTE_STRANGERS: Final = (
     "{count} memories have no vector of the current embedder and are found by words only:"
     " run treering rebuild --vectors"
+)
+NOTE_LAG: Final = (
+    "turns are left out, because {count} events are not indexed yet:"
+    " run treering search --mode hybrid once"
 )
 
 
@@ -196,11 +203,12 @@ class Memory:
         session_id: str | None = None,
         limit: int = RECALL_DEFAULT,
         episodes: int = EPISODES_DEFAULT,
+        turns: int = TURNS_DEFAULT,
         as_of_ms: int | None = None,
         record: bool = True,
         **ranking: Unpack[RankingOptions],
     ) -> RecallResult:
-        """Return the facts and episodes that answer ``query``, best first, each with its reasons.
+        """Return the facts, turns and episodes that answer ``query``, best first, each with why.
 
         Searches the memories of ``user``, those of the whole scope, and those of ``session_id`` if
         that session names no user; in a group session, only those of the group. A ``query`` of None
@@ -213,6 +221,7 @@ class Memory:
         session = None if session_id is None else check_name(session_id, "session_id")
         at_ms = None if as_of_ms is None else check_time(as_of_ms)
         episode_limit = check_count(episodes, "episodes")
+        turn_limit = check_count(turns, "turns")
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
@@ -225,11 +234,13 @@ class Memory:
                 ),
                 limit=_limit(limit),
                 episodes=0 if at_ms is not None else episode_limit,
+                turns=0 if at_ms is not None else turn_limit,
                 now_ms=self._recorder.engine.now_ms() if at_ms is None else at_ms,
                 as_of_ms=at_ms,
                 **ranking,
             )
             matches = recall(scope_memory, recall_query, self._recorder)
+            turn_hits, turn_notes = self._turns(scope_memory, recall_query)
             notes = _notes(scope_memory)
         result = RecallResult(
             scope=self.scope,
@@ -238,7 +249,8 @@ class Memory:
             session_id=session,
             fact_hits=matches.facts,
             episode_hits=matches.episodes,
-            notes=notes,
+            turn_hits=turn_hits,
+            notes=[*notes, *turn_notes],
         )
         if not record or as_of_ms is not None or not result.ids:
             return result
@@ -248,6 +260,28 @@ class Memory:
             # A read-only ledger can still be asked.
             return result
         return msgspec.structs.replace(result, event_id=event_id)
+
+    def brief(
+        self,
+        *,
+        user: str | None = None,
+        session_id: str | None = None,
+        limit: int = RECALL_DEFAULT,
+        episodes: int = EPISODES_DEFAULT,
+        record: bool = True,
+    ) -> RecallResult:
+        """Return what matters most, for the start of a session.
+
+        These are facts by importance and use, and the latest episodes.
+        """
+        return self.recall(
+            None,
+            user=user,
+            session_id=session_id,
+            limit=limit,
+            episodes=episodes,
+            record=record,
+        )
 
     def note_recalled(
         self,
@@ -411,6 +445,17 @@ class Memory:
             scope_memory.refresh()
             at_ms = self._recorder.engine.now_ms() if now_ms is None else check_time(now_ms)
             return fading.fade(scope_memory, self._recorder, now_ms=at_ms, dry_run=dry_run)
+
+    def _turns(
+        self, scope_memory: ScopeMemory, query: RecallQuery
+    ) -> tuple[list[RecalledTurn], list[str]]:
+        """Return the turns that answer a query, and why there are none."""
+        if not query.turns or query.query is None or scope_memory.is_sealed:
+            return [], []
+        lag = self._store.documents_lag(self.scope, "events")
+        if lag > LAG_MAX:
+            return [], [NOTE_LAG.format(count=lag)]
+        return recall_turns(scope_memory, query, self._recorder, self._walls), []
 
     def _asked_for(self, user: str | None, session: str | None) -> str | None:
         """Return the user to recall for: the one given, or the only person in the session."""

@@ -85,7 +85,7 @@ class MemoryFold:
         rows = [Row(*row) for row in self.state.rows(self.state.changed)]
         # If another process saved its fold first, that one is as good.
         self._may_save = self._store.keep_memory_rows(
-            self.scope, rows, since=self._saved, until=self._mark, anew=self._replaces_saved
+            self.scope, rows, since=self._saved, until=self._mark, replace=self._replaces_saved
         )
         self._saved, self._replaces_saved = self._mark, False
         self.state.changed.clear()

@@ -77,12 +77,12 @@ class MemoryStore(Protocol):
         """Return the saved fold."""
 
     def keep_memory_rows(
-        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, anew: bool
+        self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool
     ) -> bool:
         """Save rows that events between two marks changed, in one transaction.
 
         Return False and change nothing if the saved fold is no longer at ``since``, or if the store
-        is read-only. ``anew`` drops what was saved before.
+        is read-only. ``replace`` drops what was saved before.
         """
 
     def follow_documents(
@@ -106,8 +106,11 @@ class MemoryStore(Protocol):
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events are not indexed yet."""
 
-    def drop_documents(self, scope: Scope | None = None) -> int:
-        """Remove all documents, to be indexed again; return how many there were."""
+    def drop_documents(self, scope: Scope | None = None, shelf: IndexName | None = None) -> int:
+        """Remove all documents, of a scope or of one index of it, to be indexed again.
+
+        Return how many there were.
+        """
 
     def nearest(
         self, scope: Scope, shelf: IndexName, vector: bytes, *, embedder: str, limit: int

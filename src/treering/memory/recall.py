@@ -6,7 +6,7 @@ sentences of episodes that repeat them are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -15,9 +15,10 @@ from treering.derive.memory_state import FactRow, assertion_at, state_at, was_va
 from treering.memory.fact_columns import CURRENT
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
+from treering.memory.hops import BEGINNINGS_MAX, FACTS_MAX, FactWalk
 from treering.memory.recall_episodes import recall_episodes
 from treering.memory.recall_query import searched_users
-from treering.memory.similarity import QuerySimilarity
+from treering.memory.similarity import ANSWERS_FROM, QuerySimilarity
 from treering.model.memories import RecalledEpisode, RecalledFact
 
 if TYPE_CHECKING:
@@ -33,6 +34,16 @@ if TYPE_CHECKING:
     Scores = NDArray[np.float32]
 
 
+BEST_SHARE: Final = 0.7
+"""The share of the best match that a fact must have."""
+
+
+BESIDE_PATH: Final = 0.9
+"""The same for a fact beside others that answer together."""
+CONCEPTS_MIN: Final = 3
+"""A question with fewer words asks for one fact."""
+
+
 class RecallMatches(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, before the recall is recorded."""
 
@@ -45,7 +56,7 @@ def recall(scope_memory: ScopeMemory, query: RecallQuery, recorder: Recorder) ->
 
     The caller holds the lock and has refreshed the memory.
     """
-    similarities = QuerySimilarity(scope_memory, query.query)
+    similarities = QuerySimilarity(scope_memory, query.query, query.user)
     return RecallMatches(
         facts=_facts(scope_memory, query, similarities, recorder),
         episodes=recall_episodes(scope_memory, query, similarities),
@@ -74,12 +85,22 @@ def _facts(
         candidates.current | query.include_archived, weights.threshold, weights.archived
     )
     eligible = (
-        similarity >= floor
+        (similarity >= floor) & _near_best(match.match, weights.threshold)
         if similarities.has_query
         else candidates.current | query.include_archived
     )
+    facts_by_id = scope_memory.fold.state.facts
     order = _ordered(np.flatnonzero(eligible), score, candidates.documents, query.limit * 4)
     rows = _best(scope_memory, query, candidates, order)
+    path = _path(scope_memory, query, similarities, candidates, match.match)
+    if path:
+        # Facts that answer together leave little room for those that match in part.
+        bound = BESIDE_PATH * float(match.match.max())
+        rows = [(row, at) for row, at in rows if at in path or match.match[at] >= bound]
+    direct = {at for _, at in rows}
+    reached = [(facts_by_id[candidates.ids(at)], at) for at in path if at not in direct]
+    rows = [*rows[: query.limit - len(reached)], *reached][: query.limit]
+    led_by = {at: tuple(map(candidates.ids, path[:before])) for before, at in enumerate(path)}
     facts = facts_of(scope_memory, [row for row, _ in rows], recorder, as_of_ms=query.as_of_ms)
     by_id = {fact.id: fact for fact in facts}
     return [
@@ -94,10 +115,42 @@ def _facts(
                 "importance": round(float(candidates.importance[at]), 4),
                 "recency": round(float(recency[at]), 4),
             },
+            path=led_by.get(at, ()),
         )
         for row, at in rows
         if row.id in by_id
     ]
+
+
+def _path(
+    scope_memory: ScopeMemory,
+    query: RecallQuery,
+    similarities: QuerySimilarity,
+    candidates: _Candidates,
+    match: Scores,
+) -> list[int]:
+    """Return the candidates that answer together, step by step; none if one fact is enough."""
+    clause = similarities.whole_clause
+    if clause is None or query.limit < FACTS_MAX or len(clause.concepts) < CONCEPTS_MIN:
+        return []
+    import numpy as np  # noqa: PLC0415
+
+    current = np.flatnonzero((candidates.documents >= 0) & candidates.current)
+    usable = current[match[current] > 0]
+    best = usable[np.argsort(-match[usable], kind="stable")[:BEGINNINGS_MAX]]
+    candidate_of = np.full(scope_memory.documents.count, -1, np.int64)
+    candidate_of[candidates.documents[current]] = current
+    walk = FactWalk(scope_memory, clause, candidate_of >= 0, similarities.texts_by_document)
+    path = walk.best_path(candidates.documents[best].tolist())
+    return [] if path is None else candidate_of[list(path.documents)].tolist()
+
+
+def _near_best(match: Scores, threshold: float) -> NDArray[np.bool_]:
+    """Return which matches come near the best: beside a good answer, a poor one is noise."""
+    # A lower threshold asks for more, so the distance to the best may be larger in proportion.
+    share = BEST_SHARE * min(threshold / ANSWERS_FROM, 1.0)
+    near: NDArray[np.bool_] = match >= share * float(match.max(initial=0.0))
+    return near
 
 
 def _ordered(

@@ -63,13 +63,13 @@ def recall_episodes(
     )
     order = eligible[np.lexsort((-documents[eligible], -score[eligible]))].tolist()
     episodes: list[RecalledEpisode] = []
-    outdated = _outdated(scope_memory, users, walls)
+    outdated = outdated_facts(scope_memory, users, walls)
     while order and len(episodes) < query.episodes:
         # Fetch a few at a time: some episodes may have no sentence left.
         page, order = order[: query.episodes], order[query.episodes :]
-        tellings = scope_memory.fold.events_at([rows[at].position for at in page])
+        events = scope_memory.fold.events_at([rows[at].position for at in page])
         for at in page:
-            hit = _episode(rows[at], tellings, outdated)
+            hit = _episode(rows[at], events, outdated)
             if hit is not None:
                 why = {
                     "words": round(float(words[at]), 4),
@@ -83,10 +83,10 @@ def recall_episodes(
 
 
 def _episode(
-    row: EpisodeRow, tellings: dict[int, Event], outdated: list[Outdated]
+    row: EpisodeRow, events: dict[int, Event], outdated: list[Outdated]
 ) -> RecalledEpisode | None:
     """Return an episode without its outdated sentences; None if none is left."""
-    event = tellings.get(row.position)
+    event = events.get(row.position)
     episode = None if event is None else episode_of(event)
     if episode is None:
         return None
@@ -115,7 +115,7 @@ def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
     return tuple(one for one in episode.topics if one.casefold() in text)
 
 
-def _outdated(
+def outdated_facts(
     scope_memory: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
 ) -> list[Outdated]:
     """Return the newest facts of these users that no longer hold."""
@@ -127,10 +127,10 @@ def _outdated(
     ][-OUTDATED_MAX:]
     # A fact that was learned twice at the same time still holds in its twin.
     rows = [row for row in rows if not _holds_still(state.facts, row)]
-    tellings = scope_memory.fold.events_at([one.position for row in rows for one in row.assertions])
+    events = scope_memory.fold.events_at([one.position for row in rows for one in row.assertions])
     return [
         Outdated(text=content["text"], evidence=frozenset(content.get("evidence", ())))
-        for event in tellings.values()
+        for event in events.values()
         if isinstance(content := event.payload, dict) and isinstance(content.get("text"), str)
     ]
 
@@ -154,13 +154,10 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
     """
     if not outdated:
         return episode.summary
-    outdated_words = [(one, _words(one.text)) for one in outdated]
     sentences = [
         sentence.text
         for sentence in episode.sentences
-        if not any(
-            _tells(sentence.text, sentence.event_ids, one, words) for one, words in outdated_words
-        )
+        if not any(repeats(sentence.text, sentence.event_ids, one) for one in outdated)
     ]
     if len(sentences) < len(episode.sentences) and len(_words(" ".join(sentences))) < TERMS_MIN:
         # The ending alone says nothing without its subject.
@@ -168,7 +165,9 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
     return " ".join(sentences)
 
 
-def _tells(text: str, event_ids: Sequence[str], outdated: Outdated, words: frozenset[str]) -> bool:
+def repeats(text: str, event_ids: Sequence[str], outdated: Outdated) -> bool:
+    """Return whether a sentence that cites these events repeats an outdated fact."""
+    words = _words(outdated.text)
     if not words:
         return False
     shared = len(words & _words(text)) / len(words)

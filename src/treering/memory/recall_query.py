@@ -31,6 +31,7 @@ class RecallQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     episodes: int
     now_ms: int
+    turns: int = 0
     weights: Weights = WEIGHTS
     include_archived: bool = False
     """Whether archived facts are found as easily as current ones."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from treering.context.tokens import estimate
 from treering.errors import InvalidInput
 from treering.lazy import lazy_pattern
-from treering.model.memories import RecalledEpisode, RecalledFact
+from treering.model.memories import RecalledEpisode, RecalledFact, RecalledTurn
 from treering.model.times import instant
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ OPENING: Final = (
 )
 CLOSING: Final = "</memory>"
 FACTS_TITLE: Final = "## What I Know About You"
+TURNS_TITLE: Final = "## Said Earlier, Word For Word"
 EPISODES_TITLE: Final = "## Recent Conversations"
 SUMMARY_CHARACTERS_MAX: Final = 600
 _BLANKS: Final = lazy_pattern(r"\s+")
@@ -48,8 +49,8 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float = 0.5
     recency: float = 0.2
     threshold: float = 0.6
-    """Facts with a lower similarity are not recalled."""
-    archived: float = 0.9
+    """Facts with a lower similarity are not recalled; 0.6 is where a fact begins to answer."""
+    archived: float = 0.8
     """Archived facts are recalled, and become current again, from this similarity on."""
     episodes: float = 0.35
     """Episodes with a lower similarity are not recalled."""
@@ -75,6 +76,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
     fact_hits: list[RecalledFact]
     episode_hits: list[RecalledEpisode]
+    turn_hits: list[RecalledTurn] = []
     notes: list[str] = []
     """Why more could not be found, and what to do about it."""
     event_id: str | None = None
@@ -82,7 +84,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ids(self) -> list[str]:
-        """Return the ids of all results, facts first."""
+        """Return the ids of the facts and episodes, facts first."""
         return [*(one.fact.id for one in self.fact_hits), *(one.id for one in self.episode_hits)]
 
     @property
@@ -96,6 +98,11 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
         return episode_lines(self.episode_hits)
 
     @property
+    def turns(self) -> str:
+        """Return the turns as lines: ``[date] speaker: text``."""
+        return turn_lines(self.turn_hits)
+
+    @property
     def formatted(self) -> str:
         """Return a block for a prompt, quoted so that it cannot give instructions."""
         return self.block()[0]
@@ -104,7 +111,13 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
         self, max_tokens: int | None = None, *, count: Callable[[str], int] = estimate
     ) -> tuple[str, list[str]]:
         """Return a block of at most ``max_tokens``, and the ids of the memories in it."""
-        return prompt_block(self.fact_hits, self.episode_hits, max_tokens=max_tokens, count=count)
+        return prompt_block(
+            self.fact_hits,
+            self.episode_hits,
+            self.turn_hits,
+            max_tokens=max_tokens,
+            count=count,
+        )
 
 
 def quoted(text: str) -> str:
@@ -130,39 +143,80 @@ def episode_lines(episodes: Sequence[RecalledEpisode]) -> str:
     return "\n\n".join(f"[{instant(one.started_ms)[:10]}] {_summary(one)}" for one in episodes)
 
 
+def turn_lines(turns: Sequence[RecalledTurn]) -> str:
+    """Return turns as lines with their date and speaker."""
+    return "\n".join(f"[{instant(one.ts_ms)[:10]}] {_turn(one)}" for one in turns)
+
+
+_TURN: Final = 1
+
+
+class _Line(NamedTuple):
+    """A line of a block; lines of facts, turns and episodes have a section each."""
+
+    section: int
+    text: str
+    score: float
+    memory_id: str | None = None
+
+
 def prompt_block(
     facts: Sequence[RecalledFact],
     episodes: Sequence[RecalledEpisode],
+    turns: Sequence[RecalledTurn] = (),
     *,
     max_tokens: int | None = None,
     count: Callable[[str], int] | None = None,
 ) -> tuple[str, list[str]]:
     """Return the block and the ids of the memories in it, as many as fit, best first.
 
-    Empty if nothing fits.
+    Facts come first, then turns, then episodes. Empty if nothing fits.
     """
-    lines = [(one.fact.id, f"- {quoted(one.fact.text)}", 0, one.score) for one in facts]
+    lines = [_Line(0, f"- {quoted(one.fact.text)}", one.score, one.fact.id) for one in facts]
     lines += [
-        (one.id, f"- {instant(one.started_ms)[:10]}: {_summary(one)}", 1, one.score)
+        _Line(_TURN, f"- {instant(one.ts_ms)[:10]}, {_turn(one)}", one.score) for one in turns
+    ]
+    # A summary adds nothing to the words of its session.
+    shown = {one.session_id for one in turns}
+    lines += [
+        _Line(2, f"- {instant(one.started_ms)[:10]}: {_summary(one)}", one.score, one.id)
         for one in episodes
+        if one.session_id not in shown
     ]
     chosen = lines
     if max_tokens is not None and count is not None:
-        chosen = []
-        for line in sorted(lines, key=lambda one: -one[3]):
-            if count(_block([*chosen, line])) <= max_tokens:
-                chosen.append(line)
-        chosen = [line for line in lines if line in chosen]
-    return (_block(chosen), [line[0] for line in chosen]) if chosen else ("", [])
+        chosen = _fitting(lines, max_tokens, count)
+    ids = [line.memory_id for line in chosen if line.memory_id is not None]
+    return (_block(chosen), ids) if chosen else ("", [])
 
 
-def _block(lines: Sequence[tuple[str, str, int, float]]) -> str:
+def _fitting(lines: Sequence[_Line], max_tokens: int, count: Callable[[str], int]) -> list[_Line]:
+    """Return the lines that fit, in their order: the best first, and turns before summaries."""
+    sections = any(line.section == _TURN for line in lines)
+    left = max_tokens - count(_block([]))
+    chosen: list[_Line] = []
+    for line in sorted(lines, key=lambda one: (one.section * sections, -one.score)):
+        # A line is counted by itself; the whole is counted once, at the end.
+        cost = count(f"{line.text}\n")
+        if cost <= left:
+            left -= cost
+            chosen.append(line)
+    while chosen and count(_block(chosen)) > max_tokens:
+        chosen.pop()
+    return [line for line in lines if line in chosen]
+
+
+def _block(lines: Sequence[_Line]) -> str:
     parts = []
-    for at, title in enumerate((FACTS_TITLE, EPISODES_TITLE)):
-        titled = [line[1] for line in lines if line[2] == at]
+    for at, title in enumerate((FACTS_TITLE, TURNS_TITLE, EPISODES_TITLE)):
+        titled = [line.text for line in lines if line.section == at]
         if titled:
             parts.append("\n".join([title, *titled]))
     return OPENING + "\n\n".join(parts) + "\n" + CLOSING
+
+
+def _turn(turn: RecalledTurn) -> str:
+    return f"{quoted(turn.speaker)} said “{quoted(turn.text)}”"
 
 
 def _summary(episode: RecalledEpisode) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
 from treering.memory.alignment import Aligner
@@ -14,10 +14,12 @@ from treering.memory.fact_columns import FactColumns
 from treering.memory.memory_fold import MemoryFold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from treering.derive.memory_state import FactRow
-    from treering.memory.ports import Attributed, Embedder, MemoryStore
+    from treering.memory.ports import Attributed, Embedder, Matrix, MemoryStore
+    from treering.memory.walls import Owner
+    from treering.model.events import Event
     from treering.model.scopes import Scope
 
 SCOPES_HELD_MAX: Final = 32
@@ -32,12 +34,14 @@ class ScopeMemory:
         store: MemoryStore,
         attributed: Attributed,
         scope: Scope,
-        embedder: Embedder | None,
+        embedders: tuple[Embedder | None, Embedder | None],
         *,
         sealed: bool,
     ) -> None:
+        """Take the embedder of events, and that of facts and episodes."""
         self._store = store
         self.scope = scope
+        event_embedder, embedder = embedders
         self.embedder = embedder
         self.is_sealed = sealed
         self.lock = threading.RLock()
@@ -45,7 +49,9 @@ class ScopeMemory:
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         self.columns = FactColumns()
-        self.events = EventIndex(DocumentIndex(store, scope, "events", embedder))
+        self.events = EventIndex(DocumentIndex(store, scope, "events", event_embedder))
+        self.owners: dict[str, Owner] = {}
+        """Who the turns of a session belong to; a session is opened once."""
         self._built_from: tuple[int, int] = (-1, -1)
         self._unindexed: list[str] = []
         """Ids of facts that are not indexed yet."""
@@ -63,12 +69,36 @@ class ScopeMemory:
         built_from = (self.fold.generation, self.documents.generation)
         if built_from != self._built_from:
             self.columns = FactColumns()
+            self.owners.clear()
             self._built_from = built_from
             self._enter(list(state.facts.values()))
         elif state.touched or self._unindexed:
             ids = dict.fromkeys([*self._unindexed, *state.touched])
             self._enter([state.facts[one] for one in ids])
         state.touched.clear()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether all facts have vectors of another embedder: somebody has moved them."""
+        documents = self.documents
+        return bool(documents.count) and documents.without_vector == documents.count
+
+    def texts_to_move(self, embedder: Embedder) -> list[str]:
+        """Return all texts of facts and episodes, if any has a vector of another embedder."""
+        ours = self.embedder
+        if ours is not None and ours.name == embedder.name and not self.documents.without_vector:
+            return []
+        positions = self.documents.column("position").tolist()
+        return [
+            text
+            for event in self.fold.events_at(positions).values()
+            for text in memory_texts(event)
+        ]
+
+    def events_at(self, positions: list[int]) -> dict[int, Event]:
+        """Return the events at these positions, without erased ones."""
+        events = self._store.events_at_positions(self.scope, positions)
+        return {event.position: event for event in events}
 
     def _enter(self, rows: list[FactRow]) -> None:
         self.columns.update(rows, self.documents.at)
@@ -90,6 +120,35 @@ class ScopeMemory:
         return iter(self.fold.events_at(missing).values())
 
 
+class Embedders(NamedTuple):
+    """Functions that return the embedder of events, and the one that is wanted for facts."""
+
+    events: Callable[[], Embedder | None]
+    facts: Callable[[], Embedder | None]
+
+
+class EmbeddedAhead:
+    """An embedder that remembers what it has embedded."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.name = embedder.name
+        self.dimensions = embedder.dimensions
+        self.cosine_min = embedder.cosine_min
+        self.knows_words = embedder.knows_words
+        self.embed_queries = embedder.embed_queries
+        self._vectors: dict[str, Any] = {}
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return one row per text."""
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
+        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        if new:
+            self._vectors.update(zip(new, self._embedder.embed(new), strict=True))
+        return np.array([self._vectors[text] for text in texts], np.float32)
+
+
 class ScopeMemories:
     """The scope memories of this process, by scope. Thread-safe."""
 
@@ -97,12 +156,12 @@ class ScopeMemories:
         self,
         store: MemoryStore,
         attributed: Attributed,
-        embedder: Callable[[], Embedder | None],
+        embedders: Embedders,
         is_sealed: Callable[[Scope], bool],
     ) -> None:
         self._store = store
         self._attributed = attributed
-        self._embedder = embedder
+        self._embedders = embedders
         self._is_sealed = is_sealed
         self._lock = threading.Lock()
         self._held: dict[Scope, ScopeMemory] = {}
@@ -116,14 +175,44 @@ class ScopeMemories:
         with self._lock:
             sealed = self._is_sealed(scope)
             scope_memory = self._held.pop(scope, None)
-            if scope_memory is None or scope_memory.is_sealed != sealed:
-                scope_memory = ScopeMemory(
-                    self._store, self._attributed, scope, self._embedder(), sealed=sealed
-                )
+            if (
+                scope_memory is None
+                or scope_memory.is_sealed != sealed
+                or (scope_memory.is_elsewhere and self._is_chosen_here)
+            ):
+                scope_memory = self._new(scope, self._fact_embedder(scope, sealed=sealed), sealed)
             self._held[scope] = scope_memory
             while len(self._held) > SCOPES_HELD_MAX:
                 del self._held[next(iter(self._held))]
             return scope_memory
+
+    def replace(self, scope: Scope, embedder: Embedder) -> ScopeMemory:
+        """Return a new memory of a scope that is not sealed, with this embedder of facts."""
+        with self._lock:
+            self._held[scope] = self._new(scope, embedder, sealed=False)
+            return self._held[scope]
+
+    def _new(self, scope: Scope, embedder: Embedder | None, sealed: bool) -> ScopeMemory:  # noqa: FBT001
+        embedders = (self._embedders.events(), embedder)
+        return ScopeMemory(self._store, self._attributed, scope, embedders, sealed=sealed)
+
+    @property
+    def _is_chosen_here(self) -> bool:
+        """Whether there is a choice: the caller has not named one embedder for everything."""
+        events, facts = self._embedders.events(), self._embedders.facts()
+        return events is not None and facts is not None and events.name != facts.name
+
+    def _fact_embedder(self, scope: Scope, *, sealed: bool) -> Embedder | None:
+        """Return the embedder whose vectors the facts of a scope have, else the wanted one."""
+        events, facts = self._embedders.events(), self._embedders.facts()
+        if events is None or facts is None or events.name == facts.name:
+            return facts
+        if sealed:
+            # Its vectors are made again in each process, which has to be quick.
+            return events
+        newest = self._store.index_state(scope, "memories").newest
+        page = self._store.documents(scope, "memories", after=newest - 1, limit=1) if newest else []
+        return events if page and page[0][1].embedder == events.name else facts
 
     def clear(self) -> None:
         """Drop everything; it is read again when needed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     Places = NDArray[np.int64]
     Scores = NDArray[np.float32]
+    _Number = TypeVar("_Number", np.float32, np.int64)
 
 
 class SessionOrder(NamedTuple):
@@ -28,8 +29,8 @@ class SessionOrder(NamedTuple):
         """Return per-document scores in session order."""
         return scores[self.order]
 
-    def by_document(self, scores: Scores) -> Scores:
-        """Return scores in session order by document number."""
+    def by_document(self, scores: NDArray[_Number]) -> NDArray[_Number]:
+        """Return values in session order by document number."""
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
         numbered = np.empty_like(scores)

@@ -1,61 +1,83 @@
-"""The similarity of facts and episodes to a query, by words and by meaning."""
+"""The similarity of facts and episodes to a query, by words and by meaning.
+
+A match is a weighted mean that does not saturate: what shares one word with a question, or a topic,
+stays far below what answers it. A memory answers if its match reaches a floor. The floor rises with
+the number of memories, since among many some come near by chance, and for questions about the
+world.
+"""
 
 from __future__ import annotations
 
-import re
+from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.derive.fact_noise import is_filler
-from treering.derive.memory_texts import memory_texts, question_text
-from treering.memory.alignment import content_words
+from treering.derive.claims import USER, read_claim
+from treering.derive.memory_texts import memory_texts
+from treering.derive.terms import terms
+from treering.memory.questions import parse_question
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from treering.memory.questions import Clause
     from treering.memory.scope_memory import ScopeMemory
 
     Scores = NDArray[np.float32]
 
-SAME_FROM: Final = 0.45
-"""The cosine from which a question and an answer count as the same in meaning."""
+ANSWERS_FROM: Final = 0.6
+"""The similarity of a memory whose match is just at the floor."""
 ALIGNED_MAX: Final = 24
 """Best candidates that are compared word by word."""
-NOISE: Final = 0.12
-"""The cosine of unrelated texts."""
-STANDING_OUT: Final = 0.5
-CLAUSES_MAX: Final = 4
-"""Clauses of a long question that are searched separately: its first and last ones."""
-_BREAK: Final = re.compile(r"[?!;\n]+|\.(?=\s|$)|,?\s+(?:and|but)\s+|,\s", re.IGNORECASE)
+ALIGNED_SHARE: Final = 0.6
+"""The weight of the comparison word by word; the rest is the weight of the sentence's vector."""
+WORDS_SHARE: Final = 0.1
+"""What equal words add to the vector of an embedder that does not know single words."""
+FLOOR: Final = 0.26
+"""The match from which a memory answers, among few."""
+ALIGNED_FLOOR: Final = 0.28
+"""The same for matches word by word: some word is always near some other."""
+ABOUT_OTHERS: Final = 0.5
+"""What is left of the match of "her sister is a lawyer" with "What is my job?"."""
+CROWD: Final = 0.05
+"""How much higher the floor is among 400 memories than among 20."""
+CROWD_MAX: Final = 1.4
+GENERAL: Final = 0.1
+"""How much higher the floor is for a question about the world."""
+FEW: Final = 20
+MANY: Final = 400
 
 
 class Similarity(NamedTuple):
     """How similar documents are to a query."""
 
     similarity: Scores
-    """From 0 to 1; either words or vector suffice. Decides whether a document answers at all."""
+    """From 0 to 1; 0.6 at the floor. Decides whether a document answers at all."""
     match: Scores
-    """The same for ranking: both count, and neither saturates."""
+    """The same for ranking, regardless of the floor."""
     words: Scores
+    """The share of the query's words that the document has; rare words weigh more."""
     vector: Scores
+    """The cosine of the vectors, or the match word by word."""
 
 
 class QuerySimilarity:
     """The similarity of documents to one query, by words and by meaning."""
 
-    def __init__(self, scope_memory: ScopeMemory, query: str | None) -> None:
+    def __init__(self, scope_memory: ScopeMemory, query: str | None, user: str | None) -> None:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
         self._scope_memory = scope_memory
         self.has_query = query is not None
-        self._clauses = [] if query is None else clauses(query)
+        self._question = parse_question(query or "", user)
+        clauses = self._question.clauses
         self.words: Scores = np.zeros(scope_memory.documents.count, np.float32)
-        for one in self._clauses:
-            coverage = scope_memory.documents.lexicon.matches(
-                list(scope_memory.documents.term_ids(one))
-            ).coverage
-            self.words = np.maximum(self.words, coverage)
-        self._query = scope_memory.documents.embed_queries(self._clauses) if self._clauses else None
+        for one in clauses:
+            self.words = np.maximum(self.words, self._coverage(one))
+        texts = [one.text for one in clauses]
+        self._query = scope_memory.documents.embed_queries(texts) if texts else None
 
     def to(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Similarity:
         """Return how similar documents are; document -1 never is.
@@ -69,62 +91,120 @@ class QuerySimilarity:
         words = np.zeros(len(documents), np.float32)
         near = np.zeros(len(documents), np.float32)
         words[indexed] = self.words[numbers]
-        if self._query is not None:
+        if self._query is None:
+            match, vector = words.copy(), near
+        else:
             cosines = self._scope_memory.documents.cosines(self._query, numbers)[numbers]
             near[indexed] = np.maximum(cosines, 0)
-            if word_by_word:
-                self._align(documents, words, near)
-        vector = np.minimum(near / SAME_FROM, 1)
+            if self._scope_memory.aligner is None:
+                match, vector = np.minimum(near + WORDS_SHARE * words, 1), near
+            else:
+                aligned = self._aligned(documents, words, near) if word_by_word else words
+                match = ALIGNED_SHARE * aligned + (1 - ALIGNED_SHARE) * near
+                vector = np.maximum(aligned, near)
+        floor = self._floors(documents, int(indexed.sum()))
+        above = ANSWERS_FROM + (1 - ANSWERS_FROM) * (match - floor) / (1 - floor)
+        similarity = np.where(match < floor, ANSWERS_FROM * match / floor, above)
         return Similarity(
-            similarity=1 - (1 - words) * (1 - vector),
-            match=((words + near) / 2).astype(np.float32),
+            similarity=similarity.astype(np.float32),
+            match=match.astype(np.float32),
             words=words,
             vector=vector,
         )
 
-    def _align(self, documents: NDArray[np.int64], words: Scores, near: Scores) -> None:
-        """Compare the best candidates word by word, and lift one that stands out."""
+    def _coverage(self, clause: Clause) -> Scores:
+        """Return the share of a clause's weight whose words each document has."""
         import numpy as np  # noqa: PLC0415
 
-        aligner = self._scope_memory.aligner
+        documents = self._scope_memory.documents
+        lexicon = documents.lexicon
+        coverage = np.zeros(documents.count, np.float32)
+        total = 0.0
+        for concept in clause.concepts:
+            having = [self._having(name) for name in concept.names]
+            places = having[0] if len(having) == 1 else np.unique(np.concatenate(having))
+            # An unknown word weighs no more than one that a single document has.
+            weight = concept.weight * lexicon.weight(max(len(places), 1))
+            total += weight
+            coverage[places] += weight
+        return coverage / max(total, 1e-9)
+
+    def _having(self, name: str) -> NDArray[np.int64]:
+        """Return the documents that have all terms of a name."""
+        import numpy as np  # noqa: PLC0415
+
+        documents = self._scope_memory.documents
+        postings = [documents.lexicon.postings(term)[0] for term in documents.term_ids(name)]
+        if not postings:
+            return np.empty(0, np.int64)
+        places = postings[0]
+        for other in postings[1:]:
+            places = np.intersect1d(places, other)
+        return places
+
+    def _floors(self, documents: NDArray[np.int64], count: int) -> Scores:
+        """Return the match from which each document answers."""
+        import numpy as np  # noqa: PLC0415
+
+        crowd = min(log(max(count, FEW) / FEW) / log(MANY / FEW), CROWD_MAX)
+        lowest = FLOOR if self._scope_memory.aligner is None else ALIGNED_FLOOR
+        floors = np.full(len(documents), lowest + CROWD * crowd, np.float32)
+        if not self._question.general:
+            return floors
+        named = np.zeros(self._scope_memory.documents.count + 1, bool)
+        for name in self._question.names:
+            named[self._having(name)] = True
+        # Somebody or something in the question is remembered: it is not about the world.
+        floors[~named[documents]] += GENERAL
+        return floors
+
+    def _aligned(self, documents: NDArray[np.int64], words: Scores, near: Scores) -> Scores:
+        """Return the share of words that each document has, or comes near if it is of the best.
+
+        Lowers what is ``near``, too, if it is about somebody else.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        aligned, aligner = words.copy(), self._scope_memory.aligner
         if aligner is None or not len(documents):
-            return
+            return aligned
         count = min(ALIGNED_MAX, len(documents))
         best = np.argpartition(-(words + near), count - 1)[:count]
         best = best[documents[best] >= 0]
-        positions = self._scope_memory.documents.column("position")[documents[best]].tolist()
-        tellings = self._scope_memory.fold.events_at(positions)
-        texts = [
-            " ".join(memory_texts(tellings[one])) if one in tellings else "" for one in positions
-        ]
-        if not texts:
-            return
-        for clause in self._clauses:
-            near[best] = np.maximum(near[best], np.array(aligner.scores(clause, texts), np.float32))
-        # A candidate far ahead of all others is probably meant, even if no word matches.
-        first, second = _two_best(near[best])
-        top = best[int(np.argmax(near[best]))]
-        lead = (first - max(second, NOISE)) / max(first, NOISE)
-        near[top] = min(first * (1 + STANDING_OUT * lead), 1.0)
+        texts = self._texts(self._scope_memory.documents.column("position")[documents[best]])
+        for clause in self._question.clauses if texts else ():
+            scores = np.array(aligner.scores(clause, texts), np.float32)
+            aligned[best] = np.maximum(aligned[best], scores)
+        if self._question.own_words is not None and texts:
+            others = [ABOUT_OTHERS if self._is_about_other(text) else 1.0 for text in texts]
+            aligned[best] *= np.array(others, np.float32)
+            near[best] *= np.array(others, np.float32)
+        return aligned
 
+    def _is_about_other(self, text: str) -> bool:
+        """Whether a fact is about somebody whom a question of the asker about themselves omits."""
+        subject = read_claim(text).subject
+        if subject is None or subject == USER:
+            return False
+        words = frozenset(terms(subject))
+        return bool(words) and words.isdisjoint(self._question.own_words or ())
 
-def clauses(query: str) -> list[str]:
-    """Return the parts of a query to search for: the whole, and each clause.
+    @property
+    def whole_clause(self) -> Clause | None:
+        """Return the question as one clause."""
+        return next(iter(self._question.clauses), None)
 
-    Stop words are removed, and question words are replaced by what they ask for.
-    """
-    # Greetings and thanks ask for nothing.
-    parts = [content_words(one) for one in _BREAK.split(query) if not is_filler(one.strip())]
-    clauses_said = [part for part in parts if part]
-    if len(clauses_said) > CLAUSES_MAX:
-        clauses_said = [
-            *clauses_said[: CLAUSES_MAX // 2],
-            *clauses_said[-(CLAUSES_MAX - CLAUSES_MAX // 2) :],
-        ]
-    whole = [content_words(query)] if len(parts) > 1 and clauses_said else []
-    return list(dict.fromkeys(question_text(one) for one in [*whole, *clauses_said] if one))
+    def texts_by_document(self, documents: Sequence[int]) -> dict[int, str]:
+        """Return the texts of facts by document number, without erased ones."""
+        positions = self._scope_memory.documents.column("position")[list(documents)].tolist()
+        events = self._scope_memory.fold.events_at(positions)
+        return {
+            number: str(events[position].payload["text"])
+            for number, position in zip(documents, positions, strict=True)
+            if position in events
+        }
 
-
-def _two_best(values: Scores) -> tuple[float, float]:
-    ordered = sorted(values.tolist(), reverse=True)
-    return (ordered[0], ordered[1]) if len(ordered) > 1 else (ordered[0], 0.0)
+    def _texts(self, positions: NDArray[np.int64]) -> Sequence[str]:
+        places = positions.tolist()
+        events = self._scope_memory.fold.events_at(places)
+        return [" ".join(memory_texts(events[one])) if one in events else "" for one in places]

@@ -15,18 +15,22 @@ LEVELS: Final = 127
 
 def pack(vectors: Matrix) -> bytes:
     """Return rows as bytes: per row its scale, then its numbers. Zero rows are left out."""
+    return pack_groups(vectors, [len(vectors)])[0]
+
+
+def pack_groups(vectors: Matrix, counts: Sequence[int]) -> list[bytes]:
+    """Return consecutive groups of rows as bytes; ``counts`` says how many rows each has."""
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     peaks = np.abs(vectors).max(axis=1, initial=0.0)
-    nonzero = vectors[peaks > 0]
-    if not len(nonzero):
-        return b""
-    scales = (peaks[peaks > 0] / LEVELS).astype("<f4")
-    levels = np.rint(nonzero / scales[:, None]).astype(np.int8)
-    rows = np.empty((len(nonzero), SCALE_BYTES + nonzero.shape[1]), dtype=np.uint8)
+    scales = (peaks / LEVELS).astype("<f4")
+    levels = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8)
+    rows = np.empty((len(vectors), SCALE_BYTES + vectors.shape[1]), dtype=np.uint8)
     rows[:, :SCALE_BYTES] = scales.view(np.uint8).reshape(-1, SCALE_BYTES)
     rows[:, SCALE_BYTES:] = levels.view(np.uint8)
-    return rows.tobytes()
+    ends = np.cumsum(counts)
+    groups = np.split(rows, ends[:-1]), np.split(peaks > 0, ends[:-1])
+    return [group[nonzero].tobytes() for group, nonzero in zip(*groups, strict=True)]
 
 
 def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]:

@@ -6,7 +6,7 @@ there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from treering.errors import InvalidInput, NotFound
 from treering.model.sessions import GROUP_PREFIX, LOGS, SessionSettings
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from treering.ledger.memory_factory import Recorder
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution
+
+
+class Owner(NamedTuple):
+    """Who the turns of a session belong to if they name no user."""
+
+    user: str | None
+    wall: str | None
+    is_group: bool
 
 
 def is_walled(
@@ -65,6 +73,15 @@ class Walls:
     def attribution(self, session: str) -> Attribution:
         """Return who the facts of a session belong to when it names no user."""
         return self._recorder.attribution(self._scope, session)
+
+    def owner(self, session: str) -> Owner:
+        """Return who may see the turns of a session: its user, or only those in it."""
+        wall = self.wall_of(session)
+        if wall is not None:
+            return Owner(None, wall, is_group=True)
+        attribution = self.attribution(session)
+        user = attribution.user or self._recorder.opened_for(self._scope, session)
+        return Owner(user, None if user is not None else attribution.wall, is_group=False)
 
     def existing_session(self, session: str | None) -> str | None:
         """Return the session if it exists, else None.

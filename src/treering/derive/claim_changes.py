@@ -1,0 +1,185 @@
+"""Changes and endings: shapes of sentences, and the plain statement that each amounts to.
+
+"Left Acme" says that somebody no longer works there, "The rent went up to 950 euros" what the rent
+is. A sentence that fits a shape is read as its plain statement, and as a change.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from treering.derive.claim_times import is_day, is_time
+from treering.lazy import lazy_pattern
+
+_WHO: Final = r"(?P<who>(?:I |We |(?:The )?[Uu]ser |[A-Z][a-z]+ )?)(?:(?:have|has|had) )?"
+_THING: Final = r"(?P<what>(?:The|My|Our|Her|His|Their|This) [\w'./ -]+?)"
+_WHEN: Final = (
+    r"(?:,? (?:last|this|in|on|since|ago|after|because|yesterday|today|recently|for good)\b.*)?"
+)
+_NAME: Final = r"[A-Z][\w&.'-]*(?: (?:[A-Z&][\w&.'-]*|of|and|the))*"
+
+_SHAPES: Final = tuple(
+    (lazy_pattern(pattern), plain)
+    for pattern, plain in (
+        (rf"{_WHO}(?:left|Left) (?P<value>{_NAME}){_WHEN}", "{who}no longer works at {value}"),
+        (
+            (
+                rf"{_WHO}(?:(?:quit|Quit)(?: (?:my|the|a|her|his|their) job)?(?: at| with)?"
+                r"|[Rr]esigned from|[Rr]etired from|(?:was |[Ww]as |got |[Gg]ot )(?:laid off|fired)"
+                r" (?:from|by)) (?!\w+ing\b)"
+                rf"(?P<value>(?:the )?[\w&.' -]+?){_WHEN}"
+            ),
+            "{who}no longer works at {value}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Ss]tarted(?: working| a (?:new )?job)?|[Bb]egan(?: working)?)"
+                rf" (?:at|with)"
+                rf" (?P<value>{_NAME}){_WHEN}"
+            ),
+            "{who}works at {value}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:(?:got|Got|found|Found|landed|Landed|accepted|Accepted) (?:a|the)"
+                r" (?:new )?(?:job|position|role|offer) (?:at|with|from)|(?:was |Was |got |Got"
+                r" )?hired by)"
+                rf" (?P<value>{_NAME}){_WHEN}"
+            ),
+            "{who}works at {value}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:(?:got|Got|was|Was) promoted to|[Bb]ecame) (?:an? )?"
+                rf"(?P<value>[a-z][\w -]+?){_WHEN}"
+            ),
+            "{who}is a {value}",
+        ),
+        (rf"{_WHO}(?:[Ss]ettled(?: down)?) in (?P<value>{_NAME}){_WHEN}", "{who}lives in {value}"),
+        (rf"{_WHO}(?:got|Got|is getting|Is getting) divorced{_WHEN}", "{who}is divorced"),
+        (rf"{_WHO}(?:[Bb]roke up|[Ss]plit up) with .+", "{who}is single"),
+        (rf"{_WHO}(?:got|Got) engaged to (?P<value>{_NAME}){_WHEN}", "{who}is married to {value}"),
+        (
+            rf"{_WHO}(?:turned|Turned) (?P<value>\d{{1,3}})(?: years old)?{_WHEN}",
+            "{who}is {value} years old",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Cc]onverted)"
+                rf" (?P<what>(?:the"
+                r"|my|our) [\w ./-]+?) from (?P<old>[\w.+#-]+(?: [\w.]+)?) (?:over )?to"
+                r" (?P<value>[\w.+#-]"
+                r"+(?: [\w.]+)?)"
+            ),
+            "{who}uses {value} for {what}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Rr]ewrote|[Pp]orted) (?P<what>the [\w ./-]+?) (?:in|to)"
+                rf" (?P<value>[A-Z]\S*)"
+            ),
+            "{what} is written in {value}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Rr]eplaced|[Dd]ropped|[Ss]wapped) (?P<old>\S+(?: [\w.]+)?)"
+                r" (?:with|by|for|in favou?r of) (?P<value>\S+(?: [\w.]+)?)"
+            ),
+            "{who}uses {value}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Ss]witched|[Cc]hanged|[Mm]oved)(?: over| back)? to (?P<value>(?:a"
+                rf" |the )?"
+                r"[\w-]+ (?:mode|theme|layout|keyboard|spelling|indentation|format))"
+            ),
+            "{who}prefers {value}",
+        ),
+        (
+            (
+                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been|will be) )?(?:now"
+                rf" )?(?:moved"
+                r"|postponed|rescheduled|pushed(?: back| out)?|delayed|shifted|slipped|brought"
+                r" forward"
+                r"|put off)(?: from (?P<old>.+?))? (?:to|until) (?P<time>.+)"
+            ),
+            "{what} is {at} {time}",
+        ),
+        (
+            (
+                rf"{_THING} (?:(?:was|were|has been|have been) )?(?:moved|migrated|switched)"
+                r"(?: over)?(?: from (?P<old>.+?))? to (?P<value>[A-Z]\S*(?: \S+)?)"
+            ),
+            "{what} runs on {value}",
+        ),
+        (
+            (
+                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been)"
+                rf" )?(?:upgraded|updated|bumped"
+                r"|downgraded)(?: from (?P<old>.+?))? to (?P<value>\S.*)"
+            ),
+            "{what} uses {value}",
+        ),
+        (
+            (
+                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been) )?(?:raised|increased"
+                r"|cut|lowered|reduced|changed|set|went up|went down|gone up|rose|dropped|fell)"
+                r"(?: from (?P<old>.+?))? to (?P<value>\S.*)"
+            ),
+            "{what} is {value}",
+        ),
+        (
+            r"(?:My |Our |The )?[Nn]ew (?P<what>[a-z][\w -]+?)(?::| is) (?P<value>\S.*)",
+            "{what}: {value}",
+        ),
+        (r".+ (?:stepped down|left|resigned|retired|is gone); (?P<rest>\S.*)", "{rest}"),
+        (r"(?P<rest>.+ not .+) after all", "{rest}"),
+    )
+)
+_GONE: Final = lazy_pattern(
+    rf"{_WHO}(?:[Ss]old|[Gg]ave away|[Gg]ot rid of|[Ll]ost|[Rr]eturned|[Ss]crapped)"
+    rf" (?:the|my|our|her|his|their) (?P<value>[\w -]+?){_WHEN}"
+)
+_CLOCK: Final = lazy_pattern(r"\d{1,2}(?:[:.]\d\d| ?[ap]m\b| o'clock)|noon|midnight")
+_PAST: Final = lazy_pattern(
+    r"(?:\w+ )?(?:worked|lived|studied|stayed|was|were)\b.*\b(?:until|till|from \d{4} to|between)\b"
+    r".*\d{4}",
+    re.IGNORECASE,
+)
+
+
+class ReadChange(NamedTuple):
+    """The plain statement that a change amounts to."""
+
+    text: str
+    former: str | None
+    """The value it names as the former one."""
+
+
+def plain_change(text: str) -> ReadChange | None:
+    """Return what a sentence of change or ending amounts to; None for any other sentence."""
+    text = text.strip().rstrip(".!")
+    for pattern, plain in _SHAPES:
+        match = pattern.fullmatch(text)
+        if match is None:
+            continue
+        parts = {name: value or "" for name, value in match.groupdict().items()}
+        time = parts.get("time", "")
+        if "time" in parts and not (is_time(time) or is_day(time)):
+            continue
+        parts["at"] = "at" if _CLOCK.match(time) else "on"
+        stated = plain.format(**parts)
+        return ReadChange(stated[:1].upper() + stated[1:], parts.get("old") or None)
+    return None
+
+
+def lost_possession(text: str) -> str | None:
+    """Return what a sentence says is gone: a thing that was sold or lost."""
+    match = _GONE.fullmatch(text.strip().rstrip(".!"))
+    return None if match is None else match["value"]
+
+
+def is_past(text: str) -> bool:
+    """Return whether a sentence is about a time that is over: "Lived in Rome until 2019"."""
+    return _PAST.match(text) is not None

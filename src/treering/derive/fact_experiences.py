@@ -1,0 +1,551 @@
+"""What people did, plan and want, and what a project decided: statements by a table of forms.
+
+An experience is kept with its date, since "last week" means nothing later. A sentence with a
+pronoun that refers to another one is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.derive.claim_words import third_person, word_set
+from treering.derive.terms import terms
+from treering.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IGNORE: Final = re.IGNORECASE
+_ADVERBS: Final = (
+    r"(?:(?:also|really|actually|currently|now|just|still|already|recently|finally|even|once"
+    r"|usually|often|always|totally|definitely|lately|been|mostly|mainly|officially) )*"
+)
+_DID: Final = (
+    "went visited attended joined started finished bought adopted enrolled passed won ran met"
+    " hosted organised organized painted wrote published graduated applied volunteered planted"
+    " learned learnt read watched performed competed donated launched opened created built"
+    " completed received celebrated camped hiked travelled traveled injured broke sprained took"
+    " made signed moved got hired sold studied trained tried played recorded designed presented"
+    " coached taught had fostered rescued mentored interviewed booked hurt founded renovated held"
+    " participated entered scored helped worked gave lost explored drove retook left rode spoke"
+    " repaired restored sewed cooked baked knitted proposed retired rented raised"
+)
+_GOT: Final = lazy_pattern(
+    r"(?:an? |the |my |two |three |some )?(?:[\w-]+ ){0,2}(?:dog|puppy|cat|kitten|car|bike|job"
+    r"|internship|promotion|degree|certificate|diploma|award|scholarship|offer|house|flat"
+    r"|apartment|tattoo|married|engaged|divorced|accepted|diagnosed|hired|promoted|hurt|pup|kitty"
+    r"|pet|trophy|deal|endorsement|contract|sponsorship|system|card|book|guitar|piano|phone|laptop"
+    r"|camera|tent|ticket|licence|license|visa|passport|back from)\b",
+    _IGNORE,
+)
+"""What somebody gets that matters later."""
+_MADE: Final = lazy_pattern(r"(?:an? |the |my |some )(?!mistake|point|plan|decision|difference)\w")
+_TOOK: Final = lazy_pattern(
+    r"(?:an? |the |my |some )?(?:[\w-]+ ){0,3}(?:class(?:es)?|course|trip|workshop|lessons?|exam"
+    r"|test|job|kids|fam|family|dogs?|puppy|cats?|parents|mom|dad|wife|husband|son|daughter"
+    r"|vacation|holiday|tour|part in)\b",
+    _IGNORE,
+)
+_HAD: Final = lazy_pattern(
+    r"(?:an? |my |our )?(?:first |second |big |job )?(?:baby|interview|surgery|accident|exam"
+    r"|concert|operation|breakup|birthday|wedding|picnic|reunion|date|heart attack|miscarriage"
+    r"|health scare|tough exam|career-high|party|love for|fever|stroke|injury|call-out)\b",
+    _IGNORE,
+)
+_GAVE: Final = lazy_pattern(
+    r"an? (?:\w+ ){0,2}(?:presentation|talk|speech|concert|workshop|lecture)"
+)
+_LOST: Final = lazy_pattern(
+    r"(?:my|our) (?:job|house|home|dog|cat|mother|mom|mum|father|dad|wife|husband"
+    r"|brother|sister|grandm\w+|grandpa|friend|wallet|keys|phone)\b",
+    _IGNORE,
+)
+_OBJECTS: Final = {
+    "got": _GOT, "made": _MADE, "took": _TOOK, "had": _HAD, "gave": _GAVE, "lost": _LOST,
+    "left": lazy_pattern(r"for (?:our |my |the )?\w|my (?:job|husband|wife|company)", _IGNORE),
+}  # fmt: skip
+_TAILS: Final = {
+    "went": word_set(
+        "to on up for camping hiking swimming skiing kayaking fishing surfing running biking"
+        " climbing sailing snowboarding dancing shopping"
+    ),
+    "signed": word_set("up with"),
+    "participated": word_set("in"),
+    "worked": word_set("at as for with"),
+    "left": word_set("for my"),
+    "drove": word_set("to through from across"),
+    "spoke": word_set("at"),
+    "scored": word_set("a the my our " + " ".join(map(str, range(1, 100)))),
+    "moved": word_set("to from into back"),
+    "ran": word_set("a for the my in"),
+    "started": word_set(
+        "a an my the working learning taking volunteering playing painting going doing streaming"
+        " surfing lifting helping writing teaching running streaming studying training practicing"
+    ),
+    "applied": word_set("to for"),
+    "passed": word_set("my the a an"),
+    "broke": word_set("my a an"),
+    "hurt": word_set("my"),
+    "opened": word_set("a an my"),
+    "met": word_set("a an my some the two three"),
+    "tried": word_set("a an out surfing skiing snowshoeing writing painting yoga"),
+    "trained": word_set("for with as"),
+    "studied": word_set("in at for"),
+}
+_PRONOUNS: Final = lazy_pattern(
+    r"\b(?:it|them|him|her|hers|his|he|she|they|their|this|that|these|those|there|here|you|your"
+    r"|ones?|something|anything|everything|someone|stuff|things?|what|(?<!learning"
+    r" )(?<!learned )how"
+    r"(?! to)|why|where|who|which|such|so|I|we|us|too much|lot|same)\b",
+    _IGNORE,
+)
+"""Words that refer to another sentence."""
+_EMPTY_OBJECT: Final = lazy_pattern(
+    r"(?:to (?:be|do|see|know|hear|get|say|ask|make sure|let|tell|show|thank|talk|fix|run|check"
+    r"|test|add|change|try|look|understand|use|find|go (?:back|with|ahead))|a (?:look|chance|bit"
+    r"|few|minute|second)|by|with|up with|rid|ready|done|back(?! from)|in touch)\b",
+    _IGNORE,
+)
+_MORE: Final = lazy_pattern(
+    r"(?:,? (?:and|but|so|because|since|which|where|who|when|while|as|if) (?:it|I|we|they|that|this"
+    r"|the|he|she|was|is|were|had|have|ended|made|felt|got|you|just|can|really|everyone)\b"
+    r"|,? (?:that|which|who|whom|where|I|we|you) (?=\w)"
+    r"|, (?:it|which|where|so|and|but|had|having|especially|though|a|just|like|unsurprisingly)\b"
+    r"|,? again\b|\s+[\u2013-]\s|\s*\u2014|-\s).*$",
+    _IGNORE,
+)
+"""Where a clause goes over to what somebody felt or thought."""
+_THIS: Final = lazy_pattern(
+    r"\bthis (?!past|world|week|weekend|month|year|morning|afternoon|evening|summer"
+    r"|winter|spring|fall)"
+    r"(?=(?P<first>[a-z])[a-z-]* [a-z])"
+)
+"""In talk, "this charity race" is one that was not mentioned before."""
+_VAGUE: Final = lazy_pattern(
+    r"\b(?:together|positive\w*|difference|impact|goals?|inspire|chance|moment|way|ways|time to"
+    r"|call|bond|step|journey|balance|best|feedback|compliments|energy|fun|tough|experiences?"
+    r"|ideas?|advice|tons|pic|photo|picture|glimpse|break|back(?! from)|great|cool"
+    r"|amazing|awesome|issues?|problems?|questions?|feelings?|luck|plan"
+    r"|lots?|bunch|ever since"
+    r"|nice|huge|wonderful|special|beautiful|perfect|hard)\b",
+    _IGNORE,
+)
+"""Words of praise and feeling, which say little later."""
+_PRAISE: Final = lazy_pattern(
+    r"\b(?P<article>an? )?(?:(?:really|very|so|super|pretty|such) )?(?:amazing|awesome|great"
+    r"|cool|nice"
+    r"|huge|wonderful|special|beautiful|perfect|fantastic|incredible|lovely|gorgeous|stunning)"
+    r" (?=(?P<first>[a-z])[a-z-]+)",
+    _IGNORE,
+)
+"""Praise before a noun: the rest says as much."""
+_LOOSE_END: Final = lazy_pattern(
+    r"\b(?:for|with|at|in|on|to|of|from|by|as|an?|the|my|and|or|like|too)$", _IGNORE
+)
+"""A clause that was cut off."""
+_FIRST_TIME: Final = lazy_pattern(
+    r"(?P<time>(?:Last|This|This past|Next) (?:week|weekend|month|year|summer|winter|spring|fall"
+    r"|night|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)|Yesterday|Today|Tomorrow"
+    r"|(?:A|Two|Three|\d+) (?:days?|weeks?|months?|years?) ago),? (?P<rest>(?:I|We|My) \S.*)",
+    _IGNORE,
+)
+_WORDS_MIN: Final = 3
+_WORDS_MAX: Final = 24
+_TERMS_MIN: Final = 2
+
+_FORMS: Final = tuple(
+    (lazy_pattern(pattern, _IGNORE), plain, importance)
+    for pattern, plain, importance in (
+        (
+            (
+                rf"(?:I|We) (?:all )?(?:have )?{_ADVERBS}(?P<verb>{_DID.replace(' ', '|')})"
+                rf" (?P<rest>\S.*)"
+            ),
+            "{verb} {rest}",
+            4,
+        ),
+        (
+            (
+                r"(?:I|We) (?:just )?had (?:a|an|such a|so much|lots of|tons of) (?:blast|fun"
+                r"|(?:great|amazing"
+                r"|incredible|awesome|nice|wonderful|fantastic|good|lovely) (?:time|experience"
+                r"|day|weekend"
+                r"|summer|trip))(?: last \w+)?,? (?P<verb>at|on|in|hiking|camping|kayaking"
+                r"|surfing|watching"
+                r"|competing|throwing|visiting|exploring|skiing|cooking|painting|playing)"
+                r" (?P<rest>\S.*)"
+            ),
+            "enjoyed {verb} {rest}",
+            4,
+        ),
+        (
+            (
+                rf"I was {_ADVERBS}(?P<verb>diagnosed with|accepted to|accepted into|hired"
+                rf" as|promoted to"
+                r"|elected|awarded|invited to) (?P<rest>\S.*)"
+            ),
+            "was {verb} {rest}",
+            6,
+        ),
+        (
+            (
+                rf"I have {_ADVERBS}been"
+                rf" (?P<verb>(?!wanting|searching|going|doing|chasing|focusing|trying|having"
+                rf"|getting|feeling|thinking|waiting"
+                r"|looking|seeing|wondering)[a-z]+ing) (?P<rest>\S.*)"
+            ),
+            "has been {verb} {rest}",
+            4,
+        ),
+        (
+            (
+                rf"I am {_ADVERBS}(?:planning|hoping|aiming|preparing|gonna)"
+                rf" (?P<verb>to|on|an?|stay|visit)"
+                r" (?P<rest>\S.*)"
+            ),
+            "plans {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                r"My (?P<verb>dream|goal|plan|hobby|passion|dream job|big goal) is"
+                r" (?P<rest>(?:to |an? |\w+ing"
+                r" )\S.*)"
+            ),
+            "{verb} is {rest}",
+            6,
+        ),
+        (
+            rf"I {_ADVERBS}(?:plan|intend|hope|aim) to (?P<verb>[a-z]+) (?P<rest>\S.*)",
+            "plans to {verb} {rest}",
+            5,
+        ),
+        (
+            rf"I (?:would love|{_ADVERBS}want|dream of|{_ADVERBS}wish) (?P<verb>to) (?P<rest>\S.*)",
+            "wants {verb} {rest}",
+            4,
+        ),
+        (
+            (
+                rf"(?:I am|We are) {_ADVERBS}(?P<verb>studying|learning|training|saving"
+                rf"|volunteering|writing|taking|building|using|reading|organi[sz]ing|renovating"
+                rf"|coaching|teaching|recovering|mentoring|working on|working with|researching"
+                rf"|reducing|playing|developing|attending|practi[sc]ing|watching|collecting"
+                rf"|considering|exploring|hosting|launching|opening|joining|trying to|"
+                rf"thinking of|thinking about|looking for|looking into|looking to|getting into"
+                rf"|sticking to"
+                rf"|struggling with|creating|on the hunt for)"
+                r" (?P<rest>\S.*)"
+            ),
+            "is {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                rf"(?:I|We) {_ADVERBS}(?P<third>suffer|struggle|volunteer|belong|believe|run"
+                rf"|paint|write"
+                r"|bake|cook|coach|mentor|grow|practi[sc]e|perform|sing|draw|sew|knit|raise"
+                r"|host|train"
+                r"|dance|surf"
+                r"|breed|restore|repair|organi[sz]e) (?P<rest>(?!to |up |out |on |into |off )\S.*)"
+            ),
+            "{third} {rest}",
+            5,
+        ),
+        (
+            (
+                rf"I am {_ADVERBS}(?P<verb>passionate about|into|obsessed with|afraid"
+                rf" of|responsible for"
+                r"|in charge of|part of|originally from|majoring in|certified in|allergic"
+                r" to|training"
+                r" for|saving for|the \w+ of) (?P<rest>\S.*)"
+            ),
+            "is {verb} {rest}",
+            6,
+        ),
+        (
+            (
+                rf"I (?:was|have) {_ADVERBS}(?P<verb>in|to) (?P<rest>(?-i:[A-Z][\w-]+(?:,?"
+                rf" (?:and )?[A-Z]\w*)*)"
+                r"(?: (?:last|in|on|for|two|three|a) .*)?)"
+            ),
+            "has been to {rest}",
+            4,
+        ),
+        (
+            (
+                rf"(?:I am|We are) {_ADVERBS}(?P<verb>off to(?= (?-i:[A-Z])| the )|heading to"
+                rf"|traveling to|travelling to"
+                r"|moving to|leaving for|flying to|putting together|in talks with|engaged to|dating"
+                r"|married to|expecting|pregnant with) (?P<rest>\S.*)"
+            ),
+            "is {verb} {rest}",
+            6,
+        ),
+        (
+            (
+                r"(?:I|We) (?:(?:have|had) )?always (?P<verb>loved|liked|wanted to|dreamed of"
+                r"|enjoyed|hated"
+                r"|admired|been afraid of|been interested in) (?P<rest>\S.*)"
+            ),
+            "has always {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                r"I (?P<verb>loved|liked|played|used to \w+|hated|collected|dreamed of)"
+                r" (?P<rest>\S.* (?:as a (?:kid|child|teenager|boy|girl)|growing up|in (?:high"
+                r" )?school"
+                r"|in college|when I was (?:a kid|a child|younger|young)))"
+            ),
+            "{verb} {rest}",
+            5,
+        ),
+        (
+            (
+                r"(?:My|Our) (?P<verb>(?:old |new )?(?:car|bike|house|flat|apartment|laptop"
+                r"|phone|computer"
+                r"|garden|team|band|shop|store|business|company|book|novel|blog|channel|studio))"
+                r" (?P<rest>(?:broke down|was stolen|got stolen|burned down|flooded|is called"
+                r"|is named"
+                r"|won|lost|opened|opens|launched|moved|was published|came out|is an?|was an?)\b.*)"
+            ),
+            "{verb} {rest}",
+            5,
+        ),
+        (
+            rf"I {_ADVERBS}have (?:got )?(?P<verb>an?|two|three|four|five|six) (?P<rest>\S.*)",
+            "has {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                r"My (?P<verb>(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|son"
+                r"|daughter|kids"
+                r"|children|mother|mom|mum|father|dad|parents|brother|sister|grandmother|grandma"
+                r"|grandfather|grandpa|aunt|uncle|cousin|niece|nephew|roommate|best"
+                r" friend|friend|boss"
+                r"|colleague|dog|cat|puppy|kitten)s?(?: [A-Z][a-z]+)?(?: and I)?)"
+                r" (?P<rest>(?:passed away"
+                r"|died|gave|got|bought|moved|lives?|works?|loves?|likes?|enjoys?|plays?|has"
+                r"|have|had"
+                r"|started|joined|won|visited|went|graduated|owns?|runs?|teaches|studies|speaks"
+                r"|came"
+                r"|taught|is called|is named|was born|is an?|was an?) \S.*)"
+            ),
+            "{verb} {rest}",
+            5,
+        ),
+    )
+)
+_PROJECT_FORMS: Final = tuple(
+    (lazy_pattern(pattern, _IGNORE), plain, importance)
+    for pattern, plain, importance in (
+        (
+            (
+                r"(?:we|I) (?:have )?(?:decided|agreed|chose) (?P<verb>to|on|that|against)"
+                r" (?P<rest>\S.*)"
+            ),
+            "decided {verb} {rest}",
+            7,
+        ),
+        (
+            (
+                r"(?:please )?use (?P<verb>[\w./+#-]+(?: [\w./+#-]+){0,3}),? (?:instead"
+                r" of|not|rather"
+                r" than) (?P<rest>[\w./+#-]+(?: [\w./+#-]+){0,3})"
+            ),
+            "use {verb} instead of {rest}",
+            7,
+        ),
+        (
+            (
+                r"(?:please )?(?P<verb>do not|never)"
+                r" (?P<rest>(?:use|add|write|import|commit|push|create"
+                r"|mock|install) (?!the |an? |it\b|this|that|these|those|any of|your|my)[\w./+#-]+"
+                r"(?: (?:in|to|for|on|from|at) [\w./ -]+)?)"
+            ),
+            "{verb} {rest}",
+            6,
+        ),
+        (
+            (
+                r"(?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e )?(?:tests?|test"
+                r" suite"
+                r"|linter|formatter|type checker|build|server|migrations|benchmarks))"
+                r" (?:with|using|via|by"
+                r"(?: running)?) (?P<rest>\S.*)"
+            ),
+            "run {verb} with {rest}",
+            7,
+        ),
+        (
+            (
+                r"(?:the|our) (?P<verb>[a-z][\w ]{2,30}?) (?P<be>is|are|lives?|is kept|are"
+                r" kept|belongs?)"
+                r" (?:in|under|at) (?P<rest>[\w.~-]*/[\w./~-]+|[\w-]+\.(?:py|ts|js|go|rs|md"
+                r"|toml|ya?ml"
+                r"|json|sql|sh))"
+            ),
+            "the {verb} {be} in {rest}",
+            6,
+        ),
+    )
+)
+
+
+class Experience(NamedTuple):
+    """What a clause says that somebody did, plans or decided."""
+
+    text: str
+    importance: int
+    is_dated: bool
+    """Whether words such as "yesterday" in it are to be replaced by dates."""
+
+
+def read_experience(clause: str) -> Experience | None:
+    """Return what a clause says that its speaker did, plans, wants or decided; None if nothing."""
+    for pattern, plain, importance in _PROJECT_FORMS:
+        match = pattern.fullmatch(clause)
+        if match is not None and _PRONOUNS.search(match["rest"]) is None:
+            text = _first_upper(plain.format(**match.groupdict()).replace(" Not ", " not "))
+            return Experience(text, importance, is_dated=False)
+    for pattern, plain, importance in _FORMS:
+        match = pattern.fullmatch(clause)
+        if match is not None:
+            rest = _MORE.sub("", _THIS.sub(_indefinite, match["rest"])).strip(" ,")
+            rest = _PRAISE.sub(_article, rest)
+            named = match.groupdict()
+            verb = named.get("verb") or named.get("third") or ""
+            if not _is_whole(verb.lower(), rest):
+                continue
+            text = plain.format(verb=verb, third=third_person(verb), rest=rest)
+            text = text.replace("enjoyed at ", "enjoyed ").replace("enjoyed on ", "enjoyed ")
+            return Experience(_first_upper(text), importance, is_dated=True)
+    return None
+
+
+def with_time_last(sentence: str) -> str:
+    """Return "Last week, I joined a club" as "I joined a club last week"."""
+    match = _FIRST_TIME.fullmatch(sentence.rstrip(" .!"))
+    if match is None:
+        return sentence
+    time = match["time"][0].lower() + match["time"][1:]
+    first, *more = re.split(
+        r"(?=,? (?:and|but|so|which|where|because) |, )", match["rest"], maxsplit=1
+    )
+    return f"{first} {time}{''.join(more)}"
+
+
+def _is_whole(verb: str, rest: str) -> bool:
+    """Return whether the rest of a clause can be understood by itself."""
+    first = rest.split(" ", 1)[0].lower()
+    if (
+        first not in _TAILS.get(verb, {first})
+        or _EMPTY_OBJECT.match(f"to {rest}" if verb == "to" else rest) is not None
+    ):
+        return False
+    wanted = _OBJECTS.get(verb)
+    if wanted is not None and wanted.match(rest) is None:
+        return False
+    count = len(rest.split()) + 1
+    return (
+        _WORDS_MIN <= count <= _WORDS_MAX
+        and _LOOSE_END.search(rest) is None
+        and _PRONOUNS.search(rest) is None
+        and _VAGUE.search(rest) is None
+        and len(set(terms(rest))) >= _TERMS_MIN
+    )
+
+
+def _article(match: re.Match[str]) -> str:
+    if match["article"] is None:
+        return ""
+    return "an " if match["first"].lower() in "aeiou" else "a "
+
+
+def _indefinite(match: re.Match[str]) -> str:
+    return "an " if match["first"] in "aeiou" else "a "
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# Dates.
+
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS: Final = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10,
+}  # fmt: skip
+_AGO: Final = lazy_pattern(
+    rf"\b(?:about |around )?(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)})"
+    r" (?P<unit>day|week|month|year)s? ago\b",
+    _IGNORE,
+)
+_LAST_DAY: Final = lazy_pattern(
+    rf"\b(?:on )?(?P<which>last|next|this past|this) (?P<day>{'|'.join(_WEEKDAYS)})\b", _IGNORE
+)
+_DAYS: Final[dict[str, Callable[[date], str]]] = {
+    r"(?:the day before yesterday)": lambda day: f"on {day - timedelta(2)}",
+    r"(?:yesterday(?: (?:morning|afternoon|evening))?|last night)": (
+        lambda day: f"on {day - timedelta(1)}"
+    ),
+    r"(?:today|tonight|this morning|this afternoon|this evening)": lambda day: f"on {day}",
+    r"(?:tomorrow(?: (?:morning|afternoon|evening|night))?)": (
+        lambda day: f"on {day + timedelta(1)}"
+    ),
+    r"(?:last|this past|the past) weekend": lambda day: f"on the weekend before {day}",
+    r"(?:last|this past|the past) week": lambda day: f"in the week before {day}",
+    r"(?:next) week(?:end)?": lambda day: f"in the week after {day}",
+    r"(?:this) weekend": lambda day: f"in the week of {day}",
+    r"(?:this) week": lambda day: f"in the week of {day}",
+    r"last month": lambda day: f"in {_month(day, -1)}",
+    r"next month": lambda day: f"in {_month(day, 1)}",
+    r"this month": lambda day: f"in {_month(day, 0)}",
+    r"last year": lambda day: f"in {day.year - 1}",
+    r"next year": lambda day: f"in {day.year + 1}",
+    r"this year": lambda day: f"in {day.year}",
+}
+_RELATIVE: Final = tuple(
+    (lazy_pattern(rf"\b(?:(?:in|on|during) )?{pattern}\b", _IGNORE), named)
+    for pattern, named in _DAYS.items()
+)
+
+
+def dated(text: str, ts_ms: int) -> str:
+    """Return a text with words such as "yesterday" replaced by dates, as of a time."""
+    day = datetime.fromtimestamp(ts_ms / 1000, UTC).date()
+    text = _AGO.sub(lambda match: _ago(match, day), text)
+    text = _LAST_DAY.sub(lambda match: _weekday(match, day), text)
+    for pattern, named in _RELATIVE:
+        text = pattern.sub(lambda _, named=named: named(day), text)  # type: ignore[misc]
+    return text
+
+
+def _ago(match: re.Match[str], day: date) -> str:
+    count = _NUMBERS.get(match["count"].lower()) or int(match["count"])
+    match match["unit"].lower():
+        case "day":
+            return f"on {day - timedelta(count)}"
+        case "week":
+            return f"about {day - timedelta(weeks=count)}"
+        case "month":
+            return f"in {_month(day, -count)}"
+        case _:
+            return f"in {day.year - count}"
+
+
+def _weekday(match: re.Match[str], day: date) -> str:
+    wanted = _WEEKDAYS.index(match["day"].lower())
+    ahead = (wanted - day.weekday()) % 7
+    if match["which"].lower() in {"last", "this past"}:
+        return f"on {day - timedelta((day.weekday() - wanted) % 7 or 7)}"
+    return f"on {day + timedelta(ahead or 7)}"
+
+
+def _month(day: date, later: int) -> str:
+    months = day.year * 12 + day.month - 1 + later
+    return f"{months // 12}-{months % 12 + 1:02}"

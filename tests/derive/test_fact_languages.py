@@ -1,0 +1,98 @@
+"""Facts that people state in German, Spanish, French and Portuguese, and in no other language."""
+
+from __future__ import annotations
+
+import pytest
+
+import treering
+from treering.derive.claims import read_claim
+from treering.derive.fact_extraction import Utterance, extract_facts
+from treering.derive.fact_languages import foreign_attributes
+
+
+def learned(text: str) -> list[str]:
+    said = Utterance(event_id="e1", role="user", text=text, ts_ms=0)
+    return [one.text for one in extract_facts([said])]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("Ich heiße Jana und arbeite als Lehrerin.", ["Heißt Jana", "Arbeitet als Lehrerin"]),
+        ("Ich bin letzte Woche nach Köln gezogen.", ["Wohnt in Köln"]),
+        ("Ich bin allergisch gegen Nüsse.", ["Ist allergisch gegen Nüsse"]),
+        ("Antworte immer auf Deutsch.", ["Antworte immer auf Deutsch"]),
+        ("Vivo en Jaén y trabajo como enfermera.", ["Vive en Jaén", "Trabaja como enfermera"]),
+        ("No me gusta el cilantro.", ["No le gusta el cilantro"]),
+        ("Je m'appelle Luc et j'habite à Lyon.", ["S'appelle Luc", "Habite à Lyon"]),
+        ("J\u2019adore le vélo.", ["Aime le vélo"]),
+        ("Je suis allergique aux noix.", ["Est allergique aux noix"]),
+        ("Eu moro em Lisboa e tenho dois gatos.", ["Mora em Lisboa", "Tem dois gatos"]),
+        ("Meu nome é Rui.", ["Chama-se Rui"]),
+    ],
+)  # fmt: skip
+def test_a_statement_is_noted_in_its_own_language(text: str, facts: list[str]) -> None:
+    assert learned(text) == facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich mag nicht mehr.",
+        "Ich habe keine Zeit.",
+        "Ich wohne hier.",
+        "Wo wohne ich?",
+        "Vivo con miedo.",
+        "Tengo que irme.",
+        "Je suis en train de tester.",
+        "J'ai une question.",
+        "Tenho pressa.",
+        "Eu acho que sim.",
+        "Asun Turussa.",
+    ],
+)
+def test_what_says_nothing_lasting_is_left_out(text: str) -> None:
+    assert learned(text) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "question", "answer"),
+    [
+        (
+            ("Ich wohne in Berlin.", "Ich bin nach Hamburg gezogen."),
+            "Wo wohne ich?",
+            "Wohnt in Hamburg",
+        ),
+        (
+            ("J'habite à Lyon.", "J'ai déménagé à Nantes."),
+            "Où est-ce que j'habite ?",
+            "Habite à Nantes",
+        ),
+        (("Vivo en Madrid.", "Me mudé a Vigo."), "¿Dónde vivo?", "Vive en Vigo"),
+        (("Moro em Lisboa.", "Me mudei para Braga."), "Onde moro?", "Mora em Braga"),
+    ],
+)
+def test_a_change_supersedes_and_a_question_in_the_language_finds_it(
+    said: tuple[str, ...], question: str, answer: str
+) -> None:
+    with treering.open(":memory:") as ledger:
+        session = ledger.session("monday", scope="a/b", agent="lyria", user="jo")
+        for text in said:
+            with session.turn() as turn:
+                turn.user(text)
+                turn.assistant("ok")
+        memory = ledger.memory("a/b")
+        memory.extract()
+
+        hits = memory.recall(question, user="jo", record=False).fact_hits
+
+        assert [hit.fact.text for hit in hits] == [answer]
+
+
+def test_the_same_attribute_holds_across_languages() -> None:
+    assert read_claim("Wohnt in Bern").attribute == read_claim("Lives in Bern").attribute
+
+
+@pytest.mark.parametrize("question", ["What kind of answer?", "Any chat this morning?", "Name it"])
+def test_an_english_question_is_not_read_as_another_language(question: str) -> None:
+    assert not any(foreign_attributes(question).values())
