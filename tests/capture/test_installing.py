@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import treering
 from effort import PATIENCE_S
 from treering.capture.hooks.installing import AGENTS, apply, diff, plan_install, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
@@ -20,6 +22,7 @@ from treering.capture.hooks.settings_text import insert, parse, remove
 from treering.capture.hooks.spool import drain
 from treering.capture.secrets import SecretGuard
 from treering.errors import InvalidInput, NotFound, StorageError
+from treering.tools import MEMORY_EPISODES_QUERY
 
 PROGRAM: Final = Path("/opt/tree ring/bin/treering-hook")
 FOLDERS: Final = {
@@ -462,6 +465,64 @@ def test_the_plugin_tells_the_spool_which_session_moved_on(home: Home, tmp_path:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (receipt.lines, receipt.unread) == (4, 0)
     assert found == [log]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="OpenClaw's plugins are run by node")
+def test_the_plugin_gives_agents_a_tool_that_asks_about_earlier_sessions(
+    home: Home, tmp_path: Path
+) -> None:
+    project = tmp_path / "harbour"
+    project.mkdir()
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        session = ledger.session("monday", scope="harbour", agent="main")
+        with session.turn() as turn:
+            turn.user("ship the release")
+    home.install("openclaw", Path(sys.executable).with_name("treering-hook"))
+    plugin = home.path / ".openclaw/extensions/treering"
+    script = tmp_path / "run.mjs"
+    script.write_text(
+        f"""
+        import plugin from "{plugin}/index.js";
+        const made = [];
+        const registerTool = (make, options) => made.push([make, options]);
+        plugin.register({{ on() {{}}, registerTool }});
+        const [[make, options]] = made;
+        const tool = make({{ workspaceDir: "{project}" }});
+        const answers = [options.name, tool.name, Object.keys(tool.parameters.properties)];
+        answers.push([make({{}}), make({{ workspaceDir: "{project}", sandboxed: true }})]);
+        for (const given of [{{ types: ["conversation.user"] }}, {{ scope: "other" }}, undefined])
+          answers.push(await tool.execute("id", given));
+        const lost = make({{ workspaceDir: "{tmp_path}/nowhere" }});
+        answers.push(await lost.execute("id", {{}}));
+        console.log(JSON.stringify(answers));
+        """
+    )
+
+    done = subprocess.run(
+        ["node", str(script)],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home.path),
+            "TREERING_DB": str(tmp_path / "ledger.db"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    registered, name, properties, absent, *answers = json.loads(done.stdout)
+    found, refused, all_events, lost = (json.loads(one["content"][0]["text"]) for one in answers)
+    assert registered == name == "memory_episodes_query"
+    assert properties == list(MEMORY_EPISODES_QUERY["parameters"]["properties"])
+    assert absent == [None, None]
+    assert [item["summary"] for item in found["items"]] == ["ship the release"]
+    assert refused["error"]["code"] == "invalid_scope"
+    assert all_events["count"] > 1
+    assert lost["error"]["code"] == "unavailable"
+    manifest = json.loads((plugin / "openclaw.plugin.json").read_text())
+    assert manifest["contracts"] == {"tools": ["memory_episodes_query"]}
 
 
 json_values = st.recursive(

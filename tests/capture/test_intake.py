@@ -361,7 +361,9 @@ def test_a_database_of_something_else_is_nobody_s_log(tmp_path: Path) -> None:
         (source,) = import_logs(ledger, [path], scope=EVERYWHERE).sources
 
     assert (source.state, source.format) == ("refused", None)
-    assert source.reason == "not a log Treering can read: a database of something else"
+    assert source.reason == (
+        "not a log Treering can read: a database of something else; its tables: shopping"
+    )
 
 
 def test_what_says_what_a_subagent_is_is_left_out_and_counted(tmp_path: Path) -> None:

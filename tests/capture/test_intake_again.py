@@ -30,7 +30,7 @@ from capture.intake_logs import (
 from effort import PATIENCE_S
 from formats.logs import codex, gemini, pi
 from formats.logs.claude_code import SESSION, Log, used
-from formats.logs.strangers import qwen
+from formats.logs.strangers import walrus
 from treering.app import import_logs
 from treering.formats.records import read_records
 
@@ -407,7 +407,7 @@ def test_a_log_that_an_earlier_reader_took_in_is_read_again(here: Ledger, tmp_pa
 def test_a_log_that_an_earlier_version_took_for_another_is_not_read_on(
     here: Ledger, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "a.jsonl", qwen())
+    path = write(tmp_path / "a.jsonl", walrus())
     claude = write(tmp_path / "b.jsonl", claude_log("one").lines)
     take(here, claude)
     notes = here.importing.bookmarks(EVERYWHERE)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 ROOTS = [
     ".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".openclaw/agents",
     ".openclaw/cron/runs", ".openclaw/memory", ".pi/agent/sessions", ".gemini/tmp",
+    ".qwen/projects", ".copilot/session-state", ".factory/sessions", ".grok/sessions",
+    ".kimi/sessions", ".kimi-code/sessions", ".gemini/antigravity/brain",
+    ".gemini/antigravity-cli/brain", ".iflow/projects", ".trae/cli/sessions",
+    ".prime/agent/sessions", ".omp/agent/sessions",
+    "Library/Application Support/Claude/local-agent-mode-sessions",
 ]  # fmt: skip
 
 
@@ -45,7 +50,21 @@ def test_only_places_that_are_there_are_known(home: Path) -> None:
     for root in ROOTS:
         (home / root).mkdir(parents=True)
 
-    assert [str(one.root.relative_to(home)) for one in log_folders()] == ROOTS
+    found = [str(one.root.relative_to(home)) for one in log_folders()]
+
+    assert [root for root in found if root in ROOTS] == ROOTS
+
+
+def test_another_home_is_searched_whatever_this_one_says(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(home / "elsewhere"))
+    other = tmp_path / "mnt" / "c" / "Users" / "jo"
+    for root in ("home/.codex/sessions", "home/elsewhere/sessions"):
+        (tmp_path / root).mkdir(parents=True)
+    (other / ".codex" / "sessions").mkdir(parents=True)
+
+    assert [one.root for one in log_folders(other)] == [other / ".codex" / "sessions"]
 
 
 @pytest.mark.parametrize(

@@ -607,6 +607,30 @@ def test_a_short_name_that_may_lead_to_a_secret_raises_the_alarm(text: str) -> N
     assert GUARD.suspicious(encode({"text": text}))
 
 
+def test_a_token_near_a_word_that_names_none_raises_the_alarm() -> None:
+    text = f"please tokenize {BODY[:16]}9Zq{BODY[:16]} here"
+
+    assert GUARD.mask_text(text) != text
+    assert GUARD.suspicious(encode({"text": text}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def get_password(self, host: str) -> None:",
+        "if len(password) > 8: raise ValueError(password)",
+        "user, password, host = parts",
+        "then import app.password as words",
+        "see src/app/password.py and test_secret.py::test_it",
+        "1. Key features, 2. what they are for",
+        "type Options = { apiKey: string, token: string; secret: number }",
+        "raise ValueError(f'bad token: {name!r}, see the docs')",
+    ],
+)
+def test_a_name_without_a_value_raises_no_alarm(text: str) -> None:
+    assert not GUARD.suspicious(encode([text, {"key": None, "token": None}, {"text": text}]))
+
+
 def test_every_keyword_is_seen_at_the_first_look() -> None:
     words = [word for rule in SECRET_RULES for word in rule.keywords]
     alarm = Alarm([(word, lambda _encoded, _end: True, NO_VETO) for word in words])

@@ -341,3 +341,28 @@ def test_a_watcher_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
     assert done.returncode == 9
     with only_watcher(str(tmp_path / "ledger.db")):
         pass
+
+
+def test_a_database_that_takes_long_is_not_read_at_every_change(logs: Logs) -> None:
+    now = [0.0]
+    taken: list[list[str]] = []
+
+    def take(paths: Sequence[Path]) -> None:
+        taken.append([path.name for path in paths])
+        now[0] += 5.0
+
+    watch = Watch(
+        lambda: [Folder(logs.root)], take=take, report=logs.rounds.append, clock=lambda: now[0]
+    )
+    for name in ("state.vscdb", "lines.jsonl"):
+        logs.write(name, "a")
+    watch.catch_up()
+    for _ in range(5):
+        for name in ("state.vscdb", "lines.jsonl"):
+            logs.write(name, "a")
+        watch.catch_up()
+    now[0] += 100.0
+    watch.catch_up()
+
+    assert [names.count("state.vscdb") for names in taken] == [1, 0, 0, 0, 0, 0, 1]
+    assert sum("lines.jsonl" in names for names in taken) == 6

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -25,8 +25,8 @@ from formats.logs.claude_code import (
     uuid_of,
 )
 from treering.formats.claude_code import (
+    FORMAT,
     NAME,
-    READER,
     ClaudeCodeReader,
     score,
 )
@@ -35,10 +35,6 @@ from treering.formats.parsed import LogRecord
 from treering.model.codec import canonical
 from treering.model.fields import check_name, check_summary, check_time
 from treering.model.kinds import KINDS
-
-if TYPE_CHECKING:
-    from treering.formats.registry import Format
-
 
 FIELDS: Final = (
     *("type", "subtype", "uuid", "parentUuid", "sessionId", "timestamp", "message", "cwd"),
@@ -562,13 +558,9 @@ def test_its_own_logs_are_recognised_and_others_are_not() -> None:
     assert not any(score(values) for values in others)
 
 
-def test_the_module_is_a_format() -> None:
-    import treering.formats.claude_code as module
-
-    known: Format = module  # type: ignore[assignment]  # A module's names are not checked.
-
-    assert ("claude-code", ClaudeCodeReader.keys_are_global) == (known.NAME, True)
-    assert isinstance(READER(None), ClaudeCodeReader)
+def test_its_format_makes_readers() -> None:
+    assert ("claude-code", ClaudeCodeReader.keys_are_global) == (FORMAT.name, True)
+    assert isinstance(FORMAT.reader(None), ClaudeCodeReader)
 
 
 # Reading on.

@@ -245,7 +245,10 @@ def test_a_thought_that_does_not_fit_its_signature_is_left_out(tmp_path: Path) -
 
     lines = exported(recorded(tmp_path, told_by(log)))
 
-    assert [line["message"]["content"][0]["type"] for line in lines[1:]] == ["text", "text"]
+    said = [line["message"]["content"][0]["type"] for line in lines[1:] if "message" in line]
+    assert said == ["text", "text"]
+    kept = [line["treering"]["told"] for line in lines if "told" in line["treering"]]
+    assert [one["payload"]["thinking"] for one in kept] == [masked, "unsigned"]
 
 
 def test_pain_1_what_was_broken_is_whole_in_what_is_written(tmp_path: Path) -> None:

@@ -112,6 +112,21 @@ def test_the_user_is_quoted_without_what_was_put_around_the_words() -> None:
     ]
 
 
+def test_a_summary_has_the_request_and_not_what_an_editor_put_before_it() -> None:
+    context = "# Context from my IDE setup:\n\n## Open tabs:\n- a.md: docs/a.md\n\n"
+    text = f"{context}## My request for Codex:\nwhen is high tide?\n"
+
+    (event,) = [
+        event
+        for outcome in read(opened(), user_item(text))
+        for event in outcome.events
+        if event.kind == "conversation.user"
+    ]
+
+    assert event.summary == "when is high tide?"
+    assert event.payload["text"] == text
+
+
 def test_words_wrapped_in_an_unknown_way_are_told_as_the_event_has_them() -> None:
     around = user_item("[weather: fair]\nhigh tide?\n[end]")
     shown = event("user_message", message="high tide?")
@@ -403,7 +418,7 @@ def test_other_logs_are_not_taken_for_rollouts(values: list[Any]) -> None:
 
 def test_a_rollout_is_recognised_wherever_it_begins() -> None:
     assert all(score([record]) for record in (opened(), *turn("a", "b")))
-    assert codex.READER is CodexReader
+    assert codex.FORMAT.reader is CodexReader
 
 
 _scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 9) | st.text(max_size=5)

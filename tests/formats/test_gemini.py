@@ -493,7 +493,7 @@ def test_what_is_held_back_cannot_be_gone_on_from_and_another_state_is_refused()
 )
 def test_sessions_are_told_from_other_logs(values: list[Any], is_session: bool) -> None:  # noqa: FBT001
     assert bool(score(values)) is is_session
-    assert gemini.READER is GeminiReader
+    assert gemini.FORMAT.reader is GeminiReader
 
 
 _scalars = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-1, 9) | st.text(max_size=5)

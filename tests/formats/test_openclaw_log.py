@@ -56,7 +56,7 @@ def test_the_index_knows_sessions_by_their_ids_and_by_their_files() -> None:
 
 def test_the_index_beside_a_log_is_read_with_it(tmp_path: Path) -> None:
     (tmp_path / "sessions.json").write_text(json.dumps(INDEX))
-    reader = openclaw.READER(tmp_path / f"{PARENT}.jsonl")
+    reader = openclaw.FORMAT.reader(tmp_path / f"{PARENT}.jsonl")
 
     told(reader, opening(id=PARENT))
 
@@ -68,7 +68,7 @@ def test_the_index_beside_a_log_is_read_with_it(tmp_path: Path) -> None:
 def test_an_index_that_is_none_is_no_matter(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "sessions.json").write_bytes(content.encode(errors="surrogateescape"))
-    reader = openclaw.READER(tmp_path / f"{SESSION}.jsonl")
+    reader = openclaw.FORMAT.reader(tmp_path / f"{SESSION}.jsonl")
 
     told(reader, opening())
 

@@ -183,7 +183,7 @@ def test_what_is_no_receipt_is_kept_as_an_observation() -> None:
 
 def name_of(values: list[Any]) -> str | None:
     found = find_format(values)
-    return None if found is None else found.NAME
+    return None if found is None else found.name
 
 
 def test_receipts_are_told_from_other_logs() -> None:

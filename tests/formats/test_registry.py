@@ -8,7 +8,8 @@ import pytest
 
 from capture.intake_logs import VOYAGES
 from formats.logs.claude_code import SESSION, Log
-from formats.logs.strangers import STRANGERS, qwen
+from formats.logs.strangers import STRANGERS
+from formats.logs.terminals import LOGS, RECORDS, qwen
 from treering.formats.grammar import share
 from treering.formats.registry import find_format, formats
 
@@ -28,8 +29,15 @@ def test_a_known_log_is_told_by_its_own_format_alone(form: str) -> None:
     found = find_format(records)
 
     assert found is not None
-    assert form == found.NAME
-    assert [one.NAME for one in formats() if one.score(records)] == [form]
+    assert form == found.name
+    assert [one.name for one in formats() if one.score(records)] == [form]
+
+
+@pytest.mark.parametrize("sample", RECORDS)
+def test_a_log_of_a_terminal_is_told_by_its_own_format_alone(sample: str) -> None:
+    records = RECORDS[sample]
+
+    assert [one.name for one in formats() if one.score(records)] == [LOGS[sample][0]]
 
 
 @pytest.mark.parametrize("form", sorted(VOYAGES))
@@ -51,7 +59,7 @@ def test_lines_of_a_new_type_do_not_hide_whose_log_it_is() -> None:
     found = find_format(log.lines)
 
     assert found is not None
-    assert found.NAME == "claude-code"
+    assert found.name == "claude-code"
 
 
 def test_a_log_with_lines_of_two_agents_is_taken_for_neither() -> None:
@@ -59,7 +67,9 @@ def test_a_log_with_lines_of_two_agents_is_taken_for_neither() -> None:
     for number in range(3):
         log.user(f"question {number}")
 
-    assert find_format([*log.lines, *qwen()[1:]]) is None
+    others = [line for line in qwen() if line["type"] in {"user", "assistant"}]
+
+    assert find_format([*log.lines, *others[:3]]) is None
 
 
 def test_the_share_is_of_the_values_that_tell() -> None:

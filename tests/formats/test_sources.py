@@ -172,7 +172,8 @@ def test_sniffing_gives_the_first_values_only(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"noise\n\n" + LINES)
 
-    assert [value["n"] for value in sniff(path)] == list(range(SNIFFED_MAX))
+    with open_source(path) as stream:
+        assert [value["n"] for value in sniff(stream)] == list(range(SNIFFED_MAX))
 
 
 def test_sniffing_reads_one_big_value_whole(tmp_path: Path) -> None:
@@ -181,7 +182,8 @@ def test_sniffing_reads_one_big_value_whole(tmp_path: Path) -> None:
     path.write_text(json.dumps(value, indent=2))
 
     assert path.stat().st_size > 2_000_000
-    assert sniff(path) == [value]
+    with open_source(path) as stream:
+        assert sniff(stream) == [value]
 
 
 def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
@@ -189,8 +191,10 @@ def test_a_database_is_known_by_its_first_bytes(tmp_path: Path) -> None:
     path.write_bytes(b"SQLite format 3\x00" + bytes(100))
     (tmp_path / "log").write_bytes(LINES)
 
-    assert is_sqlite(path)
-    assert not is_sqlite(tmp_path / "log")
+    with open_source(path) as stream:
+        assert is_sqlite(stream)
+    with open_source(tmp_path / "log") as stream:
+        assert not is_sqlite(stream)
 
 
 @pytest.mark.parametrize("pack", [zstandard.compress, gzip.compress])

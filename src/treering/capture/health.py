@@ -11,7 +11,7 @@ import msgspec
 from treering.capture.intake import BOOKMARK_SCOPE
 from treering.capture.intake.bookmarks import read_bookmark
 from treering.capture.intake.log_search import find_files, look_through
-from treering.capture.intake.probe import probe
+from treering.capture.intake.probe import probe, whole_source
 from treering.errors import TreeringError
 from treering.formats.sources import Source, fingerprint, is_torn, open_source, tail_print
 from treering.model.codec import decode
@@ -153,12 +153,13 @@ def _state(
         return "unknown"
     if has_bookmark:
         return "grown"
-    # Imports of databases and exports leave no bookmark, so their state is unknown.
-    return "new" if probed is not None and probed.kind == "log" else "unknown"
+    # Imports of exports leave no bookmark, so their state is unknown.
+    return "new" if probed is not None and probed.kind != "native" else "unknown"
 
 
 def _is_imported(bookmark: Bookmark, source: Source) -> bool:
     """Return whether a log is unchanged since it was read, apart from its modification time."""
+    source = whole_source(source, bookmark.format)
     if not bookmark.is_up_to_date or bookmark.size != source.size:
         return False
     if bookmark.is_current(source):

@@ -35,7 +35,8 @@ from treering.capture.secret_values import (
 )
 from treering.lazy import lazy_pattern
 
-Doubt: TypeAlias = Literal["no-name", "tangled"]
+Doubt: TypeAlias = Literal["no-name", "tangled", "wordless"]
+"""Why a word is not the name of a secret, or which values it needs: a long one, or not a word."""
 Span: TypeAlias = tuple[str, int, int]
 """The rule that found a secret, and the offsets of the secret itself."""
 
@@ -44,7 +45,7 @@ WORD_CHARS_MAX: Final = 40
 BARE_CHARS_MAX: Final = 1_024
 NUMBER_DIGITS_MIN: Final = 6
 SPOKEN_CHARS_MIN: Final = 20
-TOLD_CHARS_MIN: Final = 8
+STATED_CHARS_MIN: Final = 8
 
 _NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = lazy_pattern(
@@ -85,6 +86,8 @@ _SEPARATOR: Final = lazy_pattern(
     )""",
     re.VERBOSE,
 )
+_NO_SEPARATOR: Final = frozenset(".+/!@#$&^~{}")
+"""Characters that no separator begins with."""
 # A value may be on the next line: after a sign, a bracket, a YAML block, a backslash.
 _WRAP: Final = lazy_pattern(
     r"\[(?=[\"'])"
@@ -150,7 +153,7 @@ def find_named(text: str, start: int, end: int) -> Span | None:
     name = _called(head + text[start:name_end], text, name_end)
     # Most names are not those of secrets, and checking that is faster than parsing what follows.
     promise = named(name)
-    if promise is None:
+    if promise is None or text[name_end : name_end + 1] in _NO_SEPARATOR:
         return None
     if promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end):
         return None
@@ -193,7 +196,10 @@ def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a k
     }
     if promises == {None}:
         return "no-name"
-    return "tangled" if all(not one or one.demand == "tangled" for one in promises) else None
+    given = [promise for promise in promises if promise]
+    if all(promise.demand == "tangled" for promise in given):
+        return "tangled"
+    return None if any(promise.rule == "password" for promise in given) else "wordless"
 
 
 def _called(name: str, text: str, end: int) -> str:
@@ -393,7 +399,7 @@ def _beside(text: str, at: int, promise: Named, name: str, opening: str) -> re.M
 
 def _is_stated_password(value: str, name: str) -> bool:
     """Return whether a word with digits after a spoken "password" is one, not how it is stored."""
-    spoken = len(value) >= TOLD_CHARS_MIN and name.lower() in ("password", "passwd", "passwort")
+    spoken = len(value) >= STATED_CHARS_MIN and name.lower() in ("password", "passwd", "passwort")
     return (
         spoken
         and _DIGITS.search(value) is not None

@@ -52,10 +52,12 @@ Locate: TypeAlias = Callable[[str, int, int], Span | None]
 
 KEY_BLOCK_CHARS_MAX: Final = 16_384
 NEAR_CHARS_MAX: Final = 200
+RUN_CHARS_MIN: Final = 32
 LABEL_CHARS_MAX: Final = 24
 NEAR_LINE_CHARS_MAX: Final = 80
 WORD_BYTES_MAX: Final = 64
-TANGLED_BYTES_MAX: Final = 160
+# A character takes at most six bytes in JSON, and two in most texts.
+NEAR_BYTES_MAX: Final = 6 * (NEAR_CHARS_MAX + 10)
 # A command that sets a name is searched in the 96 characters before it.
 SENTENCE_BYTES_MAX: Final = 6 * RECORD_CHARS_MAX
 URL_CHARS_MAX: Final = 400
@@ -83,7 +85,7 @@ class Rule(NamedTuple):
     is_called: Called = always
     """Returns whether the keyword ending here in canonical JSON could lead to a secret."""
     veto: Veto = NO_VETO
-    """A byte after the keyword that immediately rules out a secret."""
+    """How the text after the keyword may begin, if that rules out a secret."""
     rejoin: Rejoin | None = None
     """Finds a secret that is broken within its keyword."""
 
@@ -112,19 +114,54 @@ _PUTTY_KEY: Final = lazy_pattern(
     r":[ ]?[0-9]{1,3}((?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{16,128}+){1,128}+)"
 )
 _RUN: Final = lazy_pattern(
-    rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{32,120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
+    rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{{RUN_CHARS_MIN},120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
 )
 # Ids of messages and calls appear next to token counts.
 _ID: Final = lazy_pattern(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
 _ALPHANUMERIC: Final = string.ascii_letters + string.digits
+_RUNS: Final = bytes(byte if chr(byte) in f"{_ALPHANUMERIC}_-" else ord(" ") for byte in range(256))
+"""Leaves only the bytes that a run near a name consists of."""
 _NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()
 _REST: Final = lazy_pattern(rb"[A-Za-z0-9_-]{0,32}")
-_LONG: Final = lazy_pattern(rb"[A-Za-z0-9_+=-]{20}|(?i:value)")
+# As the pattern of the same name for text, where an escape in JSON is one character.
+_TANGLED_AFTER: Final = lazy_pattern(
+    rb"(?:[\s\"'`\]\\:=>(|+]|\\[nrt]){0,96}[A-Za-z0-9_+=-]{20}"
+    rb"|(?:\\u[0-9A-Fa-f]{4}|\\[^u]|[\xc0-\xff][\x80-\xbf]{1,3}|[^\\]){0,16}?(?i:value)"
+)
 _SPOKEN: Final = lazy_pattern(
     rb"(?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master) \Z"
 )
-_STRING_END: Final = lazy_pattern(rb"(?:[^\"\\]|\\.){0,300}?\"", re.DOTALL)
-_PLAIN_WORD: Final = lazy_pattern(rb"[a-z]{2,24}(?=[ ,\"])")
+_STRING_END: Final = lazy_pattern(rb"(?:[^\"\\]|\\.){0,300}?\"(:)?", re.DOTALL)
+_NO_TEXT: Final = lazy_pattern(
+    rb" ?(?:null|true|false|-?[0-9][0-9.eE+-]{0,30}|\"[^\"\\ ]{0,19}\")[,}\]]"
+)
+"""Values that no name makes a key: a key is a string of 20 characters or more."""
+_NAMING_FIELDS: Final = tuple(
+    f'"{name}":{blank}'.encode()
+    for name in ("name", "key", "selector", "element")
+    for blank in ("", " ")
+)
+_NO_VALUE: Final = lazy_pattern(
+    rb"""[.+/!@#$&^~{}]
+    | \)(?!\.(?:type|fill|send))
+    | \((?![bBrRuU]?[\\\"'`])
+    | ,(?![\s\x1c-\x1f]{0,16}+(?:[bBfFrRuULN@]{0,2}[\\\"'`\x80-\xff]|[vVtTw]))
+    | \[(?![0-9\]]) | \|(?!\|=) | \?(?!\??=) | \*(?!\*:) | %(?!3[Dd]) | <(?!/key|-)
+    | :(?:/|:(?![ ]?[A-Za-z0-9_+/=-]{16}))
+    # Braces hold a value only if that looks like a password, or is one of an object.
+    | :[ ]{1,4}\{(?!
+      (?:[\s\"'\x80-\xff]|\\.){0,24}(?i:value|text) | [^\s{}]{0,380}[0-9][^\s{}]{0,380}\})
+    | \":[ ]?(?:null|true|false)[,}\]]
+    # A longer word than a name has.
+    | (?!(?i:value|text)|string|As[ ]|->)[A-Za-z0-9_-]""",
+    re.VERBOSE,
+)
+"""Follows a name in code or prose, where no notation of ``find_named`` has a value."""
+_WORD_AFTER: Final = lazy_pattern(
+    rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]\\])"
+)
+"""A type or a variable after a colon; a type may be followed by a value."""
+_PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(
     word.encode()
@@ -355,10 +392,6 @@ def _short(text: str, start: int, end: int) -> Span | None:
     return find_named(text, start, end - 1)
 
 
-def _token(text: str, start: int, end: int) -> Span | None:
-    return None if text[end : end + 1] in ("s", "S") else _named_or_near(text, start, end)
-
-
 def _named_or_near(text: str, start: int, end: int) -> Span | None:
     """Find the secret assigned to a name, or else one on the same line."""
     span = find_named(text, start, end)
@@ -366,10 +399,13 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
         return span
     near = end + NEAR_CHARS_MAX
     line_start = text.rfind("\n", max(0, start - NEAR_CHARS_MAX), start) + 1
+    line_start = max(line_start, start - NEAR_CHARS_MAX)
     line_end = text.find("\n", end, near)
-    for run in _RUN.finditer(
-        text, max(line_start, start - NEAR_CHARS_MAX), near if line_end == -1 else line_end
-    ):
+    line_end = near if line_end == -1 else line_end
+    # Nearly all lines have short words only.
+    if max(map(len, text[line_start:line_end].split()), default=0) < RUN_CHARS_MIN:
+        return None
+    for run in _RUN.finditer(text, line_start, line_end):
         beside = (
             run.start() <= end + NEAR_LINE_CHARS_MAX and run.end() >= start - NEAR_LINE_CHARS_MAX
         )
@@ -387,7 +423,7 @@ def _has_at_sign(encoded: bytes, end: int) -> bool:
 
 
 def _is_name(encoded: bytes, end: int) -> bool:
-    """Return whether the last word of ``encoded[:end]`` could name a secret.
+    """Return whether the last word of ``encoded[:end]`` could name a secret, and one may follow.
 
     Most alarms are raised by ``passed``, ``keyboard`` or ``primary_key``.
     """
@@ -397,33 +433,72 @@ def _is_name(encoded: bytes, end: int) -> bool:
     word = head if rest is None else head + rest[0]
     at = end - len(head)
     doubt = doubt_of(word.decode(), encoded[at - 1 : at] == b"\\")
+    if doubt == "no-name":
+        return False
+    after = at + len(word)
+    if _NO_VALUE.match(encoded, after) is not None:
+        return False
+    if doubt == "wordless" and _WORD_AFTER.match(encoded, after) is not None:
+        return False
     if doubt != "tangled":
-        return doubt is None
+        return not _is_in_sentence(encoded, at, after)
     # Such a name needs a long value next to it, unless it is part of a longer name: "API key", or
     # the last words of a string, which may name a field.
     return (
-        _LONG.search(encoded, end, end + TANGLED_BYTES_MAX) is not None
+        _TANGLED_AFTER.match(encoded, after) is not None
         or _SPOKEN.search(before[: len(before) - len(head)]) is not None
-        or _STRING_END.match(encoded, end) is not None
+        or _may_name_field(encoded, at, after)
     )
 
 
+def _may_name_field(encoded: bytes, start: int, end: int) -> bool:
+    """Return whether the string around ``encoded[start:end]`` may name a value in JSON.
+
+    A key names its value, the value of ``name`` or ``selector`` one beside it, and a flag the next.
+    """
+    tail = _STRING_END.match(encoded, end)
+    if tail is None or tail[1] is not None:
+        return tail is not None and _NO_TEXT.match(encoded, tail.end()) is None
+    quote = encoded.rfind(b'"', 0, start)
+    return (
+        encoded[quote - 1 : quote] == b"\\"
+        or encoded[quote + 1 : quote + 2] == b"-"
+        or encoded.endswith(_NAMING_FIELDS, 0, max(quote, 0))
+    )
+
+
+def _is_near(encoded: bytes, end: int) -> bool:
+    """Return whether ``_is_name`` holds, or something as long as a token is near."""
+    if _is_name(encoded, end):
+        return True
+    is_short = encoded.isascii() and b"\\u" not in encoded
+    reach = NEAR_BYTES_MAX // 3 if is_short else NEAR_BYTES_MAX
+    runs = encoded[max(0, end - reach) : end + reach].translate(_RUNS).split()
+    return any(len(run) >= RUN_CHARS_MIN and not run.islower() for run in runs)
+
+
 def _is_short(encoded: bytes, end: int) -> bool:
-    return _is_name(encoded, end - 1) and not _is_in_sentence(encoded, end)
+    return _is_name(encoded, end - 1)
 
 
-def _is_in_sentence(encoded: bytes, end: int) -> bool:
-    """Return whether the short name before ``encoded[:end]`` is alone between two plain words.
+def _is_in_sentence(encoded: bytes, start: int, end: int) -> bool:
+    """Return whether the name ``encoded[start:end]`` is between two plain words.
 
     A value in a sentence must look like a password, unless a command sets it or a word links it.
     """
     after = _PLAIN_WORD.match(encoded, end)
-    if after is None or after[0] in _LINKS or encoded[end - 1 : end] != b" ":
+    if after is None or after[1] in _LINKS:
         return False
-    before = encoded[max(0, end - SENTENCE_BYTES_MAX) : end]
-    words = before.rsplit(b" ", 3)
-    is_plain = len(words) == 4 and words[1].isalpha() and words[1].islower()
-    return is_plain and words[1] not in _SETTERS and b"login" not in before
+    name = encoded[start:end].rpartition(b".")[2]
+    if name.startswith(b"-") or name == b"requirepass":
+        return False
+    before = encoded[max(0, start - SENTENCE_BYTES_MAX) : start]
+    words = before.rsplit(b" ", 2)
+    if len(words) < 3 or words[2]:
+        return False
+    _, escape, word = words[1].rpartition(b"\\")
+    word = word[1:] if escape else word
+    return word.isalpha() and word.islower() and word not in _SETTERS and b"login" not in before
 
 
 def _has_body(encoded: bytes, end: int) -> bool:
@@ -433,7 +508,7 @@ def _has_body(encoded: bytes, end: int) -> bool:
 
 def _has_airtable_id(encoded: bytes, end: int) -> bool:
     """Return whether 14 letters or digits and a dot follow: ``path_of_the_files.`` has others."""
-    return encoded[end : end + 14].isalnum()
+    return encoded[end + 14 : end + 15] == b"." and encoded[end : end + 14].isalnum()
 
 
 def _word_with_body(prefixes: Sequence[str]) -> Called:
@@ -476,13 +551,7 @@ SECRET_RULES: Final = (
     Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
-    Rule(
-        "airtable",
-        ("pat",),
-        _airtable,
-        is_called=_has_airtable_id,
-        veto=(14, bytes(set(range(256)) - set(b"."))),
-    ),
+    Rule("airtable", ("pat",), _airtable, is_called=_has_airtable_id),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
@@ -511,9 +580,18 @@ SECRET_RULES: Final = (
     Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),
     Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
+    # Tests are passed in nearly every event of an agent, too.
     Rule(
         "named",
-        _any_case("pass", "pwd", "key", "masterauth"),
+        _any_case("pass"),
+        find_named,
+        is_generic=True,
+        is_called=_is_name,
+        veto=("ed", "es", "ing", "ED", "ES", "ING"),
+    ),
+    Rule(
+        "named",
+        _any_case("pwd", "key", "masterauth"),
         find_named,
         is_generic=True,
         is_called=_is_name,
@@ -523,7 +601,7 @@ SECRET_RULES: Final = (
         _any_case("secret", "cred"),
         _named_or_near,
         is_generic=True,
-        is_called=_is_name,
+        is_called=_is_near,
     ),
     Rule(
         "named",
@@ -533,13 +611,13 @@ SECRET_RULES: Final = (
         is_called=_is_name,
     ),
     Rule("named", _SHORT, _short, is_generic=True, is_called=_is_short),
-    # The plural counts the tokens of a model, in nearly every event of an agent.
+    # The plural counts those of a model.
     Rule(
         "named",
         _any_case("token"),
-        _token,
+        _named_or_near,
         is_generic=True,
-        is_called=_is_name,
-        veto=(0, b"sS"),
+        is_called=_is_near,
+        veto=("s", "S"),
     ),
 )

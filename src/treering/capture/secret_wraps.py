@@ -32,7 +32,8 @@ _BROKEN: Final = lazy_pattern(
     rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
 )
 _BROKEN_IN_JSON: Final = lazy_pattern(
-    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))(?: |\\t){0,64}" + _DRAWN.encode()
+    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))"
+    rb" {0,64}+(?:\\t(?: |\\t){0,64}+)?+" + _DRAWN.encode()
 )
 
 
@@ -80,8 +81,12 @@ class BrokenKeywords:
         for word, rejoin in keywords:
             self._rejoins.setdefault(word, []).append(rejoin)
             for cut in range(1, len(word)):
-                known = self._rests.get(word[:cut], ())
-                self._rests[word[:cut]] = (*known, word[cut:])
+                others = self._rests.get(word[:cut], ())
+                self._rests[word[:cut]] = (*others, word[cut:])
+        self._encoded_rests = {
+            head.encode(): tuple(rest.encode() for rest in rests)
+            for head, rests in self._rests.items()
+        }
 
     def spans(self, text: str) -> list[Span]:
         """Return the tokens of ``text`` that are broken within their prefix."""
@@ -94,20 +99,20 @@ class BrokenKeywords:
         """Return whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
         if b"\n" in encoded and any(self._heads(encoded.decode("latin-1"))):
             return True
-        return any(
-            self._continues(encoded, broken.start(), broken.end())
-            for broken in _BROKEN_IN_JSON.finditer(encoded)
-        )
-
-    def _continues(self, encoded: bytes, end: int, at: int) -> bool:
-        """Return whether a prefix that begins before ``end`` in JSON continues at ``at``."""
-        line = encoded[max(0, end - HEAD_CHARS_MAX) : end].removesuffix(b"\\r")
-        before = line.rstrip(_ENCODED_CHARS)
-        head = line[len(before) :].decode()
-        # The first letter may belong to an escape, as may a u and four digits.
-        heads = (head, head[1:], head[5:]) if before.endswith(b"\\") else (head,)
-        rests = [rest for head in heads for rest in self._rests.get(head, ())]
-        return any(encoded.startswith(rest.encode(), at) for rest in rests)
+        for broken in _BROKEN_IN_JSON.finditer(encoded):
+            end = broken.start()
+            line = encoded[max(0, end - HEAD_CHARS_MAX) : end].removesuffix(b"\\r")
+            before = line.rstrip(_ENCODED_CHARS)
+            head = line[len(before) :]
+            heads: tuple[bytes, ...] = (head,)
+            if before.endswith(b"\\"):
+                # The first letter may belong to an escape, as may a u and four digits.
+                heads = (head, head[1:], head[5:])
+            for head in heads:
+                rests = self._encoded_rests.get(head)
+                if rests is not None and encoded.startswith(rests, broken.end()):
+                    return True
+        return False
 
     def _span(self, text: str, head: str, at: int) -> Span | None:
         end = run_end(text, at)

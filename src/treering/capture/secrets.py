@@ -195,14 +195,12 @@ class SecretGuard:
         return "phone" if self._personal and name and is_phone_field(name, value) else None
 
     def _spans(self, text: str) -> Sequence[Span]:
-        try:
-            hits = self._ascii.find_matches_as_indexes(text, True)
-            if not text.isascii():
-                hits = self._with_foreign(hits, text)
-        except UnicodeEncodeError:
-            return self._spans(_SURROGATE.sub("\ufffd", text))
         if "\x1b" in text:
             return self._coded_spans(text)
+        try:
+            hits = self._hits(text)
+        except UnicodeEncodeError:
+            return self._spans(_SURROGATE.sub("\ufffd", text))
         spans = self._unannounced(text) if self._personal or "\n" in text else []
         if not hits and not spans:
             return ()
@@ -212,8 +210,10 @@ class SecretGuard:
         for index, start, end in hits:
             rule = rules[index]
             # Text inside a secret needs no second check, unless it identifies the family.
-            if known[1] <= start < known[2] or (
-                rule.is_generic and guessed[1] <= start < guessed[2]
+            if (
+                known[1] <= start < known[2]
+                or (rule.is_generic and guessed[1] <= start < guessed[2])
+                or (rule.veto and text.startswith(rule.veto, end))
             ):
                 continue
             try:
@@ -235,12 +235,21 @@ class SecretGuard:
         spans = self._broken.spans(text)
         return spans + find_phones(text) if self._personal else spans
 
-    def _with_foreign(self, hits: list[Hit], text: str) -> list[Hit]:
-        """Return ``hits`` with the keywords that are not ASCII, in the order of their ends."""
+    def _hits(self, text: str) -> list[Hit]:
+        """Return the keywords in ``text``, in the order of their ends."""
+        if text.isascii():
+            return self._ascii.find_matches_as_indexes(text, True)
+        encoded = text.encode()
+        # Positions in ASCII need no conversion, which takes ten times as long as the search. No
+        # keyword has a question mark.
+        plain = text.encode("ascii", "replace").decode("ascii")
+        hits = self._ascii.find_matches_as_indexes(plain, True)
+        if not self._alarm.is_foreign(encoded):
+            return hits
         offset = self._foreign_offset
         foreign = self._foreign.find_matches_as_indexes(text, True)
         hits += [(index + offset, start, end) for index, start, end in foreign]
-        return sorted(hits, key=itemgetter(2)) if foreign else hits
+        return sorted(hits, key=itemgetter(2))
 
     def _coded_spans(self, text: str) -> Sequence[Span]:
         """Return the secrets in ``text`` as a reader sees it, without terminal codes."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidInput
 from treering.model.codec import canonical, encode
@@ -18,10 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import PurePath
 
+Value = TypeVar("Value")
+
 STATE_BYTES_MAX: Final = 64 * 1024
 """The limit of a reader's state between two reads of a file."""
 _DIGEST_DIGITS: Final = 16
+_USUAL_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z", re.ASCII)
 _ENDING: Final = re.compile(r"\.jsonl|\.(?:json|bin)(?=\.|$)")
+_FAILED: Final = re.compile(
+    r"\s*(?:<tool_use_error>|(?:fatal |tool )?error(?: executing tool)?:|command failed\b)"
+    r"|.*\b(?:exit(?:ed with)?(?: code|ed with code)?|exit status)[: ]+[1-9]",
+    re.IGNORECASE | re.DOTALL,
+)
+_FAILED_CHARACTERS: Final = 200
 _HINTS: Final = (
     "command", "cmd", "path", "file_path", "filePath", "file", "url", "query", "pattern", "prompt",
     "message", "text", "name", "action",
@@ -58,6 +68,9 @@ def count(value: Any) -> int:
 def time_ms(value: Any) -> int | None:
     """Return a time in milliseconds, from a number or an ISO 8601 text, which defaults to UTC."""
     if isinstance(value, str):
+        usual_ms = usual_time_ms(value)
+        if usual_ms is not None:
+            return usual_ms
         try:
             moment = datetime.fromisoformat(value.strip())
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -67,6 +80,25 @@ def time_ms(value: Any) -> int | None:
     if type(value) is float and math.isfinite(value):
         value = int(value)
     return value if type(value) is int and 0 < value <= TIME_MS_MAX else None
+
+
+def usual_time_ms(text: str) -> int | None:
+    """Return the milliseconds of a time as agents usually write it; None if it is another."""
+    if _USUAL_TIME.fullmatch(text) is None:
+        return None
+    minute_ms = _minute_ms(text[:16])
+    if minute_ms is None:
+        return None
+    return minute_ms + int(text[17:19]) * 1_000 + int(text[20:23])
+
+
+@lru_cache(maxsize=16)
+def _minute_ms(minute: str) -> int | None:
+    # Records follow each other: mostly it is the minute of the one before.
+    try:
+        return round(datetime.fromisoformat(minute).replace(tzinfo=UTC).timestamp()) * 1_000
+    except ValueError:
+        return None
 
 
 def blocks_of(content: Any) -> list[dict[str, Any]]:
@@ -111,6 +143,11 @@ def digest(value: Any) -> str:
     return sha256(encode(value)).hexdigest()[:_DIGEST_DIGITS]
 
 
+def failed_by_words(output: Any) -> bool:
+    """Return whether a tool's output says that it failed, where its log does not."""
+    return _FAILED.match(text_of(output)[:_FAILED_CHARACTERS]) is not None
+
+
 def hint_of(tool: str, given: Any) -> str:
     """Return a one-line summary of a call: the tool and its main argument."""
     fields = fields_of(given)
@@ -125,6 +162,14 @@ def hint_of(tool: str, given: Any) -> str:
 def without_none(**values: Any) -> dict[str, Any]:
     """Return the arguments that are not None."""
     return {at: value for at, value in values.items() if value is not None}
+
+
+def keep(entries: dict[str, Value], at: str, value: Value, most: int) -> None:
+    """Put ``value`` last, and drop the first ones beyond ``most``."""
+    entries.pop(at, None)
+    entries[at] = value
+    while len(entries) > most:
+        del entries[next(iter(entries))]
 
 
 def storable(value: Any) -> bool:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from treering.formats import pi, retention
+from treering.formats.format import Format, LogPlace
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -209,7 +211,30 @@ def reader_with_index(path: PurePath | None) -> OpenClawReader:
     return OpenClawReader(path, entries)
 
 
-READER: Final = reader_with_index
+def _left_out(path: Path) -> str | None:
+    return skip_reason(path.name)
+
+
+_STATE: Final = "OPENCLAW_STATE_DIR"
+FORMAT: Final = Format(
+    name=NAME,
+    version=2,
+    score=score,
+    reader=reader_with_index,
+    places=(
+        LogPlace(HOME, "agents", _STATE, retention.openclaw),
+        LogPlace(HOME, "cron/runs", _STATE, retention.openclaw),
+    ),
+    patterns=("*.trajectory.jsonl*", "*.checkpoint.*.jsonl*", "*.bak", "*.bak[.-]*"),
+    left_out=_left_out,
+    family=(pi.NAME,),
+    claims=is_openclaw_path,
+)
+
+
+def home() -> Path:
+    """Return OpenClaw's state folder, which may not exist."""
+    return FORMAT.places[0].at()
 
 
 @lru_cache(maxsize=8)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
 from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -20,8 +21,10 @@ from treering.model.parts import part_of
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import PurePath
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path, PurePath
+
+    from treering.formats.format import DatabaseReader
 
 
 NAME: Final = "openclaw-mem"
@@ -54,6 +57,7 @@ class OpenClawMemReader:
 
     keys_are_global = True
     copies_keep_times = False
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, SessionHeader] = {}
@@ -142,7 +146,24 @@ class OpenClawMemReader:
         return content if again == 1 else f"{content}~{again}"
 
 
-READER: Final = OpenClawMemReader
+def _has_table(tables: Sequence[Any]) -> float:
+    return float(any(fields_of(one).get("table") == TABLE for one in tables))
+
+
+def _rows(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:
+    with databases.open(path) as database:
+        yield from database.rows(TABLE, COLUMNS, order=[ORDER])
+
+
+FORMAT: Final = (
+    Format(
+        name=NAME,
+        score=score,
+        reader=OpenClawMemReader,
+        places=(LogPlace(".openclaw", "memory", "OPENCLAW_STATE_DIR"),),
+    ),
+    Format(name=NAME, score=_has_table, reader=OpenClawMemReader, content="sqlite", records=_rows),
+)
 
 
 def _whole(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from treering.formats.event_content import EventContent, observation
+from treering.formats.format import Format
 from treering.formats.grammar import share
 from treering.formats.loose import (
     bounded,
@@ -72,6 +73,7 @@ class OpenClawReceiptsReader:
 
     keys_are_global = False
     copies_keep_times = False
+    agent: str = AGENT
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, SessionHeader] = {}
@@ -151,7 +153,7 @@ class OpenClawReceiptsReader:
         return content_key(f"rc-{content}" if again == 1 else f"rc-{content}~{again}")
 
 
-READER: Final = OpenClawReceiptsReader
+FORMAT: Final = Format(name=NAME, score=score, reader=OpenClawReceiptsReader)
 
 
 def _is_cron_run(row: dict[str, Any]) -> bool:
@@ -213,7 +215,10 @@ def _named(row: dict[str, Any]) -> str | None:
     """Return autoRecall or autoCapture if a record is named as a receipt of one."""
     for field in _NAMES:
         text = row.get(field)
-        match = _NAMED.fullmatch(text) if isinstance(text, str) else None
+        # Nearly all texts lack the word, and matching takes longer than looking for it.
+        if not isinstance(text, str) or "auto" not in text.lower():
+            continue
+        match = _NAMED.fullmatch(text)
         if match is not None:
             return f"auto{match[1].capitalize()}"
     return None

@@ -74,6 +74,9 @@ class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     alternate_key: str | None = None
     """The key to use if another event has ``key`` already: ``content_key``, and the same in every
     session."""
+    unless: str | None = None
+    """The key of an event of the session that shows that another log of it, which tells more, was
+    imported: then it is known."""
     is_redacted: bool = False
     """Whether its content was erased at the source; then it is recorded as erased."""
 
@@ -143,6 +146,10 @@ class LogReader(SessionSource, Protocol):
     Each record is answered by exactly one ParsedRecord, possibly later: a record may be held back
     until more is known. Records with a fault are not passed in.
     """
+
+    agent: str
+    """The agent whose sessions these are. It may be changed before the first record, to that of
+    another agent with the same format."""
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcomes that ``record`` settles: its own, or those of earlier records."""

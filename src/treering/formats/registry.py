@@ -1,90 +1,176 @@
-"""The log formats, and the detection of a file's format from its content."""
+"""The log formats, ours and those of plug-ins, and the detection of a file's format."""
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
+import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from importlib.metadata import entry_points
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.format import Format, theirs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import PurePath
-    from types import ModuleType
+    from collections.abc import Callable, Iterator, Sequence
+    from importlib.metadata import EntryPoint
+    from pathlib import Path
 
+    from treering.formats.format import Content
     from treering.formats.parsed import LogReader
 
 NATIVE: Final = "treering"
 """Treering's own export, which is restored rather than parsed."""
+GROUP: Final = "treering.readers"
+"""The entry points of plug-ins: each is a ``Format``."""
+CLEARLY: Final = 0.1
+"""By how much the score of the best format must exceed that of the second."""
 
-
-class Format(Protocol):
-    """The interface of a format's module."""
-
-    NAME: str
-    READER: Callable[[PurePath | None], LogReader]
-    """Creates a reader for one file; its path may contain ids."""
-
-    def score(self, values: Sequence[Any]) -> float:
-        """Return the confidence that a file starting with ``values`` has this format.
-
-        From 0 (not at all) to 1; see ``grammar.share``.
-        """
-
-
-FORMATS: Final = (
+_OURS: Final = (
     "claude_code",
     "codex",
     "openclaw",
+    "openclaw_mem",
     "pi",
     "gemini",
-    "openclaw_mem",
+    "qwen",
+    "copilot",
+    "droid",
+    "grok",
+    "kimi",
+    "antigravity",
+    "codex.stream",
+    "relatives",
     "openclaw_receipts",
     "apeira.lines",
     "clawser.lines",
     "tape",
+    "cursor",
+    "opencode",
+    "cline",
+    "chatgpt",
+    "aider",
 )
-"""Module names in this package."""
+"""Modules of this package, each with a ``FORMAT``."""
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
-VERSIONS: Final = {
-    "claude-code": 2,
-    "codex": 2,
-    "gemini": 3,
-    "openclaw": 2,
-    "pi": 2,
-}
-"""The version of each format's reader, by format name; 1 for others.
 
-Raise it when a reader extracts more than before, or when a format stops claiming some files: logs
-that an earlier version read are then read again from the beginning.
-"""
+class FailedPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A plug-in that cannot be used."""
+
+    name: str
+    reason: str
 
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """Return every format."""
-    return tuple(named_format(name) for name in FORMATS)
+    """Return every format: ours, then those of plug-ins."""
+    return (*_ours(), *_loaded()[0], *_added)
+
+
+@contextlib.contextmanager
+def adding(one: Format) -> Iterator[None]:
+    """Know another format for a while, to try it before it is installed."""
+    if one in formats():
+        yield
+        return
+    _added.append(one)
+    _forget()
+    try:
+        yield
+    finally:
+        _added.remove(one)
+        _forget()
+
+
+def failed_plugins() -> tuple[FailedPlugin, ...]:
+    """Return the plug-ins that could not be loaded; nothing else depends on them."""
+    return _loaded()[1]
 
 
 def named_format(name: str) -> Format:
-    """Return the format of a module name."""
-    return cast("Format", import_module(f"treering.formats.{name}"))
+    """Return the format with that name. Raises KeyError if there is none."""
+    return _by_name()[name]
 
 
-def find_format(values: Sequence[Any]) -> Format | None:
+def find_format(values: Sequence[Any], *, content: Content = "json") -> Format | None:
     """Return the format of a file that starts with ``values``.
 
-    Return None if no format claims it or two claim it equally: an unread log can be read later,
-    while one that is read as another agent's is recorded wrongly.
+    Return None if no format claims it, or none clearly: an unread log can be read later, while one
+    that is read as another agent's is recorded wrongly.
     """
-    scores = [(candidate.score(values), candidate) for candidate in formats()]
-    best = max(score for score, _ in scores)
-    candidates = [candidate for score, candidate in scores if score == best]
-    return candidates[0] if best > 0 and len(candidates) == 1 else None
+    candidates = [one for one in formats() if one.content == content]
+    ranked = sorted(
+        ((_score(one, values), one) for one in candidates), key=lambda pair: pair[0], reverse=True
+    )
+    if not ranked or ranked[0][0] <= 0:
+        return None
+    best, found = ranked[0]
+    # One agent may have several formats.
+    second = next((score for score, one in ranked if one.name != found.name), 0.0)
+    return found if best - second >= CLEARLY else None
+
+
+def relative_at(claimed: Format, path: PurePath, former: str | None = None) -> Format:
+    """Return the format of a file whose grammar is that of ``claimed``, by its place.
+
+    A file keeps the format it was read in ``former``ly, if that has the same grammar.
+    """
+    known = _by_name().get(former or "")
+    if known is not None and (known is claimed or _are_related(known, claimed)):
+        return _joined(known, claimed)
+    for relative in formats():
+        if claimed.name in relative.family and _is_at(relative, path):
+            return _joined(relative, claimed)
+    return claimed
+
+
+def reader_of(name: str, grammar: str | None) -> Callable[[PurePath | None], LogReader]:
+    """Return what creates the readers of a format whose files have the grammar of another."""
+    named = named_format(name)
+    return (named if grammar is None else _joined(named, named_format(grammar))).reader
 
 
 def version_of(name: str | None) -> int:
     """Return the reader version of the format with that name."""
-    return VERSIONS.get(name or "", 1)
+    known = _by_name().get(name or "")
+    return 1 if known is None else known.version
+
+
+def others_of(path: Path, name: str | None = None) -> list[Path]:
+    """Return the other files that are read with one, of the format with that name or of any."""
+    found: dict[Path, None] = {}
+    for one in formats():
+        if one.files is not None and name in {None, one.name}:
+            with contextlib.suppress(Exception):  # A plug-in must not end an import.
+                found |= dict.fromkeys(one.files(path))
+    # What is not written back to a database yet is in its log.
+    log = path.with_name(f"{path.name}-wal")
+    return [other for other in (log, *found) if other != path]
+
+
+def left_out_by(path: Path) -> str | None:
+    """Return what a file is that is not read by itself, by its path; None if it is."""
+    return next((reason for one in formats() if (reason := _left_out(one, path))), None)
+
+
+def is_pattern_of(folder: str, name: str) -> bool:
+    """Return whether a file may be a log though its name does not end as logs mostly do."""
+    # Most files pass by their names alone: paths take long, and there may be thousands.
+    if _pattern_names().match(name) is None:
+        return False
+    path = PurePath(folder, name)
+    return any(path.match(pattern) for one in formats() for pattern in one.patterns)
+
+
+@cache
+def _pattern_names() -> re.Pattern[str]:
+    names = [PurePath(pattern).name for one in formats() for pattern in one.patterns]
+    return re.compile("|".join(map(fnmatch.translate, names)) or r"(?!)")
 
 
 def is_native(values: Sequence[Any]) -> bool:
@@ -97,6 +183,98 @@ def is_native(values: Sequence[Any]) -> bool:
     )
 
 
-def module_of(format_: Format) -> str:
-    """Return the module name of a format, for ``named_format``."""
-    return cast("ModuleType", format_).__name__.removeprefix("treering.formats.")
+_added: Final[list[Format]] = []
+
+
+def _forget() -> None:
+    for one in (formats, _by_name, _pattern_names):
+        one.cache_clear()
+
+
+@cache
+def _ours() -> tuple[Format, ...]:
+    found: list[Format] = []
+    for name in _OURS:
+        declared = import_module(f"treering.formats.{name}").FORMAT
+        found += declared if isinstance(declared, tuple) else (declared,)
+    return tuple(found)
+
+
+@cache
+def _by_name() -> dict[str, Format]:
+    # The first of a name: the others are the same agent's, with other content.
+    return {one.name: one for one in reversed(formats())}
+
+
+@cache
+def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
+    """Return the formats of plug-ins, and the plug-ins without one."""
+    taken = {one.name for one in _ours()} | {NATIVE}
+    found: list[Format] = []
+    failed: list[FailedPlugin] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        package = f"{entry.dist.name}:" if entry.dist else ""
+        try:
+            plugin = _plugin(entry, taken)
+        except Exception as error:  # noqa: BLE001  (whatever a plug-in raises, ours go on)
+            reason = str(error) if isinstance(error, _NotAFormat) else f"{error!r}"
+            failed.append(FailedPlugin(name=f"{package}{entry.name}", reason=reason))
+        else:
+            taken.add(plugin.name)
+            found.append(plugin)
+    return tuple(found), tuple(failed)
+
+
+class _NotAFormat(Exception):
+    """An entry point that does not name a usable format."""
+
+
+def _plugin(entry: EntryPoint, taken: set[str]) -> Format:
+    plugin = entry.load()
+    if not isinstance(plugin, Format):
+        raise _NotAFormat(f"{entry.value} is not a treering.importing.Format")
+    if not _NAME.fullmatch(plugin.name):
+        raise _NotAFormat(f"its name {plugin.name!r} is not one of a-z, 0-9, '.', '_' and '-'")
+    if plugin.name in taken:
+        raise _NotAFormat(f"there is another reader with the name {plugin.name}")
+    return plugin
+
+
+def _left_out(one: Format, path: Path) -> str | None:
+    try:
+        return one.left_out(path)
+    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+        return None
+
+
+def _score(candidate: Format, values: Sequence[Any]) -> float:
+    try:
+        return min(1.0, float(candidate.score(values)))
+    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+        return 0.0
+
+
+def _are_related(one: Format, other: Format) -> bool:
+    return other.name in one.family or one.name in other.family
+
+
+def _is_at(relative: Format, path: PurePath) -> bool:
+    try:
+        return relative.claims(path) or any(place.holds(path) for place in relative.places)
+    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+        return False
+
+
+def _joined(relative: Format, claimed: Format) -> Format:
+    """Return ``relative`` with the reader of the format whose grammar the file has."""
+    if relative.reader is not theirs:
+        return relative
+
+    def reader(path: PurePath | None) -> LogReader:
+        made = claimed.reader(path)
+        made.agent = relative.name
+        return made
+
+    return msgspec.structs.replace(
+        relative, reader=reader, version=claimed.version, family=(claimed.name,)
+    )

@@ -6,12 +6,15 @@ Compressed files are recognized by their first bytes and decompressed; offsets r
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import io
+import mmap
 import os
 import re
 import stat
 import zlib
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -20,15 +23,20 @@ import msgspec
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.formats.records import RECORD_BYTES_MAX, read_records
 from treering.formats.records.json_pieces import TORN
+from treering.formats.records.lists import list_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
+
+    from treering.formats.parsed import LogRecord
 
 FINGERPRINT_BYTES_MAX: Final = 4_096
 TAIL_BYTES_MAX: Final = 256
 SNIFFED_MAX: Final = 40
 SNIFFED_BYTES_MAX: Final = 1024 * 1024
+SNIFFED_TEXT_BYTES_MAX: Final = 64 * 1024
+SNIFFED_LIST_BYTES_MAX: Final = 8 * 1024 * 1024
 
 UNPACKED_BYTES_FREE: Final = 256 * 1024 * 1024
 UNPACKED_TIMES_MAX: Final = 200
@@ -83,8 +91,8 @@ def open_source(path: Path | str) -> BinaryIO:
     InvalidInput as ``source_at`` does, or if the file may not be read.
     """
     path = Path(path)
-    source_at(path)  # Check before opening, which may trigger a device.
     try:
+        _check_file(path, path.stat().st_mode)  # Opening a device may trigger it.
         descriptor = os.open(path, _READ_ONLY)
     except OSError as error:
         raise _refusal(path, error) from error
@@ -118,20 +126,41 @@ def tail_print(stream: BinaryIO, offset: int) -> str:
     return _digest(stream, start, offset - start)
 
 
-def sniff(path: Path | str) -> list[Any]:
+def sniff(stream: BinaryIO) -> list[Any]:
     """Return the first values of a log, to detect its format.
 
-    Reads only the start of the file, but a first value completely.
+    Reads only the start of the stream, but a first value completely.
     """
     values: list[Any] = []
+    for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
+        # Empty values mean nothing, and there may be thousands of them.
+        if record.fault is None and record.value not in ({}, [], "", None):
+            values.append(record.value)
+        if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
+            break
+    if values:
+        return values
+    # A list that is too long, or that was cut off, may have whole elements.
+    stream.seek(0)
+    try:
+        start = stream.read(SNIFFED_LIST_BYTES_MAX)
+    except OSError:
+        return []
+    if not start.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"["):
+        return []
+    found = (record.value for record in list_elements(start) if record.fault is None)
+    return list(islice((value for value in found if value), SNIFFED_MAX))
+
+
+def read_list(path: Path) -> Iterator[LogRecord]:
+    """Yield the elements of the list that a file holds; another value is one element."""
     with open_source(path) as stream:
-        for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
-            # Empty values mean nothing, and there may be thousands of them.
-            if record.fault is None and record.value not in ({}, [], "", None):
-                values.append(record.value)
-            if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
-                break
-    return values
+        try:
+            # Not a copy, as exports are large. It is closed with the last element.
+            content: bytes | mmap.mmap = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):  # It is packed, or empty.
+            content = stream.read()
+        yield from list_elements(content)
 
 
 def first_line(path: Path | str) -> str | None:
@@ -145,6 +174,27 @@ def first_line(path: Path | str) -> str | None:
     return next((line for line in lines if line.strip("\x00\ufeff")), None)
 
 
+def first_lines(path: Path | str) -> list[str]:
+    """Return the first lines that are not blank, to detect the format of a text."""
+    with open_source(path) as stream:
+        try:
+            start = stream.read(SNIFFED_TEXT_BYTES_MAX)
+        except OSError:
+            return []
+    lines = start.decode(errors="replace").splitlines()
+    return [line for line in lines if line.strip("\x00\ufeff \t")][:SNIFFED_MAX]
+
+
+def with_others(source: Source, others: Iterable[Path]) -> Source:
+    """Return ``source`` with the size and the last change of ``others``, too."""
+    size, mtime_ns = source.size, source.mtime_ns
+    for path in others:
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            size, mtime_ns = size + status.st_size, max(mtime_ns, status.st_mtime_ns)
+    return msgspec.structs.replace(source, size=size, mtime_ns=mtime_ns)
+
+
 def is_torn(path: Path | str) -> bool:
     """Return whether a file starts as JSON but contains no complete value."""
     if not _JSON_BEGINS.match(first_line(path) or ""):
@@ -154,13 +204,14 @@ def is_torn(path: Path | str) -> bool:
     return first is not None and first.fault == TORN
 
 
-def is_sqlite(path: Path | str) -> bool:
-    """Return whether ``path`` is an SQLite database."""
-    with open_source(path) as stream:
-        try:
-            return stream.read(len(_SQLITE)) == _SQLITE
-        except OSError:
-            return False
+def is_sqlite(stream: BinaryIO) -> bool:
+    """Return whether ``stream`` is an SQLite database. Leaves it at its start."""
+    try:
+        start = stream.read(len(_SQLITE))
+    except OSError:
+        start = b""
+    stream.seek(0)
+    return start == _SQLITE
 
 
 class _Unpacking(Protocol):

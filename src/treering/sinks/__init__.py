@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     from treering.model.tools import SyntheticPolicy
     from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink, hookimpl
     from treering.sinks.log import LogSink
+    from treering.sinks.nats import NatsSink, PrivateNatsSink
+    from treering.sinks.otlp import OtlpSink, PrivateOtlpSink
     from treering.sinks.trace import PrivateTraceSink, TraceSink
     from treering.sinks.transcript import TranscriptSink
-    from treering.spine.ports import Delivery, Gate, Occasion, Preparation, SinkStatus, Verdict
+    from treering.sinks.webhook import PrivateWebhookSink, WebhookSink
+    from treering.spine.ports import (
+        Delivery,
+        Gate,
+        Occasion,
+        Preparation,
+        PrivateSink,
+        SafeSink,
+        SinkStatus,
+        Undeliverable,
+        Verdict,
+    )
 
 __all__ = [
     "Delivery",
@@ -28,17 +41,26 @@ __all__ = [
     "HookSink",
     "Hooks",
     "LogSink",
+    "NatsSink",
     "Occasion",
+    "OtlpSink",
     "Preparation",
     "PrivateEvent",
     "PrivateHookSink",
+    "PrivateNatsSink",
+    "PrivateOtlpSink",
+    "PrivateSink",
     "PrivateTraceSink",
+    "PrivateWebhookSink",
     "SafeEvent",
+    "SafeSink",
     "SinkStatus",
     "SyntheticPolicy",
     "TraceSink",
     "TranscriptSink",
+    "Undeliverable",
     "Verdict",
+    "WebhookSink",
     "hookimpl",
 ]
 
@@ -50,17 +72,26 @@ _HOMES: Final = {
     "HookSink": "treering.sinks.hooks",
     "Hooks": "treering.sinks.hooks",
     "LogSink": "treering.sinks.log",
+    "NatsSink": "treering.sinks.nats",
     "Occasion": "treering.spine.ports",
+    "OtlpSink": "treering.sinks.otlp",
     "Preparation": "treering.spine.ports",
     "PrivateEvent": "treering.model.carried",
     "PrivateHookSink": "treering.sinks.hooks",
+    "PrivateNatsSink": "treering.sinks.nats",
+    "PrivateOtlpSink": "treering.sinks.otlp",
+    "PrivateSink": "treering.spine.ports",
     "PrivateTraceSink": "treering.sinks.trace",
+    "PrivateWebhookSink": "treering.sinks.webhook",
     "SafeEvent": "treering.model.carried",
+    "SafeSink": "treering.spine.ports",
     "SinkStatus": "treering.spine.ports",
     "SyntheticPolicy": "treering.model.tools",
     "TraceSink": "treering.sinks.trace",
     "TranscriptSink": "treering.sinks.transcript",
+    "Undeliverable": "treering.spine.ports",
     "Verdict": "treering.spine.ports",
+    "WebhookSink": "treering.sinks.webhook",
     "hookimpl": "treering.sinks.hooks",
 }
 

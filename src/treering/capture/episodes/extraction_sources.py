@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.episodes.files import Fingerprint, fingerprint_of
-from treering.capture.log_folders import openclaw_home
 from treering.errors import InvalidScope
+from treering.formats import openclaw
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ExtractState(msgspec.Struct, kw_only=True):
 
 def default_root() -> Path:
     """Return the folder of OpenClaw's agents, each with its sessions."""
-    return openclaw_home() / "agents"
+    return openclaw.home() / "agents"
 
 
 def transcripts(root: Path) -> tuple[list[Path], int]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 AGENTS: Final = (*HOOKED, openclaw.AGENT)
 _EMPTY: Final = "{}\n"
 """The content of missing settings."""
+MAIN_PROGRAM: Final = "treering"
 _NO_DECISIONS: Final = "{name} has no hook for permissions"
 _BOM: Final = "\ufeff"
 
@@ -64,13 +65,13 @@ def plan_install(
 ) -> Plan:
     """Plan the installation of ``program`` in ``agent``. Raises InvalidInput if it is not safe."""
     if agent == openclaw.AGENT:
-        plan = _plan_openclaw(spool, home, environment)
+        plan = _plan_openclaw(program, spool, home, environment)
         notes = [_NO_DECISIONS.format(name=plan.name)] if decisions else []
         return msgspec.structs.replace(plan, remarks=[*notes, *plan.remarks])
     hooked = _hooked(agent)
     settings = hooked.settings(home, environment)
-    _check_folder(hooked.name, settings.parent, hooked.variable)
-    change = _edit(settings, lambda text: with_hooks(text, hooked, program, decisions=decisions))
+    check_folder(hooked.name, settings.parent, hooked.variable)
+    change = edit(settings, lambda text: with_hooks(text, hooked, program, decisions=decisions))
     notes = [hooked.decisions_note] if decisions and hooked.decisions_note else []
     if decisions and not hooked.decisions:
         notes = [_NO_DECISIONS.format(name=hooked.name)]
@@ -94,10 +95,10 @@ def plan_uninstall(agent: str, *, home: Path, environment: Mapping[str, str]) ->
         return _plan_openclaw_removal(home, environment)
     hooked = _hooked(agent)
     settings = hooked.settings(home, environment)
-    change = _edit(settings, lambda text: without_hooks(text, hooked))
+    change = edit(settings, lambda text: without_hooks(text, hooked))
     if change is not None:
         program, decisions = found_hooks((change.before or b"").decode().removeprefix(_BOM), hooked)
-        change = _restored(
+        change = restored(
             change, lambda text: with_hooks(text, hooked, program, decisions=decisions)
         )
     return Plan(
@@ -135,7 +136,8 @@ def _hooked(agent: str) -> HookedAgent:
     return HOOKED[agent]
 
 
-def _check_folder(name: str, folder: Path, variable: str) -> None:
+def check_folder(name: str, folder: Path, variable: str) -> None:
+    """Raise NotFound if an agent has no folder, and so was never started."""
     if not folder.is_dir():
         raise NotFound(
             f"{name} has no folder {folder}",
@@ -143,49 +145,54 @@ def _check_folder(name: str, folder: Path, variable: str) -> None:
         )
 
 
-def _edit(settings: Path, change: Callable[[str], str]) -> Change | None:
-    """Return the change of a settings file, or None if it stays the same."""
+def edit(settings: Path, change: Callable[[str], str], *, empty: str = _EMPTY) -> Change | None:
+    """Return the change of a settings file, or None if it stays the same.
+
+    ``empty`` is the content of settings that are missing or blank.
+    """
     path = Path(os.path.realpath(settings))
     before = read_settings(path)
-    text = _EMPTY if before is None else decoded(settings, before)
+    text = empty if before is None else decoded(settings, before)
     bom = _BOM if text.startswith(_BOM) else ""
     text = text.removeprefix(_BOM)
     try:
-        after = change(text if text.strip() else _EMPTY)
+        after = change(text if text.strip() else empty)
     except InvalidInput as error:
         raise InvalidInput(
             f"{settings} was not changed: {error}", hint=error.hint or "repair it, then try again"
         ) from error
-    if after == (text if text.strip() else _EMPTY):
+    if after == (text if text.strip() else empty):
         return None
     return Change(path=path, before=before, after=(bom + after).encode())
 
 
-def _restored(change: Change, install: Callable[[str], str]) -> Change:
+def restored(change: Change, install: Callable[[str], str], *, empty: str = _EMPTY) -> Change:
     """Return the change of an uninstallation, with the exact original bytes if they are known.
 
     These are the bytes of a backup, or no file at all, from which ``install`` produces the current
     file.
     """
     for body in backups(change.path):
-        if _becomes(body, change.before, install):
+        if _becomes(body, change.before, install, empty):
             return msgspec.structs.replace(change, after=body)
-    if _becomes(None, change.before, install):
+    if _becomes(None, change.before, install, empty):
         return msgspec.structs.replace(change, after=None, is_ours=True)
     return change
 
 
-def _becomes(body: bytes | None, after: bytes | None, install: Callable[[str], str]) -> bool:
+def _becomes(
+    body: bytes | None, after: bytes | None, install: Callable[[str], str], empty: str
+) -> bool:
     try:
-        text = _EMPTY if body is None else body.decode()
+        text = empty if body is None else body.decode()
         bom = _BOM if text.startswith(_BOM) else ""
         text = text.removeprefix(_BOM)
-        return (bom + install(text if text.strip() else _EMPTY)).encode() == after
+        return (bom + install(text if text.strip() else empty)).encode() == after
     except (InvalidInput, UnicodeDecodeError):
         return False
 
 
-def _openclaw_folder(home: Path, environment: Mapping[str, str]) -> tuple[Path, Path]:
+def openclaw_folder(home: Path, environment: Mapping[str, str]) -> tuple[Path, Path]:
     """Return OpenClaw's folder and its settings file."""
     named = environment.get("OPENCLAW_STATE_DIR", "").strip()
     base = environment.get("OPENCLAW_HOME", "").strip()
@@ -198,13 +205,13 @@ def _openclaw_folder(home: Path, environment: Mapping[str, str]) -> tuple[Path, 
     return folder, Path(settings).expanduser() if settings else folder / "openclaw.json"
 
 
-def _plan_openclaw(spool: Path, home: Path, environment: Mapping[str, str]) -> Plan:
-    folder, settings = _openclaw_folder(home, environment)
-    _check_folder(openclaw.NAME, folder, "OPENCLAW_STATE_DIR")
-    change = _edit(settings, openclaw.with_plugin)
+def _plan_openclaw(program: Path, spool: Path, home: Path, environment: Mapping[str, str]) -> Plan:
+    folder, settings = openclaw_folder(home, environment)
+    check_folder(openclaw.NAME, folder, "OPENCLAW_STATE_DIR")
+    change = edit(settings, openclaw.with_plugin)
     plugin_folder = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
     changes = []
-    for name, text in openclaw.plugin_files(spool).items():
+    for name, text in openclaw.plugin_files(spool, program.with_name(MAIN_PROGRAM)).items():
         path = plugin_folder / name
         before = read_settings(path)
         if before is not None and not openclaw.is_own_file(name, decoded(path, before)):
@@ -227,11 +234,11 @@ def _plan_openclaw(spool: Path, home: Path, environment: Mapping[str, str]) -> P
 
 
 def _plan_openclaw_removal(home: Path, environment: Mapping[str, str]) -> Plan:
-    folder, settings = _openclaw_folder(home, environment)
-    change = _edit(settings, openclaw.without_plugin)
-    changes = [_restored(change, openclaw.with_plugin)] if change else []
+    folder, settings = openclaw_folder(home, environment)
+    change = edit(settings, openclaw.without_plugin)
+    changes = [restored(change, openclaw.with_plugin)] if change else []
     plugin_folder = Path(os.path.realpath(folder / "extensions" / openclaw.PLUGIN))
-    for name in openclaw.plugin_files(folder):
+    for name in openclaw.plugin_files(folder, folder):
         before = read_settings(plugin_folder / name)
         if before is not None and openclaw.is_own_file(name, decoded(plugin_folder / name, before)):
             changes.append(

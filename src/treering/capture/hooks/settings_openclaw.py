@@ -1,7 +1,7 @@
-"""The plugin for OpenClaw, which reports changed sessions, and its settings.
+"""The plugin for OpenClaw, which reports changed sessions and answers about earlier ones.
 
 OpenClaw runs plugins inside itself. Ours only uses hooks without conversation content: it needs no
-permission to read any, and only writes which session has changed.
+permission to read any, and only writes which session has changed. Its tool asks ``treering mcp``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ AGENT: Final = "openclaw"
 NAME: Final = "OpenClaw"
 PLUGIN: Final = "treering"
 MARK: Final = "// Written by `treering install openclaw`; `treering uninstall openclaw` removes it."
-_DESCRIPTION: Final = "Tells Treering which sessions have moved on"
+TOOL: Final = "memory_episodes_query"
+"""The tool that the plugin gives agents."""
+_DESCRIPTION: Final = "Reports changed sessions to Treering, and answers about earlier ones"
+_DESCRIPTIONS: Final = (_DESCRIPTION, "Tells Treering which sessions have moved on")
+"""What the plugin is, and was, described as: by that its files are known."""
 EVENTS: Final = (
     *("model_call_ended", "message_sent", "after_compaction", "before_reset"),
     *("session_start", "session_end", "subagent_ended", "gateway_stop"),
@@ -29,15 +33,16 @@ _SOURCE: Final = "openclaw_plugin.js"
 """The plugin's source with placeholders, beside this file."""
 
 
-def plugin_files(spool: Path) -> dict[str, str]:
-    """Return the plugin's files by name."""
+def plugin_files(spool: Path, program: Path) -> dict[str, str]:
+    """Return the plugin's files by name; its tool runs ``program``."""
     manifest = {
         "id": PLUGIN,
         "name": "Treering",
         "description": _DESCRIPTION,
         "version": __version__,
         "configSchema": {"type": "object", "additionalProperties": False, "properties": {}},
-        "activation": {"onStartup": True, "onCapabilities": ["hook"]},
+        "activation": {"onStartup": True, "onCapabilities": ["hook", "tool"]},
+        "contracts": {"tools": [TOOL]},
     }
     package = {
         "name": PLUGIN,
@@ -50,6 +55,8 @@ def plugin_files(spool: Path) -> dict[str, str]:
     source = f"{MARK}\n{Path(__file__).with_name(_SOURCE).read_text()}"
     for mark, value in (
         ("@SPOOL@", json.dumps(str(spool))),
+        ("@PROGRAM@", json.dumps(str(program))),
+        ("@VERSION@", __version__),
         ("@EVENTS@", json.dumps(EVENTS)),
         ("@SUFFIX@", SUFFIX),
         ("@SCHEMA@", SCHEMA),
@@ -71,7 +78,7 @@ def is_own_file(name: str, text: str) -> bool:
         value = json.loads(text)
     except ValueError:
         return False
-    return isinstance(value, dict) and value.get("description") == _DESCRIPTION
+    return isinstance(value, dict) and value.get("description") in _DESCRIPTIONS
 
 
 def with_plugin(text: str) -> str:

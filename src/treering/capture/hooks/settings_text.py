@@ -173,7 +173,7 @@ def _refuse(text: str, at: int) -> NoReturn:
     if text[at : at + 2] in {"//", "/*"} or text[at : at + 1] == "#":
         raise InvalidInput(
             f"it has comments (line {line}), which would be at risk",
-            hint="remove the comments, or add the hooks by hand",
+            hint="remove the comments, or edit it by hand",
         )
     if before.endswith(",") and text[at : at + 1] in {"}", "]"}:
         raise InvalidInput(f"it has an extra comma (line {line})", hint="remove it, then try again")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treering.capture.intake import BOOKMARK_SCOPE
-from treering.capture.intake.file_import import ATTEMPTS_MAX
 from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
+from treering.capture.intake.record_import import ATTEMPTS_MAX
 from treering.capture.intake.sessions import Sessions
 from treering.errors import Conflict, DuplicateEvent
 from treering.formats.parsed import content_key

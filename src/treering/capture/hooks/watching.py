@@ -25,6 +25,7 @@ from treering.errors import (
     TreeringError,
     Unavailable,
 )
+from treering.formats.registry import others_of
 from treering.hook import state_folder
 
 if TYPE_CHECKING:
@@ -45,9 +46,12 @@ REST: Final = 10
 """Scans take at most this fraction of the time, as 1 / REST."""
 _PASSING: Final = (Busy, Unavailable, StorageFull, OutcomeUnknown)
 """Errors that may be temporary."""
-_DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 
 _Signature = tuple[int, ...]
+_SIZE_AT: Final = 2
+"""Where in a signature the size of the file is."""
+_WHOLE: Final = frozenset({".db", ".json", ".sqlite", ".sqlite3", ".vscdb"})
+"""The endings of files that are read whole."""
 
 
 class Followed(Protocol):
@@ -98,6 +102,11 @@ class Watch:
         self._tick_s = tick_s
         self._clock = clock
         self._seen: dict[Path, _Signature] = {}
+        self._rested_at: dict[Path, float] = {}
+        """When databases and documents may be read again that took long: each time, all of them
+        are read."""
+        self._put_back: set[Path] = set()
+        """Those of them that have changed since."""
         self._waiting: dict[Path, None] = {}
         self._tries = 0
         self._retry_at = 0.0
@@ -172,15 +181,32 @@ class Watch:
 
     def _look(self, folders: Iterable[Path]) -> None:
         changed: dict[Path, _Signature] = {}
+        began = self._clock()
         for path in _logs(folders):
             signature = _signature(path)
-            if signature is not None and self._seen.get(path) != signature:
+            if signature is None or self._seen.get(path) == signature:
+                continue
+            if self._rested_at.get(path, began) > began:
+                self._put_back.add(path)
+            else:
                 changed[path] = signature
         if changed:
             self._try(changed)
+            self._rest(changed, self._clock() - began)
+
+    def _rest(self, changed: dict[Path, _Signature], took: float) -> None:
+        """Note how long files that are read whole rest, by the seconds that reading them took."""
+        size = sum(map(_size, changed.values())) or 1
+        for path, signature in changed.items():
+            share = took * _size(signature) / size
+            if path.suffix in _WHOLE and share > self._tick_s:
+                self._rested_at[path] = self._clock() + REST * share
 
     def _tick(self) -> None:
         """Retry what had to wait, and drain the spool."""
+        if rested := {one for one in self._put_back if self._rested_at[one] <= self._clock()}:
+            self._put_back -= rested
+            self._look(rested)
         if self._waiting and self._clock() >= self._retry_at:
             retried = {path: _signature(path) for path in self._waiting}
             self._waiting.clear()
@@ -294,6 +320,10 @@ def _nearest(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
+def _size(signature: _Signature) -> int:
+    return signature[_SIZE_AT]
+
+
 def _identity(path: Path) -> int:
     try:
         return path.stat().st_ino
@@ -303,12 +333,8 @@ def _identity(path: Path) -> int:
 
 def _signature(path: Path) -> _Signature | None:
     """Return a value that changes with the file; None if it does not exist."""
-    names = [path]
-    if path.suffix in _DATABASES:
-        # Recent writes to a database may be in its write-ahead log.
-        names.append(path.with_name(f"{path.name}-wal"))
     marks: list[int] = []
-    for name in names:
+    for name in (path, *others_of(path)):
         try:
             status = name.stat()
         except OSError:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from treering.capture.intake.importer import BOOKMARK_SCOPE, Importer, RowReader, import_files
+from treering.capture.intake.importer import BOOKMARK_SCOPE, Importer, import_files
 
-__all__ = ["BOOKMARK_SCOPE", "Importer", "RowReader", "import_files"]
+__all__ = ["BOOKMARK_SCOPE", "Importer", "import_files"]

@@ -6,22 +6,18 @@ twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from treering.formats.parsed import SessionHeader
 from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
-from treering.model.codec import encode
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
     from treering.formats.parsed import SessionSource
-
-STATE_BYTES_MAX: Final = 256 * 1024
-"""The largest state of a reader that is kept; with a larger one, a log is read from the start."""
 
 
 class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +39,10 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     """The version of its reader: a later one reads it again from its beginning."""
     state: Any = None
     """What its reader needs to continue; None if it cannot."""
+    is_stale: bool = False
+    """Whether an older reader derived events that were not replaced since."""
+    former: str | None = None
+    """The format that this older reader read it in."""
     sessions: dict[str, SessionHeader] = {}
     """How its sessions are related. Their words are in the ledger alone, to be erased there."""
 
@@ -59,6 +59,20 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     def is_up_to_date(self) -> bool:
         """Whether it was made by the present version of its reader."""
         return self.version == version_of(self.format)
+
+    def former_format(self, source: Source, stream: BinaryIO, format_name: str) -> str | None:
+        """Return the format that an older or another reader read the file in; None if none did.
+
+        None also if the file does not hold any more what it held then: nothing is replaced by less.
+        """
+        is_other = self.format != format_name or not self.is_up_to_date or self.is_stale
+        if not is_other or not source.size >= self.offset > 0:
+            return None
+        is_same = (
+            fingerprint(stream, self.size) == self.head
+            and tail_print(stream, self.offset) == self.tail
+        )
+        return (self.former or self.format) if is_same else None
 
     def can_resume(self, source: Source, stream: BinaryIO) -> bool:
         """Whether the file still holds what it held, and may have grown."""
@@ -78,16 +92,17 @@ def make_bookmark(
     *,
     format_name: str,
     reader: SessionSource | None,
+    before: Bookmark | None = None,
 ) -> Bookmark:
     """Return the bookmark of a file that was read up to the byte and the line ``end``.
 
-    ``reader`` is its reader, if that can continue there.
+    ``reader`` is its reader, if that can continue there. ``before`` is the bookmark whose events
+    are still there, if an older reader recorded some of them.
     """
+    is_stale = before is not None and (before.is_stale or not before.is_up_to_date)
     offset, line = end
     is_seekable = stream.seekable()
     state = reader.state() if reader is not None and is_seekable else None
-    if state is not None and len(encode(state)) > STATE_BYTES_MAX:
-        state = None
     sessions = {} if reader is None or state is None else reader.sessions
     return Bookmark(
         size=source.size,
@@ -101,6 +116,8 @@ def make_bookmark(
         format=format_name,
         version=version_of(format_name),
         state=state,
+        is_stale=is_stale,
+        former=(before.former or before.format) if before is not None and is_stale else None,
         sessions={name: header.bare() for name, header in sessions.items()},
     )
 

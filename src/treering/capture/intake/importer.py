@@ -10,8 +10,9 @@
    be read is counted and costs no other line.
 3. **Match** the events with the ledger. An event has an id made of the log's own ids, so it is the
    same whenever and from whichever copy it is read. Known ids are repeats; the others are new.
-4. **Record** new events in batches that span files: an ``Item`` becomes a ``NewEvent`` and waits in
-   the buffer. A session is opened by two events before its first one, in the same commit.
+4. **Record** new events in batches that span files: an ``Item`` becomes a ``NewEvent``
+   (event_builder.py) and waits in the buffer. A session is opened by two events before its first
+   one, in the same commit.
 5. **Bookmark** the file after its events are recorded.
 
 Three logs, and the events that they become. Each letter is a message with an id of its own:
@@ -39,41 +40,37 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from treering.capture.intake.bookmarks import read_bookmark
 from treering.capture.intake.file_import import FileImport
-from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
+from treering.capture.intake.ledger_buffer import BATCH_BYTES, LedgerBuffer, NoteBuffer
 from treering.capture.intake.line_counter import LineCounter, in_all
 from treering.capture.intake.log_search import look_through
 from treering.capture.intake.probe import CUT_OFF, Probe, parents_first, probe
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound
 from treering.formats.parsed import LogRecord
-from treering.formats.sources import source_at
+from treering.formats.sources import open_source, source_at
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.capture.intake.log_search import LogCandidate
+    from treering.formats.format import DatabaseReader
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import ImportReceipt, SourceReceipt
     from treering.model.scopes import Scope
 
 BOOKMARK_SCOPE: Final = "treering"
 """The scope that keeps the bookmarks of files whose sessions go to scopes of their own."""
+CHUNK_FILES: Final = 100
+"""Files whose notes are read at once."""
 
-
-class RowReader(Protocol):
-    """Reads the rows of a table of another program's SQLite file."""
-
-    def __call__(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Return each row by the names of its columns.
-
-        Raises NotFound if there is no such table, InvalidInput if it cannot be read.
-        """
+_Thing = TypeVar("_Thing")
 
 
 def import_files(
@@ -102,7 +99,7 @@ class Importer:
         again: bool,
         live: bool,
         parallel: bool,
-        rows: RowReader | None,
+        databases: DatabaseReader | None,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._scope = None if scope is None else parse_scope(scope)
@@ -110,7 +107,7 @@ class Importer:
         self._again = again
         self._live = live
         self._parallel = parallel
-        self._rows = rows
+        self._databases = databases
         self._progress = progress
         self._notes = NoteBuffer(ledger.importing.bookmarks(self._scope or BOOKMARK_SCOPE))
         self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
@@ -128,20 +125,13 @@ class Importer:
 
     def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> ImportReceipt:
         """Import ``files``, each after those that it continues."""
-        receipts: list[SourceReceipt] = []
-        probes: list[Probe] = []
-        for file in files:
-            outcome = self._probe(file, since_ms)
-            if isinstance(outcome, Probe):
-                probes.append(outcome)
-            elif outcome is not None:
-                receipts.append(outcome)
+        probes = self._probe_all(files, since_ms)
         self._total = sum(one.source.size for one in probes)
-        self._receipts += receipts
-        for one in parents_first(probes):
-            self._import(one)
-            if not self._buffer.waits:
-                self._close_files()
+        for some in _chunks(parents_first(probes)):
+            if self._scope is None:
+                self._notes.read_ahead([one.scope_note for one in some if one.scope_note])
+            for one in some:
+                self._import(one)
         self._buffer.finish()
         self._close_files()
         return in_all(
@@ -163,14 +153,30 @@ class Importer:
             self._events.update(file.sessions.events)
         self._files.clear()
 
+    def _probe_all(self, files: Sequence[LogCandidate], since_ms: int | None) -> list[Probe]:
+        probes: list[Probe] = []
+        for some in _chunks(files):
+            self._notes.read_ahead([os.path.realpath(file.path) for file in some])
+            for file in some:
+                outcome = self._probe(file, since_ms)
+                if isinstance(outcome, Probe):
+                    probes.append(outcome)
+                elif outcome is not None:
+                    self._receipts.append(outcome)
+        return probes
+
     def _import(self, file: Probe) -> None:
+        if file.source.size > BATCH_BYTES:
+            self._buffer.commit()  # Reading a long file takes a while; nothing waits for it.
+        if not self._buffer.waits:
+            self._close_files()
         file_import = FileImport(
             self._buffer,
             file,
             scope=self._scope,
             live=self._live,
             parallel=self._parallel,
-            rows=self._rows,
+            databases=self._databases,
             advance=self._advance,
         )
         self._files.append(file_import)
@@ -185,10 +191,14 @@ class Importer:
             source = source_at(file.path)
             if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
                 return None
-            note = None if self._again else self._notes.find(os.path.realpath(file.path))
+            note = self._notes.find(os.path.realpath(file.path))
             # A watcher names files because they were written to, not because they are trusted.
             is_named = file.is_named and not self._live
-            return probe(source, note, is_named=is_named) or counter.receipt("unchanged")
+            known = None if self._again else note
+            probed = probe(source, known, is_named=is_named, databases=self._databases)
+            if self._again and probed is not None and probed.kind == "log":
+                probed.former = _former(note, probed)
+            return probed or counter.receipt("unchanged")
         except (NotFound, OSError) as error:
             return self._refuse(counter, error)
         except line_faults() as error:
@@ -210,6 +220,22 @@ class Importer:
         self._done += done
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _former(note: Any, probed: Probe) -> str | None:
+    """Return the format of an earlier reading of a file that the present reader replaces."""
+    bookmark = read_bookmark(note)
+    if bookmark is None:
+        return None
+    with open_source(probed.source.path) as stream:
+        if not stream.seekable():
+            return None
+        return bookmark.former_format(probed.source, stream, probed.name)
+
+
+def _chunks(things: Sequence[_Thing]) -> Iterator[Sequence[_Thing]]:
+    for start in range(0, len(things), CHUNK_FILES):
+        yield things[start : start + CHUNK_FILES]
 
 
 def _reason(error: Exception) -> str:

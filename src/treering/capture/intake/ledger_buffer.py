@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -24,7 +25,7 @@ from treering.model.events import NewEvent
 from treering.model.queries import make_seq_cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
@@ -42,6 +43,9 @@ _GAP_MAX: Final = 8
 """Events between two wanted ones that are read with them."""
 _READ_MAX: Final = 200
 """Events that are read at once."""
+
+
+_NO_SEARCH: Final[tuple[Any, ...]] = (None, frozenset(), {})
 
 
 def batch_faults() -> tuple[type[Exception], ...]:
@@ -85,8 +89,8 @@ class WaitingEvent(msgspec.Struct, gc=False):
 class BatchMember(Protocol):
     """The import of a file that has events in a batch."""
 
-    def count(self, waiting: WaitingEvent, *, is_new: bool) -> None:
-        """Count an event that the ledger has now; it ``is_new``, or another import was faster."""
+    def count(self, scope: Scope, waiting: Sequence[WaitingEvent], new_ids: set[str]) -> None:
+        """Count events that the ledger has now; of those without ``new_ids``, it had them."""
 
     def record_again(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events of a batch that failed, without those of other files."""
@@ -95,27 +99,37 @@ class BatchMember(Protocol):
 class LogNotes(Protocol):
     """Keeps what is known of logs beyond one import."""
 
-    def find(self, name: str) -> Any:
-        """Return the note under ``name``; None if there is none."""
+    def find_all(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the notes under ``names``; None where there is none."""
 
     def keep_all(self, notes: Mapping[str, Any]) -> None:
         """Keep notes under their names, in one commit."""
 
 
 class NoteBuffer:
-    """Notes that wait to be written together; those of a dry run never are."""
+    """Notes that are read and written many at once; those of a dry run are never written."""
 
     def __init__(self, notes: LogNotes) -> None:
         self._notes = notes
         self._waiting: dict[str, Any] = {}
+        self._read: dict[str, Any] = {}
+        """Notes that will be asked for soon."""
+
+    def read_ahead(self, names: Sequence[str]) -> None:
+        """Read the notes that ``find`` is asked for next, in place of those of the last call."""
+        self._read = self._notes.find_all(names) if names else {}
 
     def find(self, name: str) -> Any:
         """Return the note under ``name``; None if there is none."""
-        return self._waiting[name] if name in self._waiting else self._notes.find(name)
+        for notes in (self._waiting, self._read):
+            if name in notes:
+                return notes[name]
+        return self._notes.find_all([name])[name]
 
     def keep(self, name: str, note: Any) -> None:
         """Keep a note under ``name`` with the next ones that are written."""
         self._waiting[name] = note
+        self._read.pop(name, None)
 
     def write(self) -> None:
         """Write the notes that wait."""
@@ -143,17 +157,20 @@ class LedgerBuffer:
         self.ledger = ledger
         self.notes = notes
         self.dry_run = dry_run
-        self._waiting: dict[Scope, list[tuple[BatchMember, WaitingEvent]]] = {}
+        self._waiting: dict[Scope, list[tuple[BatchMember, Sequence[WaitingEvent]]]] = {}
         self._events = self._bytes = 0
-        self._ids: set[tuple[Scope, str | None]] = set()
+        self._ids: dict[Scope, set[str | None]] = {}
         self._sessions: set[tuple[Scope, str]] = set()
+        self._last_search: tuple[Scope | None, frozenset[str], dict[str, EventLocation]]
+        """The ids that were last asked for, and where those of them are that are known."""
+        self._last_search = _NO_SEARCH
         self._bookmarks: dict[str, Any] = {}
         """Bookmarks of files whose events wait."""
         # What a dry run would have recorded.
         self._foreseen: dict[tuple[Scope, str], SessionProgress] = {}
         self._places: dict[tuple[Scope, str], EventLocation] = {}
         self._words: dict[tuple[Scope, str], list[int]] = {}
-        self._said: dict[tuple[Scope, str], int] = {}
+        self._word_hashes: dict[tuple[Scope, str], int] = {}
         """A hash of the words of each event."""
 
     # Recording.
@@ -165,12 +182,11 @@ class LedgerBuffer:
         if self.dry_run:
             for one in waiting:
                 self._foresee(scope, one.event)
-                member.count(one, is_new=True)
+            member.count(scope, waiting, {one.event.event_id or "" for one in waiting})
             return
-        self._waiting.setdefault(scope, []).extend((member, one) for one in waiting)
-        for one in waiting:
-            self._ids.add((scope, one.event.event_id))
-            self._sessions.add((scope, one.event.session_id))
+        self._waiting.setdefault(scope, []).append((member, waiting))
+        self._ids.setdefault(scope, set()).update([one.event.event_id for one in waiting])
+        self._sessions.update({(scope, one.event.session_id) for one in waiting})
         self._events += len(waiting)
         self._bytes += size
         if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
@@ -194,19 +210,19 @@ class LedgerBuffer:
             return
         batches, self._waiting = self._waiting, {}
         bookmarks, self._bookmarks = self._bookmarks, {}
-        self._ids, self._sessions = set(), set()
+        self._ids, self._sessions = {}, set()
         self._events = self._bytes = 0
         # Where a session belongs is written before its events: it must not change any more.
         self.notes.write()
         for scope, batch in batches.items():
             try:
-                new = self._record(one.event for _, one in batch)
+                new_ids = self._record([one.event for _, waiting in batch for one in waiting])
             except batch_faults():
-                for member, pairs in groupby(batch, key=lambda pair: pair[0]):
-                    member.record_again(scope, [one for _, one in pairs])
+                for member, parts in groupby(batch, key=itemgetter(0)):
+                    member.record_again(scope, [one for _, waiting in parts for one in waiting])
             else:
-                for member, one in batch:
-                    member.count(one, is_new=one.event.event_id in new)
+                for member, waiting in batch:
+                    member.count(scope, waiting, new_ids)
         for name, bookmark in bookmarks.items():
             self.notes.keep(name, bookmark)
 
@@ -216,31 +232,31 @@ class LedgerBuffer:
         if not self.dry_run:
             self.notes.write()
 
-    def record(self, member: BatchMember, waiting: Sequence[WaitingEvent]) -> None:
+    def record(self, member: BatchMember, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events at once, all or none. Raises what the ledger raises."""
-        new = self._record(one.event for one in waiting)
-        for one in waiting:
-            member.count(one, is_new=one.event.event_id in new)
+        member.count(scope, waiting, self._record([one.event for one in waiting]))
 
-    def _record(self, events: Iterator[NewEvent]) -> set[str]:
+    def _record(self, events: list[NewEvent]) -> set[str]:
         """Record events; return the ids of those that the ledger did not have."""
-        listed = list(events)
-        return (
-            {header.event_id for header in self.ledger.importing.append_missing(listed)}
-            if listed
-            else set()
-        )
+        self._last_search = _NO_SEARCH
+        new = self.ledger.importing.append_missing(events) if events else []
+        return {header.event_id for header in new}
 
     # Questions about events.
 
-    def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+    def find_ids(self, scope: Scope, event_ids: Collection[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids are, for those that the ledger has."""
-        if self._ids and not self._ids.isdisjoint((scope, event_id) for event_id in event_ids):
+        waiting_ids = self._ids.get(scope)
+        if waiting_ids and not waiting_ids.isdisjoint(event_ids):
             self.commit()
-        found = self.ledger.find_ids(scope, event_ids)
+        last_scope, last_ids, places = self._last_search
+        if scope != last_scope or not last_ids.issuperset(event_ids):
+            places = self.ledger.find_ids(scope, list(event_ids))
+            self._last_search = (scope, frozenset(event_ids), places)
+        found = {event_id: places[event_id] for event_id in event_ids if event_id in places}
         if self._places:
-            places = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
-            found |= {event_id: place for event_id, place in places if place is not None}
+            foreseen = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
+            found |= {event_id: place for event_id, place in foreseen if place is not None}
         return found
 
     def differing(
@@ -253,11 +269,11 @@ class LedgerBuffer:
         differs: list[bool | None] = [None] * len(parsed)
         by_session: dict[str, dict[int, list[int]]] = {}
         for at, (event_id, place, payload) in enumerate(parsed):
-            said = self._said.get((scope, event_id))
-            if said is None:
+            word_hash = self._word_hashes.get((scope, event_id))
+            if word_hash is None:
                 by_session.setdefault(place.session_id, {}).setdefault(place.seq, []).append(at)
             else:
-                differs[at] = said != hash(lines_of(payload))
+                differs[at] = word_hash != hash(lines_of(payload))
         for session, seqs in by_session.items():
             for event in self._read_events(scope, session, sorted(seqs)):
                 for at in () if event.redacted else seqs.get(event.seq, ()):
@@ -318,6 +334,15 @@ class LedgerBuffer:
         recorded = [header.seq for header in headers if header.kind.startswith(_WORDS)]
         return recorded + self._words.get((scope, session), [])
 
+    def all_events(self, scope: Scope, session: str) -> list[Event]:
+        """Return the events of a session, and of its past before a fork; none if it has no key."""
+        if (scope, session) in self._sessions:
+            self.commit()
+        try:
+            return list(self._handle(scope, session).events())
+        except KeyMissing:
+            return []
+
     def _handle(self, scope: Scope, session: str) -> Session:
         return self.ledger.session(session, scope=scope, agent=_READER)
 
@@ -347,6 +372,6 @@ class LedgerBuffer:
         line.head += 1
         event_id = event.event_id or ""
         self._places[scope, event_id] = EventLocation(session, line.head, event.ts_ms or 0)
-        self._said[scope, event_id] = hash(lines_of(event.payload))
+        self._word_hashes[scope, event_id] = hash(lines_of(event.payload))
         if event.kind.startswith(_WORDS):
             self._words.setdefault((scope, session), []).append(line.head)

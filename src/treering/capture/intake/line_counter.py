@@ -30,6 +30,7 @@ class LineCounter:
         self.duplicates = 0
         self.events = 0
         self.errors = 0
+        self.replaced = 0
         self.bytes = 0
         self.skipped: Counter[str] = Counter()
         self.mended: Counter[str] = Counter()
@@ -72,6 +73,7 @@ class LineCounter:
             errors=self.errors,
             mended=dict(sorted(self.mended.items())),
             events=self.events,
+            replaced=self.replaced,
             sessions=list(self.sessions),
             faults=self.faults,
         )
@@ -106,6 +108,7 @@ def in_all(
         errors=sum(source.errors for source in read),
         mended=dict(sorted(mended.items())),
         events=sum(source.events for source in read),
+        replaced=sum(source.replaced for source in read),
         sessions=sessions,
         sessions_new=sessions_new,
         subagents=subagents,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.formats.clawser.workspaces import CONVERSATION, is_conversation, repeats
-from treering.formats.openclaw import skip_reason
+from treering.formats.registry import is_pattern_of, left_out_by
 from treering.model.intakes import OTHERS_MAX
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ _LOG: Final = re.compile(
 """Names of files in a folder that are probed; their format is known by their content."""
 _COMPANION: Final = re.compile(r"-(?:wal|shm|journal)$")
 """Files that belong to a database and are read with it."""
-_DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _OURS: Final = re.compile(r"\.treering-(?:extract|state)\.json$|\.treering-backup-")
 """Files that Treering keeps beside the logs of others."""
 
@@ -68,13 +66,6 @@ def find_files(paths: Sequence[Path]) -> list[LogCandidate]:
     return list(look_through(paths).found.values())
 
 
-def repeats_others(path: Path) -> str | None:
-    """Return what a file is that only repeats others, by its name and folder; None if it is not."""
-    if _DESCRIPTION.fullmatch(path.name):
-        return "what a subagent is, which is read with its log"
-    return skip_reason(path.name) or repeats(path)
-
-
 def look_through(paths: Sequence[Path]) -> Files:
     """Return the files that ``paths`` name, as ``find_files`` does, and those that are skipped."""
     files = Files()
@@ -100,16 +91,9 @@ def _look_inside(folder: Path, files: Files) -> None:
     for root, folders, names in os.walk(folder, onerror=refuse):
         folders.sort()
         for name in sorted(names):
-            is_log = _LOG.search(name) is not None
-            if not is_log and skip_reason(name) is None and not name.endswith(CONVERSATION):
+            if _LOG.search(name) is None and not is_pattern_of(root, name):
                 if _COMPANION.search(name) is None:
                     files.pass_over(root, name)
-                continue
-            path = Path(root, name)
-            left_out = repeats_others(path)
-            if left_out is not None or is_conversation(path):
-                files.found.setdefault(path, LogCandidate(path, left_out))
-            elif not is_log:
-                files.pass_over(root, name)
             elif _OURS.search(name) is None:
-                files.found.setdefault(path, LogCandidate(path))
+                path = Path(root, name)
+                files.found.setdefault(path, LogCandidate(path, left_out_by(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from treering.capture.intake.former_reading import FormerReading
 from treering.capture.intake.ledger_buffer import Item
 from treering.formats import openclaw_mem
 from treering.formats.parsed import content_key, is_content_key
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.ledger_buffer import LedgerBuffer, PendingRecord
     from treering.capture.intake.sessions import Sessions
-    from treering.formats.parsed import ParsedEvent, SessionSource
+    from treering.formats.parsed import ParsedEvent, SessionHeader, SessionSource
     from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
@@ -36,13 +37,23 @@ class EventMatcher:
     """Finds out what is new in one file, and where in the ledger the rest is."""
 
     def __init__(
-        self, buffer: LedgerBuffer, source: SessionSource, sessions: Sessions, format_name: str
+        self,
+        buffer: LedgerBuffer,
+        source: SessionSource,
+        sessions: Sessions,
+        format_name: str,
+        former: FormerReading | None = None,
+        *,
+        is_resumed: bool = False,
     ) -> None:
         self._buffer = buffer
         self._source = source
         self._sessions = sessions
         self._ids = sessions.ids
         self._compares_lineage = source.keys_are_global and format_name not in _ROWS
+        self._former = former
+        self._is_resumed = is_resumed
+        """Whether the file is read on from where it was left: all of it is new then."""
         self._own_ids: dict[tuple[str, str], str] = {}
         """The ids of events whose keys are those of others, by session and key."""
 
@@ -50,13 +61,17 @@ class EventMatcher:
         self, scope: Scope, pairs: Sequence[tuple[PendingRecord, ParsedEvent]]
     ) -> list[Item]:
         """Return the events that are not known yet; note what a session shares with others."""
-        items = [
-            Item(record, event, [self.id(home, event.key) for home in self._homes(scope, event)])
-            for record, event in pairs
-        ]
-        every = dict.fromkeys(event_id for item in items for event_id in item.ids)
-        known: Known = {**self._buffer.find_ids(scope, list(every))}
+        items = [Item(record, event, self._all_ids(scope, event)) for record, event in pairs]
+        items = self._without_retold(scope, items)
+        ids = {event_id for item in items for event_id in item.ids}
+        former = self._former_reading()
+        is_plain = former is None and len(ids) == len(items)
+        if is_plain and self._are_all_new(scope, items, ids):
+            return items
+        known: Known = {**self._buffer.find_ids(scope, ids)}
         self._match_earlier_ids(scope, items, known)
+        if former is not None:
+            self._match_former(scope, items, known, former)
         if self._source.copies_keep_times:
             self._match_contents(scope, items, known)
         if self._compares_lineage:
@@ -70,6 +85,29 @@ class EventMatcher:
                 known[event_id] = None
                 new.append(item)
         return new
+
+    def _without_retold(self, scope: Scope, items: list[Item]) -> list[Item]:
+        """Return the events without those of sessions that came from another log already."""
+        marks = {(item.event.session, item.event.unless) for item in items if item.event.unless}
+        recorded = {mark for mark in marks if self.find(scope, mark[0], mark[1] or "") is not None}
+        return [item for item in items if (item.event.session, item.event.unless) not in recorded]
+
+    def _are_all_new(self, scope: Scope, items: Sequence[Item], ids: set[str]) -> bool:
+        """Whether no event is known by any id, nor was: mostly so, and then all is done."""
+        sessions = {item.event.session for item in items}
+        # The opening of a session asks for its own ids next.
+        openings = (
+            opening_id
+            for session in sessions
+            for opening_id in self._sessions.opening_ids(scope, session, self._header(session))
+        )
+        places = self._buffer.find_ids(scope, ids.union(openings))
+        return (
+            ids.isdisjoint(places)
+            and not self._buffer.has_legacy_ids
+            and not any(item.event.former_key for item in items)
+            and all(len(item.ids) == 1 for item in items)
+        )
 
     # Ids of earlier versions.
 
@@ -98,6 +136,35 @@ class EventMatcher:
                 if item.ids[at] not in known and (fits or not must_fit):
                     item.ids[at] = event_id
                     known[event_id] = place
+
+    def _former_reading(self) -> FormerReading | None:
+        """Return what another reader has recorded of the sessions of this file, if one did.
+
+        A session that was taken over has the ids of its first reader.
+        """
+        opened_by = self._sessions.opened_by
+        if self._former is None and opened_by is not None and not self._is_resumed:
+            self._former = FormerReading(self._buffer, opened_by)
+        return self._former
+
+    def _match_former(
+        self, scope: Scope, items: Sequence[Item], known: Known, former: FormerReading
+    ) -> None:
+        """Give events the ids by which an older or another reader recorded them."""
+        taken: list[str] = []
+        for item in items:
+            session = self._sessions.name(item.event.session)
+            if former.differs(scope, item, session):
+                item.ids = [self._give_own_id(item, self._id_by_content(scope, item.event))]
+                taken += item.ids
+                continue
+            is_global = self._source.keys_are_global
+            event_id = former.find(scope, item, session, is_global=is_global)
+            if event_id is not None and item.ids[0] not in known:
+                item.ids = [event_id]
+                self._own_ids[item.event.session, item.event.key] = event_id
+                taken.append(event_id)
+        known |= former.places(scope, taken)
 
     # An id that is known, with other content.
 
@@ -191,12 +258,20 @@ class EventMatcher:
 
     # Ids.
 
+    def _all_ids(self, scope: Scope, event: ParsedEvent) -> list[str]:
+        if self._source.keys_are_global:
+            return [self._ids.everywhere(event.key)]
+        return [self._ids.named(home, event.key) for home in self._homes(scope, event)]
+
     def _homes(self, scope: Scope, event: ParsedEvent) -> Iterable[str]:
         """Return the sessions that an event may be known in; "" if its key is unique anywhere."""
         if self._source.keys_are_global:
             return _ANYWHERE
-        header = self._source.sessions.get(event.session)
+        header = self._header(event.session)
         return (event.session, *self._sessions.roots(scope, event.session, header))
+
+    def _header(self, session: str) -> SessionHeader | None:
+        return self._source.sessions.get(session)
 
     def _id_within(self, scope: Scope, session: str, key: str) -> str:
         """Return the id of an event within its session; the legacy one, if it is known by that."""
@@ -214,7 +289,7 @@ class EventMatcher:
         # What the session had to record again itself comes before what it repeats.
         homes = [session, ""]
         if not self._source.keys_are_global:
-            header = self._source.sessions.get(session)
+            header = self._header(session)
             homes = [session, *self._sessions.ancestors(scope, session, header)]
         ids = [self.id(home, key) for home in homes]
         if (session, key) in self._own_ids:

@@ -9,12 +9,30 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
-from treering.capture.log_folders import openclaw_home
-from treering.errors import InvalidInput
+from treering.capture.intake.scopes import note_of
+from treering.errors import Busy, InvalidInput
 from treering.formats import openclaw, pi
+from treering.formats.format import theirs
 from treering.formats.parsed import LogRecord
-from treering.formats.registry import NATIVE, find_format, is_native, named_format
-from treering.formats.sources import Source, first_line, is_sqlite, is_torn, sniff
+from treering.formats.registry import (
+    NATIVE,
+    find_format,
+    is_native,
+    named_format,
+    others_of,
+    relative_at,
+)
+from treering.formats.sources import (
+    Source,
+    first_line,
+    first_lines,
+    is_sqlite,
+    is_torn,
+    open_source,
+    sniff,
+    with_others,
+)
+from treering.model.intakes import NOT_A_LOG
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -22,15 +40,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treering.capture.secrets import SecretGuard
+    from treering.formats.format import Content, DatabaseReader, Format
     from treering.formats.parsed import SessionHeader
-    from treering.formats.registry import Format
 
 CUT_OFF: Final = "cut off: not whole JSON"
 """Why a file that is one JSON value and ends too early cannot be read."""
+ASK: Final = (
+    "docs/importing.md lists the agents; to have another one read, open an issue with that line,"
+    " or add a reader: docs/add-a-reader.md"
+)
+"""What to do about a file that no reader claims."""
 FIRST_LINE_CHARACTERS_MAX: Final = 160
 """What is shown of the first line of a file that is not read."""
 
-SourceKind = Literal["log", "native", "database"]
+SourceKind = Literal["log", "native", "records"]
+"""records: not those of the file itself, but rows of a database or documents of a folder."""
 
 
 class Probe:
@@ -50,23 +74,42 @@ class Probe:
         self.kind = kind
         self.format = log_format
         self.bookmark = bookmark
-        self.folder = _folder(values)
+        self.former: str | None = None
+        """The format of an earlier reading whose events are replaced, if it is read again."""
         self.may_name_scope = may_name_scope
         """Whether it may name the scope that it belongs to."""
         self.header_mark = _header_mark(log_format, values)
         """Identifies the session of an OpenClaw log, whatever its file is called."""
         header = None if log_format is None else _first_header(log_format, source.path, values)
+        self.folder = _folder(values) or (None if header is None else header.cwd)
         self.session = None if header is None else header.session
         self.forked_from = None if header is None else header.forked_from
         # A session that continues another repeats its first line, and was written later. A database
         # has all that is in the spool beside it, and more.
-        first_ms = float("-inf") if kind == "database" else _first_ms(values)
+        first_ms = float("-inf") if kind == "records" else _first_ms(values)
         self.order = (first_ms, source.mtime_ns, str(source.path))
 
     @property
     def name(self) -> str:
         """Return the name of the format."""
-        return NATIVE if self.format is None else self.format.NAME
+        return NATIVE if self.format is None else self.format.name
+
+    @property
+    def grammar(self) -> str | None:
+        """Return the format that its format is a relative of, without a reader of its own."""
+        own = None if self.format is None else named_format(self.format.name)
+        has_own = own is None or own.reader is not theirs
+        return None if has_own or self.format is None else self.format.family[0]
+
+    @property
+    def content(self) -> Content:
+        """Return what the file holds."""
+        return "json" if self.format is None else self.format.content
+
+    @property
+    def scope_note(self) -> str | None:
+        """Return the name of the note that may keep the scope of its session."""
+        return None if self.session is None else note_of(self.name, self.session)
 
 
 def parents_first(probes: Sequence[Probe]) -> list[Probe]:
@@ -87,28 +130,33 @@ def parents_first(probes: Sequence[Probe]) -> list[Probe]:
     return list(placed)
 
 
-def probe(source: Source, note: Any, *, is_named: bool) -> Probe | None:
+def probe(
+    source: Source, note: Any, *, is_named: bool, databases: DatabaseReader | None = None
+) -> Probe | None:
     """Return what a file is; None if it is as its bookmark left it.
 
     A file may name its scope only if the caller named the file, or if it is in OpenClaw's folder:
-    agents write to the folders of logs, and must not reach other scopes that way. Raises
-    InvalidInput if the format is not known.
+    agents write to the folders of logs, and must not reach other scopes that way. ``databases``
+    reads SQLite files. Raises InvalidInput if the format is not known.
     """
     bookmark = read_bookmark(note)
-    if bookmark is not None and bookmark.is_current(source):
+    if bookmark is not None and bookmark.is_current(whole_source(source, bookmark.format)):
         return None
-    is_openclaws = source.path.resolve().is_relative_to(openclaw_home().resolve())
+    is_openclaws = _is_in(source.path, openclaw.home())
     trusted = is_named or is_openclaws
-    if is_sqlite(source.path):
+    with open_source(source.path) as stream:
+        is_database = is_sqlite(stream)
+        values = [] if is_database else sniff(stream)
+    if is_database:
+        database = _database_format(source.path, databases)
         return Probe(
-            source,
-            kind="database",
-            log_format=named_format("openclaw_mem"),
-            bookmark=None,
+            whole_source(source, database),
+            kind="records",
+            log_format=database,
+            bookmark=bookmark,
             values=(),
             may_name_scope=trusted,
         )
-    values = sniff(source.path)
     if is_native(values):
         if not is_named:
             raise InvalidInput(
@@ -126,18 +174,27 @@ def probe(source: Source, note: Any, *, is_named: bool) -> Probe | None:
     if not values and is_torn(source.path):
         raise InvalidInput(CUT_OFF, hint="restore it from a copy, if there is one")
     log_format = find_format(values)
-    if log_format is not None and log_format.NAME in {pi.NAME, openclaw.NAME}:
-        log_format = _of_family(log_format, source.path, bookmark, is_openclaws=is_openclaws)
+    if log_format is None:
+        values = first_lines(source.path)
+        log_format = find_format(values, content="text")
     if log_format is None:
         raise _unknown(source.path)
+    former = None if bookmark is None else bookmark.format
+    log_format = relative_at(log_format, source.path, former)
+    has_records = log_format.records is not None
     return Probe(
-        source,
-        kind="log",
+        whole_source(source, log_format) if has_records else source,
+        kind="records" if has_records else "log",
         log_format=log_format,
         bookmark=bookmark,
         values=values,
-        may_name_scope=trusted or log_format.NAME == openclaw.NAME,
+        may_name_scope=trusted or log_format.name == openclaw.NAME,
     )
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    # As strings: pathlib takes five times as long, and every file passes here.
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
 
 
 def _unknown(path: Path) -> InvalidInput:
@@ -146,8 +203,30 @@ def _unknown(path: Path) -> InvalidInput:
     reason = "there is nothing to read in it"
     if first is not None:
         shown = shorten(_guard().mask_text(first), FIRST_LINE_CHARACTERS_MAX)
-        reason = f"not a log Treering can read; its first line: {shown}"
-    return InvalidInput(reason, hint="see docs/importing.md for the formats")
+        reason = f"{NOT_A_LOG}; its first line: {shown}"
+    return InvalidInput(reason, hint=ASK)
+
+
+def whole_source(source: Source, log_format: Format | str | None) -> Source:
+    """Return a file together with the others that are read with it."""
+    named = log_format if isinstance(log_format, str | None) else log_format.name
+    return source if named is None else with_others(source, others_of(source.path, named))
+
+
+def _database_format(path: Path, databases: DatabaseReader | None) -> Format:
+    if databases is None:
+        raise InvalidInput("this is a database", hint="import it by `treering import`")
+    try:
+        tables = databases.tables(path)
+    except Busy as error:
+        raise InvalidInput(str(error), hint=error.hint or "try again") from error
+    values = [{"table": table, "columns": columns} for table, columns in tables.items()]
+    log_format = find_format(values, content="sqlite")
+    if log_format is None:
+        shown = shorten(", ".join(tables), FIRST_LINE_CHARACTERS_MAX)
+        reason = f"{NOT_A_LOG}: a database of something else; its tables: {shown or 'none'}"
+        raise InvalidInput(reason, hint=ASK)
+    return relative_at(log_format, path)
 
 
 @cache
@@ -159,22 +238,9 @@ def _guard() -> SecretGuard:
     return SecretGuard(key=os.urandom(32))
 
 
-def _of_family(
-    log_format: Format, path: Path, bookmark: Bookmark | None, *, is_openclaws: bool
-) -> Format:
-    """Return pi's format or OpenClaw's, which begins the same: by the folder, or as before.
-
-    OpenClaw's marks may come after its first lines: a file keeps the format it was read in.
-    """
-    if bookmark is not None and bookmark.format in {pi.NAME, openclaw.NAME}:
-        return named_format(bookmark.format)
-    is_there = is_openclaws or openclaw.is_openclaw_path(path)
-    return named_format(openclaw.NAME) if is_there else log_format
-
-
 def _first_header(log_format: Format, path: Path, values: Sequence[Any]) -> SessionHeader | None:
     """Return the header of the first session of a log."""
-    reader = log_format.READER(path)
+    reader = log_format.reader(path)
     for number, value in enumerate(values):
         if reader.sessions:
             break
@@ -185,7 +251,7 @@ def _first_header(log_format: Format, path: Path, values: Sequence[Any]) -> Sess
 
 def _header_mark(log_format: Format | None, values: Sequence[Any]) -> str | None:
     first = values[0] if values else None
-    if log_format is None or log_format.NAME != openclaw.NAME or not isinstance(first, dict):
+    if log_format is None or log_format.name != openclaw.NAME or not isinstance(first, dict):
         return None
     return openclaw.header_digest(first) if first.get("type") == pi.HEADER else None
 

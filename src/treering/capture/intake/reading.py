@@ -17,15 +17,19 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.quarantine import reason_of
+from treering.formats.format import Content
 from treering.formats.openclaw import OpenClawReader
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
-from treering.formats.records import read_records
-from treering.formats.registry import named_format
+from treering.formats.records import read_records, read_text
+from treering.formats.registry import reader_of
 from treering.formats.sources import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
+    from treering.capture.intake.bookmarks import Bookmark
+    from treering.capture.intake.probe import Probe
     from treering.formats.parsed import LogReader, SessionSource
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
@@ -51,7 +55,9 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     format: str
-    """The module of its format."""
+    grammar: str | None
+    """The format that its format is a relative of."""
+    content: Content
     offset: int
     line: int
     final: bool
@@ -142,6 +148,49 @@ class SubprocessReader:
         raise OSError("the process that read it has ended too early")
 
 
+def make_reader(probe: Probe, names: dict[str, str]) -> LogReader:
+    """Return a new reader for a file; ``names`` are those of ``ReadJob``."""
+    assert probe.format is not None  # noqa: S101  (only our own exports have none)
+    reader = probe.format.reader(probe.source.path)
+    if isinstance(reader, OpenClawReader):
+        reader.names = names
+    return reader
+
+
+def resume(
+    probe: Probe, stream: BinaryIO, names: dict[str, str]
+) -> tuple[LogReader, Bookmark | None]:
+    """Return a reader, and the bookmark that it continues from; None if it starts again."""
+    reader, bookmark = make_reader(probe, names), probe.bookmark
+    if (
+        bookmark is None
+        or bookmark.format != probe.name
+        or not stream.seekable()
+        or not bookmark.can_resume(probe.source, stream)
+    ):
+        return reader, None
+    try:
+        reader.resume(bookmark.state)
+    except ValueError:
+        return make_reader(probe, names), None
+    for name, header in bookmark.sessions.items():
+        reader.sessions.setdefault(name, header)
+    return reader, bookmark
+
+
+def start_reading(
+    job: ReadJob, stream: BinaryIO, reader: LogReader, *, apart: bool
+) -> tuple[SessionSource, Iterator[ReadStep]]:
+    """Return the reader of ``job``, here or ``apart`` in a process of its own, and its steps."""
+    if apart:
+        with contextlib.suppress(OSError):  # Without a process, it is read here.
+            remote = SubprocessReader(job, reader)
+            remote.sessions.update(reader.sessions)
+            return remote, remote.steps()
+    stream.seek(job.offset)
+    return reader, read_steps(reader, _records(job, stream))
+
+
 def use_subprocess(size: int) -> bool:
     """Whether a log of this size is read faster by a process of its own."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -150,7 +199,7 @@ def use_subprocess(size: int) -> bool:
 
 def run(job: ReadJob, out: IO[bytes]) -> None:
     """Read the file of ``job``, and write what is in it to ``out`` in batches."""
-    reader = named_format(job.format).READER(Path(job.path))
+    reader = reader_of(job.format, job.grammar)(Path(job.path))
     if isinstance(reader, OpenClawReader):
         reader.names = job.names
     if job.state is not None:
@@ -162,8 +211,7 @@ def run(job: ReadJob, out: IO[bytes]) -> None:
     try:
         with open_source(job.path) as stream:
             stream.seek(job.offset)
-            records = read_records(stream, offset=job.offset, line=job.line, final=job.final)
-            for step in read_steps(reader, records):
+            for step in read_steps(reader, _records(job, stream)):
                 steps.append(_light(step))
                 size += 0 if step.record is None else step.record.end - step.record.offset
                 if size >= PARCEL_BYTES:
@@ -174,6 +222,11 @@ def run(job: ReadJob, out: IO[bytes]) -> None:
     sessions = _new_sessions(reader, sent)
     state = reader.state()
     _write(out, ReadBatch(steps=steps, sessions=sessions, is_last=True, state=state, damage=damage))
+
+
+def _records(job: ReadJob, stream: BinaryIO) -> Iterator[LogRecord]:
+    read = read_text if job.content == "text" else read_records
+    return read(stream, offset=job.offset, line=job.line, final=job.final)
 
 
 def _light(step: ReadStep) -> ReadStep:

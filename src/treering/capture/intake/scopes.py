@@ -23,15 +23,25 @@ _UNIQUE: Final = re.compile(
 class ScopeResolver:
     """Finds the scope of each session, and remembers it whatever becomes of its folder."""
 
-    def __init__(self, notes: NoteBuffer, *, scope: Scope | None, format_name: str) -> None:
+    def __init__(
+        self,
+        notes: NoteBuffer,
+        *,
+        scope: Scope | None,
+        format_name: str,
+        former: str | None = None,
+    ) -> None:
         self._notes = notes
         self._scope = scope
         self._format = format_name
+        self._formats = [format_name] if former is None else [former, format_name]
         self._scopes: dict[str, Scope] = {}
         self.may_be_named = True
         """Whether a log may name the scope that it belongs to."""
         self.folder: str | None = None
         """The folder of a session that does not name its own."""
+        self.home: Scope | None = None
+        """The scope of sessions that were given none before, wherever they work."""
 
     @property
     def is_one(self) -> bool:
@@ -52,7 +62,7 @@ class ScopeResolver:
         # The fallback is not kept: the log may still say where its session belongs.
         is_known = self._scope is None and scope != parse_scope(self._format)
         if is_known and _UNIQUE.search(session):
-            self._notes.keep(f"{self._format}:{session}", scope)
+            self._notes.keep(note_of(self._format, session), scope)
 
     def _resolve(self, session: str, header: SessionHeader | None) -> Scope:
         named = None if header is None else header.about.get("scope")
@@ -64,6 +74,8 @@ class ScopeResolver:
             )
             if scope is not None:
                 return scope
+        if self.home is not None:
+            return self.home
         folder = (header.cwd if header is not None else None) or self.folder
         if not folder:
             return parse_scope(self._format)
@@ -77,11 +89,16 @@ class ScopeResolver:
         """Return the scope that a session was given at its first import."""
         if not _UNIQUE.search(session):
             return None
-        scope = self._notes.find(f"{self._format}:{session}")
-        return parse_scope(scope) if isinstance(scope, str) else None
+        noted = (self._notes.find(note_of(name, session)) for name in self._formats)
+        return next((parse_scope(scope) for scope in noted if isinstance(scope, str)), None)
 
     def _parsed(self, scope: str) -> Scope:
         try:
             return parse_scope(scope)
         except InvalidScope:
             return parse_scope(self._format)
+
+
+def note_of(format_name: str, session: str) -> str:
+    """Return the name of the note that keeps the scope of a session."""
+    return f"{format_name}:{session}"

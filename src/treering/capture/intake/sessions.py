@@ -53,11 +53,24 @@ class _SessionState(msgspec.Struct):
 class Sessions:
     """The sessions of one file."""
 
-    def __init__(self, buffer: LedgerBuffer, *, scope: Scope | None, format_name: str) -> None:
+    def __init__(
+        self,
+        buffer: LedgerBuffer,
+        *,
+        scope: Scope | None,
+        format_name: str,
+        former: str | None = None,
+    ) -> None:
         self._buffer = buffer
         self._format = format_name
+        self._former = former
+        """The format that the file was read in before, by a reader whose events are replaced."""
+        self.opened_by: str | None = None
+        """The format of the reader that opened a session which this one has taken over."""
         self.ids = EventIds(format_name, buffer.ledger.importing.id_key)
-        self.scopes = ScopeResolver(buffer.notes, scope=scope, format_name=format_name)
+        self.scopes = ScopeResolver(
+            buffer.notes, scope=scope, format_name=format_name, former=former
+        )
         self._states: dict[_Key, _SessionState] = {}
         self._names: dict[str, str] = {}
         self._agents: dict[str, str] = {}
@@ -116,7 +129,10 @@ class Sessions:
                 if self._buffer.progress(scope, legacy).imported_from == self._format:
                     self.ids.keep_legacy_name(session)
             progress = self._buffer.progress(scope, self.name(session))
-            if progress.imported_from not in {None, self._format}:
+            is_own = progress.imported_from in {None, self._format, self._former}
+            if not is_own and self._was_taken_over(scope, session):
+                self.opened_by = progress.imported_from
+            elif not is_own:
                 # Another agent has a session of the same id: these are two sessions.
                 own = f"{self._format}:{self.name(session)}"
                 self._names[session] = ledger_name(own, self._format)
@@ -124,6 +140,12 @@ class Sessions:
             state = _SessionState(has_past=progress.head > 0, forked_seq=progress.forked_seq)
             self._states[scope, session] = state
         return state
+
+    def _was_taken_over(self, scope: Scope, session: str) -> bool:
+        """Whether another reader opened a session which this one has read again since."""
+        mark = self.ids.named(session, "imported")
+        place = self._buffer.find_ids(scope, [mark]).get(mark)
+        return place is not None and place.session_id == self.name(session)
 
     # What a session continues.
 
@@ -283,7 +305,7 @@ class Sessions:
         self._open.add((scope, session))
         is_new = not self._state(scope, session).has_past
         shared = self._leaves(scope, session, header, after) if is_new else None
-        marks = self._marks(scope, session, _forked_from(header))
+        marks = self._marks(scope, session, header)
         if is_new:
             self.scopes.note(scope, session)
         if self._buffer.dry_run:
@@ -309,20 +331,29 @@ class Sessions:
         progress = self._buffer.progress(scope, self.name(session))
         state.has_past, state.forked_seq = progress.head > 0, progress.forked_seq
 
-    def _marks(self, scope: Scope, session: str, forked_from: str | None) -> list[str]:
+    def opening_ids(self, scope: Scope, session: str, header: SessionHeader | None) -> list[str]:
+        """Return the ids that show whether a session was imported before; none if it is open."""
+        return [] if (scope, session) in self._open else self._mark_ids(session, header)
+
+    def _mark_ids(self, session: str, header: SessionHeader | None) -> list[str]:
+        forked_from = _forked_from(header)
+        own = self.ids.named(session, "imported")
+        return [own] if forked_from is None else [self._early_fork_id(forked_from), own]
+
+    def _marks(self, scope: Scope, session: str, header: SessionHeader | None) -> list[str]:
         """Return the ids that may mark a session as imported, the best first; none if it is.
 
-        If the session that it was ``forked_from`` is not imported yet, that one finds it by this.
+        If the session that it was forked from is not imported yet, that one finds it by this.
         """
-        own = self.ids.named(session, "imported")
-        every = [own] if forked_from is None else [self._early_fork_id(forked_from), own]
-        known = self._buffer.find_ids(scope, every)
+        forked_from = _forked_from(header)
+        marks = self._mark_ids(session, header)
+        known = self._buffer.find_ids(scope, marks)
         if forked_from is not None and self._is_there(scope, forked_from):
-            every = [own]
+            marks = marks[1:]
         name = self.ids.session(session)
         # Another import may have opened it and come no further, or be about to.
         is_marked = any(place.session_id == name for place in known.values())
-        return [] if is_marked else [mark for mark in every if mark not in known]
+        return [] if is_marked else [mark for mark in marks if mark not in known]
 
     def _leaves(
         self, scope: Scope, session: str, header: SessionHeader | None, after: str | None

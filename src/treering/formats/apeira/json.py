@@ -187,7 +187,7 @@ def _double(number: int) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def _refuse(name: str) -> Any:

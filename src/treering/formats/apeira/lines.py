@@ -13,6 +13,7 @@ from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in
 from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
 from treering.formats.apeira.reading import TYPES, next_after, parse_episode
 from treering.formats.event_content import observation
+from treering.formats.format import Format
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, stem
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -42,6 +43,7 @@ class ApeiraReader:
 
     keys_are_global = True
     copies_keep_times = False
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         self._name = stem(path) or NAME
@@ -157,7 +159,7 @@ class ApeiraReader:
         )
 
 
-READER: Final = ApeiraReader
+FORMAT: Final = Format(name=NAME, score=score, reader=ApeiraReader)
 
 
 def _is_episode(value: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from treering.formats import retention
 from treering.formats.claude_code.blocks import (
     call_of_task,
     is_unheard,
@@ -19,10 +20,10 @@ from treering.formats.claude_code.blocks import (
 from treering.formats.claude_code.chains import remember, rewound
 from treering.formats.claude_code.facts import FactRepeats, changed_in, facts_in
 from treering.formats.claude_code.lines import (
-    ERRORS,
     NAME,
     OURS,
     SPOKEN,
+    VERBATIM,
     LineEvent,
     LogLine,
     is_own,
@@ -35,8 +36,9 @@ from treering.formats.claude_code.lines import (
 from treering.formats.claude_code.notes import noted, titled
 from treering.formats.claude_code.order import Order
 from treering.formats.claude_code.state import MARK_DIGITS, ClaudeCodeState, restored, written
-from treering.formats.claude_code.straight_line import StraightLineReader
+from treering.formats.claude_code.straight_line import read_straight
 from treering.formats.claude_code.usage import USED
+from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
 from treering.formats.loose import digest
 from treering.formats.parsed import (
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 
     from treering.formats.parsed import LogRecord
 
-__all__ = ["NAME", "READER", "ClaudeCodeReader", "score"]
+__all__ = ["FORMAT", "NAME", "ClaudeCodeReader", "score"]
 
 PUT_IN: Final = "put in by an export"
 EVENT_ID_CHARACTERS_MAX: Final = 400
@@ -66,6 +68,7 @@ DESCRIPTION_BYTES_MAX: Final = 64 * 1024
 HELD_MAX: Final = 256
 """Lines at the beginning of a file that wait for one that says where it belongs."""
 
+_DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _AGENT_FILE: Final = re.compile(r"agent-(?P<id>.+)")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -83,6 +86,7 @@ class ClaudeCodeReader:
 
     keys_are_global: ClassVar[bool] = True
     copies_keep_times: ClassVar[bool] = True
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         stem = path.name.split(".jsonl")[0].removesuffix(".json") if path is not None else ""
@@ -99,7 +103,8 @@ class ClaudeCodeReader:
         self._cwd: str | None = None
         """Where the first lines were written, for sessions that do not say so."""
         self._repeats = FactRepeats()
-        self._straight_line = StraightLineReader()
+        self.description: dict[str, Any] | None = None
+        """What is known of a subagent; by default, what the file beside its log says."""
 
     @property
     def sessions(self) -> dict[str, SessionHeader]:
@@ -121,12 +126,12 @@ class ClaudeCodeReader:
         """Return the events of a line that is as usual; None if it is not."""
         if self._agent is not None or self._order.waits or type(record.value) is not dict:
             return None
-        return self._straight_line.read(record.value, self._past, self._repeats)
+        return read_straight(record.value, self._past, self._repeats)
 
     def finish(self) -> list[ParsedRecord]:
-        """Return the events of lines that waited in vain."""
-        found = self._release()
-        return found + [self._parse(record) for record in self._order.release()]
+        """Return the outcomes of records that still wait."""
+        outcomes = self._release()
+        return outcomes + [self._parse(record) for record in self._order.release()]
 
     def state(self) -> Any:
         """Return what is remembered; None while lines or titles wait."""
@@ -282,9 +287,9 @@ class ClaudeCodeReader:
             return session
         agent = name_in(value, "agentId") or self._agent or caller
         if agent is None:
-            known = past.session_of(parent)
-            if known is not None and known.startswith(f"{session}/agent-"):
-                return known
+            parents = past.session_of(parent)
+            if parents is not None and parents.startswith(f"{session}/agent-"):
+                return parents
         return f"{session}/agent-{agent or key}"
 
     # Sessions.
@@ -312,16 +317,18 @@ class ClaudeCodeReader:
         if not is_child:
             forked = name_in(line.value.get("forkedFrom"), "sessionId")
             forked = None if forked == line.session else forked
-            return SessionHeader(session=line.session, agent=NAME, forked_from=forked)
+            return SessionHeader(session=line.session, agent=self.agent, forked_from=forked)
         caller = name_in(line.value, "parent_tool_use_id")
         call_id, sort = call_of_task(line, self._past)
-        description = described(self._path) if self._agent else {}
+        description = self.description
+        if description is None:
+            description = described(self._path) if self._agent else {}
         sort = sort or name_in(line.value, "attributionAgent", "agentType")
         sort = sort or name_in(description, "agentType")
         title = description.get("description")
         return SessionHeader(
             session=line.session,
-            agent=f"{NAME}:{sort}" if sort else NAME,
+            agent=f"{self.agent}:{sort}" if sort else self.agent,
             title=shorten(title) if isinstance(title, str) and title.strip() else None,
             parent=parent,
             call_id=caller or call_id,
@@ -336,10 +343,10 @@ def described(path: PurePath | None) -> dict[str, Any]:
     try:
         if beside.stat().st_size > DESCRIPTION_BYTES_MAX:
             return {}
-        found = decode(beside.read_bytes())
+        description = decode(beside.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return description if isinstance(description, dict) else {}
 
 
 def _name_events(
@@ -389,9 +396,9 @@ def _exported_pieces(ours: dict[str, Any], pieces: Sequence[LineEvent]) -> list[
 
 
 def _exported_event(ours: Any) -> LineEvent | None:
-    """Return the event that a line of our own export holds verbatim: usage, or an error."""
+    """Return the event that a line of our own export holds verbatim."""
     event = ours.get("told") if isinstance(ours, dict) else None
-    if not isinstance(event, dict) or event.get("kind") not in {USED, *ERRORS}:
+    if not isinstance(event, dict) or event.get("kind") not in VERBATIM:
         return None
     refs, summary = event.get("refs"), event.get("summary")
     return LineEvent(
@@ -419,4 +426,16 @@ def _dicts_in(value: Any) -> list[dict[str, Any]]:
     return [line for line in lines_in(value) if isinstance(line, dict)]
 
 
-READER: Final = ClaudeCodeReader
+def _left_out(path: Path) -> str | None:
+    is_description = _DESCRIPTION.fullmatch(path.name)
+    return "what a subagent is, which is read with its log" if is_description else None
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    version=2,
+    score=score,
+    reader=ClaudeCodeReader,
+    places=(LogPlace(".claude", "projects", "CLAUDE_CONFIG_DIR", retention.claude),),
+    left_out=_left_out,
+)

@@ -29,10 +29,9 @@ from treering.formats.claude_code.state import (
     MESSAGES_MAX,
     PendingCompaction,
     Task,
-    keep,
 )
 from treering.formats.claude_code.usage import used
-from treering.formats.loose import says_beyond, says_something
+from treering.formats.loose import keep, says_beyond, says_something
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -145,12 +144,12 @@ def _is_blank(value: Any) -> bool:
 def call_of_task(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]:
     """Return the call that started a subagent, by its first line, and the sort of agent."""
     asked = _digest(text_of(line.message.get("content")))
-    found = [call_id for call_id, task in past.tasks.items() if task.prompt == asked]
-    if not found and len(past.tasks) == 1:
-        found = list(past.tasks)
-    if not found:
+    call_ids = [call_id for call_id, task in past.tasks.items() if task.prompt == asked]
+    if not call_ids and len(past.tasks) == 1:
+        call_ids = list(past.tasks)
+    if not call_ids:
         return None, None
-    return found[0], past.tasks.pop(found[0]).sort
+    return call_ids[0], past.tasks.pop(call_ids[0]).sort
 
 
 def _is_result(block: dict[str, Any]) -> bool:
@@ -181,15 +180,15 @@ def _aside(line: LogLine, text: str) -> str | None:
     origin = line.value.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "task-notification":
         return "task-notification"
-    found = _WRAPPED.match(text)
-    if found is None:
+    wrapper = _WRAPPED.match(text)
+    if wrapper is None:
         return None
-    if found["command"]:
+    if wrapper["command"]:
         return "command"
-    if found["aside"]:
+    if wrapper["aside"]:
         # A reminder may come before the words of the user.
-        return "injected" if text.rstrip().endswith(f"</{found['aside']}>") else None
-    return "command output" if found["output"] else found["notice"]
+        return "injected" if text.rstrip().endswith(f"</{wrapper['aside']}>") else None
+    return "command output" if wrapper["output"] else wrapper["notice"]
 
 
 def _set_aside(line: LogLine, text: str, what: str) -> LineEvent:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.claude_code.state import NODES_MAX, LineNode, NextEvent, keep
+from treering.formats.claude_code.state import NODES_MAX, LineNode, NextEvent
+from treering.formats.loose import keep
 from treering.formats.parsed import ParsedEvent
 
 if TYPE_CHECKING:

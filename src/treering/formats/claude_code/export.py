@@ -19,7 +19,7 @@ from treering.context.dialects.turns import CONTINUED, arguments_of, calls_with_
 from treering.context.pairing import pair
 from treering.derive.reports import REPORT, larger_report, report_of
 from treering.derive.visible import UndoFilter
-from treering.formats.claude_code.lines import ERRORS, OURS, name_in
+from treering.formats.claude_code.lines import ERRORS, OURS, VERBATIM, name_in
 from treering.formats.claude_code.results import INTERRUPTED
 from treering.model.events import Event
 from treering.model.messages import AssistantMessage, UserMessage
@@ -56,14 +56,16 @@ def write_session(
     """Yield the lines of a session whose ``events`` are given in order, each with its newline.
 
     Undone events are left out; calls without a result get one that says so; results without a call
-    are dropped. Of all events, which ``beside`` gives, errors and usage are written, too: undone
-    turns cost money as well. The same events give the same lines.
+    are dropped. What such a log has no line for is written in our own field: decisions,
+    observations, alerts; and of all events, which ``beside`` gives, errors and usage: undone turns
+    cost money as well. The same events give the same lines.
     """
     every = list(events)
     extra = [one for one in (every if beside is None else beside) if not one.redacted]
-    errors = [one for one in extra if one.kind in ERRORS]
     shown = _shown(every)
     messages, _ = pair(shown, policy or SyntheticPolicy())
+    aside = _aside(extra, shown, messages)
+    pending = [one for one in aside if thought_in(one) is None]
     whose = {"isSidechain": False} if subagent is None else subagent.fields
     lines = _ExportLines(
         {
@@ -83,15 +85,15 @@ def write_session(
     for message in messages:
         while compactions and compactions[0].seq < message.seq:
             yield from lines.compaction(compactions.pop(0))
-        while errors and errors[0].seq < message.seq:
-            yield lines.verbatim(errors.pop(0))
+        while pending and pending[0].seq < message.seq:
+            yield lines.verbatim(pending.pop(0))
         yield from lines.message(message)
     for event in compactions:
         yield from lines.compaction(event)
-    for event in errors:
+    for event in pending:
         yield lines.verbatim(event)
-    for event in extra:
-        if event.kind == REPORT and lines.lacks(event):
+    for event in [*aside, *extra]:
+        if lines.lacks(event):
             yield lines.verbatim(event)
     titled = [event for event in shown if _title_in(event)]
     if titled:
@@ -129,6 +131,8 @@ class _ExportLines:
         self._answers = Answers(events.values())
         self._reported: set[tuple[str | None, str | None]] = set()
         """The calls of the model whose usage a line has: by message and request."""
+        self._thought: set[str] = set()
+        """The events of the thoughts that a line has."""
         self._last: str | None = None
         self._ts_ms = next((event.ts_ms for event in events.values()), 1)
 
@@ -178,7 +182,11 @@ class _ExportLines:
         return self._line(event, event.event_id, {**shown, "isMeta": True}, told=event_fields)
 
     def lacks(self, report: Event) -> bool:
-        """Whether no line has the usage of the call that ``report`` is about."""
+        """Whether it is a thought, or the usage of a model's call, that no line has."""
+        if report.kind != REPORT:
+            is_written = report.event_id in self._thought
+            self._thought.add(report.event_id)
+            return thought_in(report) is not None and not is_written
         call = message_of(report), name_in(report.refs, "request_id")
         return call == (None, None) or call not in self._reported
 
@@ -212,6 +220,7 @@ class _ExportLines:
         thoughts = self._answers.find(source).thoughts
         while source is not None and thoughts and thoughts[0].seq < source.seq:
             event = thoughts.pop(0)
+            self._thought.add(event.event_id)
             part = {"content": [thought_in(event)], "stop_reason": None}
             yield self._said(event, event.event_id, "", part)
 
@@ -291,6 +300,19 @@ def _shown(events: Iterable[Event]) -> list[Event]:
     shown = [event for event in reversed(list(events)) if hidden.is_visible(event)]
     shown.reverse()
     return shown
+
+
+def _aside(
+    extra: Iterable[Event], shown: Iterable[Event], messages: Iterable[ModelMessage]
+) -> list[Event]:
+    """Return what happened beside the conversation: errors, and what else was not undone."""
+    said = {event_id for message in messages for event_id in message.event_ids}
+    kept = {event.event_id for event in shown} - said
+    return [
+        event
+        for event in extra
+        if event.kind in ERRORS or (event.kind in VERBATIM - {REPORT} and event.event_id in kept)
+    ]
 
 
 def _summary_in(event: Event) -> str:

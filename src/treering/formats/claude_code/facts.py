@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.claude_code.lines import LineEvent, name_in
-from treering.formats.claude_code.state import TITLES_MAX, keep
-from treering.formats.loose import digest
+from treering.formats.claude_code.state import TITLES_MAX
+from treering.formats.loose import digest, keep
 
 if TYPE_CHECKING:
     from treering.formats.claude_code.lines import LogLine

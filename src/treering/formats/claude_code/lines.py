@@ -23,6 +23,11 @@ LOOKED_AT_CHARACTERS: Final = 2_000
 
 ERRORS: Final = frozenset({"ops.error", "ops.warning"})
 """Kinds of events that report a failure."""
+VERBATIM: Final = ERRORS | {
+    "ops.alert", "ops.blocked", "ops.cache_hit", "ops.decision", "ops.observation", "ops.receipt",
+    "usage.reported",
+}  # fmt: skip
+"""Kinds that our own exports write as they are recorded: such logs have no line for them."""
 SPOKEN: Final = frozenset({"user", "assistant"})
 _NOTED: Final = frozenset({
     "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import plausible
 from treering.formats.claude_code.lines import ID_CHARACTERS_MAX, LineEvent, name_in, observed
-from treering.formats.claude_code.state import TITLES_MAX, Leaf, PendingCompaction, Title, keep
-from treering.formats.loose import digest
+from treering.formats.claude_code.state import TITLES_MAX, Leaf, PendingCompaction, Title
+from treering.formats.loose import digest, keep
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:

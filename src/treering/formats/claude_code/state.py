@@ -6,10 +6,11 @@ Erasures do not reach what is stored: it holds names and digests, and no text.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
+from treering.formats.loose import keep
 from treering.formats.parsed import SessionHeader
 
 STATE_BYTES_MAX: Final = 64 * 1024
@@ -31,8 +32,6 @@ _IN_ORDER: Final = (
     "compactions", "titles", "facts",
 )  # fmt: skip
 """Fields whose entries are in the order in which they came."""
-
-Value = TypeVar("Value")
 
 
 class LineNode(msgspec.Struct, frozen=True, array_like=True):
@@ -180,14 +179,6 @@ class ClaudeCodeState(msgspec.Struct, kw_only=True):
             keep(self.followed, stem, first, FOLLOWED_MAX)
         if prompt and stem not in self.prompted:
             keep(self.prompted, stem, first, PROMPTED_MAX)
-
-
-def keep(entries: dict[str, Value], name: str, value: Value, most: int) -> None:
-    """Put ``value`` last, and drop the first ones beyond ``most``."""
-    entries.pop(name, None)
-    entries[name] = value
-    while len(entries) > most:
-        del entries[next(iter(entries))]
 
 
 def written(past: ClaudeCodeState) -> Any:

@@ -9,7 +9,6 @@ and changes nothing here: both ways give the same events and remember the same.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
@@ -36,9 +35,9 @@ from treering.formats.claude_code.state import (
     NODES_MAX,
     LineNode,
     NextEvent,
-    keep,
 )
 from treering.formats.claude_code.usage import USED, count
+from treering.formats.loose import keep, usual_time_ms
 from treering.formats.parsed import ParsedEvent, content_key
 from treering.model.codec import encode
 
@@ -55,8 +54,6 @@ _UNUSUAL: Final = frozenset({
 _UUID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
 )
-_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z", re.ASCII)
-_MINUTE_CHARACTERS: Final = len("2026-09-21T14:13:")
 _BLOCK_DIGITS: Final = 12
 
 _Pieces = tuple[list[ParsedEvent], str, str]
@@ -66,73 +63,53 @@ _SPOKEN: Final = "spoken"
 _BESIDE: Final = "beside"
 
 
-class StraightLineReader:
-    """Reads the lines that are as usual, and leaves all others."""
-
-    def __init__(self) -> None:
-        self._minute = ""
-        self._minute_ms = 0
-
-    def read(
-        self, value: dict[str, Any], past: ClaudeCodeState, repeats: FactRepeats
-    ) -> list[ParsedEvent] | None:
-        """Return the events of a line; None, and nothing changed, if it is not as usual."""
-        key, parent, session = value.get("uuid"), value.get("parentUuid"), value.get("sessionId")
-        message, time = value.get("message"), value.get("timestamp")
-        nodes = past.nodes
-        if (
-            type(key) is not str
-            or type(session) is not str
-            or type(time) is not str
-            or type(message) is not dict
-            or not _UNUSUAL.isdisjoint(value)
-            or value.get("isSidechain") is True
-            or past.leaves
-            or key in nodes
-            or not (parent is None or (type(parent) is str and parent in nodes))
-            or not repeats.holds(session, value, past)
-            or _UUID.fullmatch(key) is None
-        ):
-            return None
-        ts_ms = self._time(time)
-        if ts_ms is None:
-            return None
-        sort = value.get("type")
-        after = None if parent is None else nodes[parent].key or parent
-        if sort == "assistant":
-            line = _assistant(value, message, past, (session, key, ts_ms, after))
-        elif sort == "user":
-            line = _user(value, message, past, (session, key, ts_ms, after), parent)
+def read_straight(
+    value: dict[str, Any], past: ClaudeCodeState, repeats: FactRepeats
+) -> list[ParsedEvent] | None:
+    """Return the events of a line; None, and nothing changed, if it is not as usual."""
+    key, parent, session = value.get("uuid"), value.get("parentUuid"), value.get("sessionId")
+    message, time = value.get("message"), value.get("timestamp")
+    nodes = past.nodes
+    if (
+        type(key) is not str
+        or type(session) is not str
+        or type(time) is not str
+        or type(message) is not dict
+        or not _UNUSUAL.isdisjoint(value)
+        or value.get("isSidechain") is True
+        or past.leaves
+        or key in nodes
+        or not (parent is None or (type(parent) is str and parent in nodes))
+        or not repeats.holds(session, value, past)
+        or _UUID.fullmatch(key) is None
+    ):
+        return None
+    ts_ms = usual_time_ms(time)
+    if ts_ms is None:
+        return None
+    sort = value.get("type")
+    after = None if parent is None else nodes[parent].key or parent
+    if sort == "assistant":
+        line = _assistant(value, message, past, (session, key, ts_ms, after))
+    elif sort == "user":
+        line = _user(value, message, past, (session, key, ts_ms, after), parent)
+    else:
+        return None
+    if line is None:
+        return None
+    events, share, mark = line
+    past.lines += 1
+    past.ts_ms, past.session, past.key = ts_ms, session, key
+    number, stem = past.number(session), ""
+    if parent is not None:
+        if share is _BESIDE:
+            stem = nodes[parent].stem or parent
         else:
-            return None
-        if line is None:
-            return None
-        events, share, mark = line
-        past.lines += 1
-        past.ts_ms, past.session, past.key = ts_ms, session, key
-        number, stem = past.number(session), ""
-        if parent is not None:
-            if share is _BESIDE:
-                stem = nodes[parent].stem or parent
-            else:
-                past.follow(parent, NextEvent(key, number), prompt=share is _PROMPT)
-        nodes[key] = LineNode(number, "", stem, mark)
-        if len(nodes) > NODES_MAX:
-            del nodes[next(iter(nodes))]
-        return events
-
-    def _time(self, text: str) -> int | None:
-        """Return the milliseconds of a time; None if it is not written as usual."""
-        if _TIME.fullmatch(text) is None:
-            return None
-        minute = text[:_MINUTE_CHARACTERS]
-        if minute != self._minute:
-            try:
-                began = datetime.fromisoformat(f"{minute}00").replace(tzinfo=UTC)
-            except ValueError:
-                return None
-            self._minute, self._minute_ms = minute, round(began.timestamp()) * 1_000
-        return self._minute_ms + int(text[17:19]) * 1_000 + int(text[20:23])
+            past.follow(parent, NextEvent(key, number), prompt=share is _PROMPT)
+    nodes[key] = LineNode(number, "", stem, mark)
+    if len(nodes) > NODES_MAX:
+        del nodes[next(iter(nodes))]
+    return events
 
 
 _Place = tuple[str, str, int, str | None]

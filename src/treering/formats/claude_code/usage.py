@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_facts import plausible
 from treering.formats.claude_code.lines import LineEvent, name_in
-from treering.formats.claude_code.state import MESSAGES_MAX, keep
+from treering.formats.claude_code.state import MESSAGES_MAX
+from treering.formats.loose import keep
 
 if TYPE_CHECKING:
     from treering.formats.claude_code.lines import LogLine

@@ -18,7 +18,9 @@ from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_check
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.sessions import event_id_of, identity_of
 from treering.formats.clawser.text import truthy
+from treering.formats.clawser.workspaces import repeats
 from treering.formats.event_content import observation
+from treering.formats.format import Format
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -53,6 +55,7 @@ class ClawserReader:
     keys_are_global = True
     """A key contains the session, and is the event's id."""
     copies_keep_times = False
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
         session, workspace = _path_parts(path)
@@ -162,7 +165,18 @@ def reader_with_title(path: PurePath | None) -> ClawserReader:
     return ClawserReader(path, title)
 
 
-READER: Final = reader_with_title
+FORMAT: Final = Format(
+    name=NAME,
+    score=score,
+    reader=reader_with_title,
+    patterns=(
+        "clawser_conversations/*.bin",
+        "clawser_checkpoints/*/*.bin",
+        "clawser_checkpoints/latest.bin",
+        ".checkpoints/latest.bin",
+    ),
+    left_out=repeats,
+)
 
 
 def _path_parts(path: PurePath | None) -> tuple[str | None, str | None]:

@@ -88,7 +88,7 @@ def from_session(session: Session) -> EventLog:
 def identity_of(event: Any) -> str:
     """Return the identity of an event in its log: its id, or a constant if it has none.
 
-    Events without ids are told apart by their order, never by their content: ids outlive an
+    Events without ids are distinguished by their order, never by their content: ids outlive an
     erasure.
     """
     named = event.get("id") if isinstance(event, dict) else None

@@ -7,7 +7,7 @@ came before in the file: a fork repeats its parent's past, and gets the same key
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +29,7 @@ from treering.formats.codex.items import has_pictures, observation_of, read_item
 from treering.formats.codex.record_queue import QueuedRecord, RecordQueue
 from treering.formats.codex.records import opened, score, timeless
 from treering.formats.codex.twins import LaneText, Twins
+from treering.formats.format import Format, LogPlace, LogRetention
 from treering.formats.loose import bounded, fields_of
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
@@ -36,7 +37,7 @@ from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, Sessio
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from pathlib import PurePath
+    from pathlib import Path, PurePath
 
 AGENT: Final = "codex"
 _UUID: Final = re.compile(
@@ -49,8 +50,9 @@ _ABOUT: Final = {
 _GIT: Final = {"branch": "branch", "commit_hash": "commit", "repository_url": "repository"}
 
 MARK_CHARACTERS: Final = 8
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
-__all__ = ["NAME", "READER", "CodexReader", "score"]
+__all__ = ["FORMAT", "NAME", "CodexReader", "score"]
 
 NAME: Final = AGENT
 OPEN_CALLS_MAX: Final = 256
@@ -90,6 +92,7 @@ class CodexReader:
 
     keys_are_global = False
     copies_keep_times = False
+    agent: str = AGENT
 
     def __init__(self, path: PurePath | None) -> None:
         """Start without any record; ``path`` may hold the id of the session."""
@@ -166,9 +169,11 @@ class CodexReader:
         stated = content if sort == "session_meta" else {}
         named = session_named(stated)
         if known is None:
-            self._now.opening = opening_of(named or session_of(self._path, value), stated)
+            self._now.opening = opening_of(
+                named or session_of(self._path, value), stated, agent=self.agent
+            )
         elif named == known.session and not self._now.is_stated:
-            self._now.opening = opening_of(named, stated)
+            self._now.opening = opening_of(named, stated, agent=self.agent)
         opening = self._now.opening
         if known is not opening and opening is not None:
             self._now.is_stated = bool(opening.about)
@@ -231,8 +236,8 @@ class CodexReader:
             ]
         if sort == "mcp_tool_call_end":
             call_id = name_of(event.get("call_id"))
-            known = call_id and self._repeats.has(f"call:{short_id(call_id)}")
-            return [event_observed(event)] if known else [*mcp_call_of(event)]
+            is_known = call_id and self._repeats.has(f"call:{short_id(call_id)}")
+            return [event_observed(event)] if is_known else [*mcp_call_of(event)]
         return [*read_event(event)]
 
     def _context(self, content: dict[str, Any]) -> list[PendingEvent | LaneText] | str:
@@ -287,15 +292,13 @@ class CodexReader:
 
     def _note(self, draft: PendingEvent) -> PendingEvent | str:
         if draft.kind in {"tool.call", "tool.result"}:
-            content = f"{draft.key}#{digest(draft.payload)}"
-            if self._repeats.has(content):
+            if self._repeats.is_repeat(f"{draft.key}#{digest(draft.payload)}"):
                 return "repeats the call" if draft.kind == "tool.call" else "repeats the result"
-            self._repeats.count(content)
             self._follow(draft)
         key = self._repeats.key(draft.key)
         if draft.kind == "session.undone":
             return self._undo(draft, key)
-        return msgspec.structs.replace(draft, key=key)
+        return draft if key == draft.key else msgspec.structs.replace(draft, key=key)
 
     def _follow(self, draft: PendingEvent) -> None:
         """Remember which calls are open, and of which tool."""
@@ -332,7 +335,20 @@ class CodexReader:
         )
 
 
-READER: Final = CodexReader
+def _never_deleted(_: Path) -> LogRetention:
+    return LogRetention(days=None, source="it deletes no sessions by itself")
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    version=2,
+    score=score,
+    reader=CodexReader,
+    places=(
+        LogPlace(".codex", "sessions", "CODEX_HOME", _never_deleted),
+        LogPlace(".codex", "archived_sessions", "CODEX_HOME", _never_deleted),
+    ),
+)
 
 
 class KeyRepeats(msgspec.Struct):
@@ -343,15 +359,18 @@ class KeyRepeats(msgspec.Struct):
 
     counts: dict[str, int] = {}
 
-    def count(self, content: str) -> int:
-        """Return how often ``content`` has come, this time included."""
+    def is_repeat(self, content: str) -> bool:
+        """Return whether ``content`` has come before; count it if it has not."""
         mark = _mark(content)
-        self.counts[mark] = self.counts.get(mark, 0) + 1
-        return self.counts[mark]
+        if mark in self.counts:
+            return True
+        self.counts[mark] = 1
+        return False
 
     def key(self, content: str) -> str:
         """Return the key of ``content``: itself, with a number from the second time on."""
-        count = self.count(content)
+        mark = _mark(content)
+        count = self.counts[mark] = self.counts.get(mark, 0) + 1
         return content if count == 1 else f"{content}.{count}"
 
     def has(self, content: str) -> bool:
@@ -371,7 +390,11 @@ class KeyRepeats(msgspec.Struct):
 
 
 def _mark(content: str) -> str:
-    return urlsafe_b64encode(sha256(content.encode()).digest()[:6]).decode()
+    return (
+        b2a_base64(sha256(content.encode()).digest()[:6], newline=False)
+        .translate(_URL_SAFE)
+        .decode()
+    )
 
 
 def session_named(stated: dict[str, Any]) -> str | None:
@@ -385,7 +408,7 @@ def session_of(path: PurePath | None, first: Any) -> str:
     return ids[-1].lower() if ids else f"codex-{content_key(digest(first))}"
 
 
-def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
+def opening_of(session: str, stated: dict[str, Any], *, agent: str = AGENT) -> SessionHeader:
     """Return how a session was opened; ``stated`` is its opening record, empty if it has none."""
     spawned = _spawned(stated.get("source"))
     role = name_of(spawned.get("agent_role")) or name_of(spawned.get("agent_type"))
@@ -393,7 +416,7 @@ def opening_of(session: str, stated: dict[str, Any]) -> SessionHeader:
     cwd = stated.get("cwd")
     return SessionHeader(
         session=session,
-        agent=f"{AGENT}:{role}" if role and name_of(f"{AGENT}:{role}") else AGENT,
+        agent=f"{agent}:{role}" if role and name_of(f"{agent}:{role}") else agent,
         cwd=cwd if isinstance(cwd, str) and cwd else None,
         parent=parent if parent != session else None,
         forked_from=name_of(stated.get("forked_from_id")),

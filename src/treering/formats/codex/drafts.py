@@ -13,6 +13,9 @@ from treering.model.codec import decode, encode
 from treering.spine.conversion import plain
 from treering.spine.words import shorten
 
+_PREAMBLE: Final = "# Context from my IDE setup:"
+_REQUEST: Final = "## My request for Codex:"
+"""What editors put before a request: open tabs and files, which say nothing of it."""
 HINT_CHARACTERS_MAX: Final = 120
 KEPT_ID_CHARACTERS_MAX: Final = 120
 """A longer id is replaced by its digest where something is named after it."""
@@ -112,10 +115,17 @@ def said(role: str, key: str, text: str, /, **more: Any) -> PendingEvent:
     return PendingEvent(
         key=key,
         kind=f"conversation.{role}",
-        summary=shorten(text),
+        summary=shorten(_request(text) if role == "user" else text),
         payload={**more, "text": text},
         refs={"characters": len(text), **_named(more, "model", "stop_reason", "message_id")},
     )
+
+
+def _request(text: str) -> str:
+    """Return what a user asked for, without what an editor put before it."""
+    if not text.lstrip().startswith(_PREAMBLE):
+        return text
+    return text.partition(_REQUEST)[2].strip() or text
 
 
 def called(

@@ -24,7 +24,7 @@ from treering.formats.loose import name as name_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Told = PendingEvent | LaneText
+ItemPart = PendingEvent | LaneText
 
 _PASSING: Final = frozenset({"type", "id", "call_id", "name", "status", "timestamp"})
 _DONE: Final = {"completed": None, "failed": "Failed", "incomplete": "Incomplete"}
@@ -34,7 +34,7 @@ _OWN_OUTCOMES: Final = frozenset({"web_search_call", "image_generation_call", "m
 _ANSWERS: Final = ("output", "result", "results")
 
 
-def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[Told]:
+def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[ItemPart]:
     """Return the parts of ``item``; ``tools`` are the names of open calls, by id."""
     sort = item.get("type")
     if sort == "message" or (sort is None and isinstance(item.get("role"), str)):
@@ -62,7 +62,7 @@ def has_pictures(item: dict[str, Any]) -> bool:
     return isinstance(content, list) and len(texts_of(content)) < len(content)
 
 
-def _read_message(item: dict[str, Any]) -> list[Told]:
+def _read_message(item: dict[str, Any]) -> list[ItemPart]:
     role, content = item.get("role"), item.get("content")
     if role == "assistant":
         more = {"phase": item.get("phase"), "message_id": name_of(item.get("id"))}
@@ -81,7 +81,7 @@ def _read_message(item: dict[str, Any]) -> list[Told]:
     return [observation_of(item)]
 
 
-def _read_reasoning(item: dict[str, Any]) -> list[Told]:
+def _read_reasoning(item: dict[str, Any]) -> list[ItemPart]:
     stated = item.get("summary"), item.get("content")
     if not all(isinstance(one, list | None) for one in stated):
         return [observed(key_of(["item", item]), "reasoning", item)]
@@ -102,7 +102,7 @@ def _read_reasoning(item: dict[str, Any]) -> list[Told]:
     ]
 
 
-def _read_call(item: dict[str, Any], sort: str) -> list[Told]:
+def _read_call(item: dict[str, Any], sort: str) -> list[ItemPart]:
     call_id = name_of(item.get("call_id")) or name_of(item.get("id")) or f"codex-{key_of(item)}"
     tool = name_of(item.get("name")) or sort.removesuffix("_call")
     call = called(f"call:{short_id(call_id)}", call_id, tool, _stated(item))

@@ -8,6 +8,7 @@ each other, in different lanes; a text that comes twice in the same lane was sai
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, Literal
 
@@ -67,9 +68,8 @@ class Twins(msgspec.Struct):
         """Whether ``saying``, in record number ``at``, came in another lane before."""
         while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
             del self.heard[0]
-        waiting = [
-            one for one in self.heard if one.role == saying.role and saying.lane not in one.lanes
-        ]
+        role, lane = saying.role, saying.lane
+        waiting = [one for one in self.heard if one.role == role and lane not in one.lanes]
         mark = _mark(saying.text)
         twin = next((one for one in waiting if one.mark == mark), None)
         if twin is None and saying.role == "user" and saying.lane == "item":
@@ -110,5 +110,6 @@ def _is_within(heard: _Heard, text: str) -> bool:
     )
 
 
+@lru_cache(maxsize=2)  # A text that does not come again is remembered next.
 def _mark(text: str) -> str:
     return sha256(text.strip().encode()).hexdigest()[:16]

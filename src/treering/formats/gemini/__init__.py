@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.formats import retention
 from treering.formats.codex.drafts import PendingEvent, digest, observed
+from treering.formats.format import Format, LogPlace
 from treering.formats.gemini.messages import (
     ANSWERS,
     compaction_of,
@@ -35,7 +37,7 @@ from treering.formats.gemini.sessions import (
     session_of,
     titled,
 )
-from treering.formats.loose import bounded, fields_of
+from treering.formats.loose import bounded, fields_of, word
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
 from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -49,7 +51,7 @@ _SAID: Final = frozenset({"conversation.user", "conversation.assistant"})
 _SPOKEN: Final = ("conversation.", "tool.", "context.")
 """Kinds that are part of the conversation."""
 
-__all__ = ["NAME", "READER", "GeminiReader", "score"]
+__all__ = ["FORMAT", "NAME", "GeminiReader", "score"]
 
 NAME: Final = "gemini"
 NOTHING_NEW: Final = "tells nothing new"
@@ -62,6 +64,7 @@ class GeminiReader:
 
     keys_are_global = False
     copies_keep_times = False
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None) -> None:
         """``path`` may contain the ids of the session and its parent."""
@@ -83,7 +86,7 @@ class GeminiReader:
             settled = [ParsedRecord(record=self._held, skipped="replaced by a later version")]
             self._held = None
         settled += self.finish()
-        if value.get("type") in ANSWERS:
+        if word(value.get("type")) in ANSWERS:
             self._held = record
             return settled
         return [*settled, self._outcome(record, self._message(value))]
@@ -120,7 +123,7 @@ class GeminiReader:
         header = self._now.opening
         if header is None:
             session = name_of(stated.get("sessionId")) or session_of(self._path, value)
-            self._now.opening = opening_of(session, stated, self._path)
+            self._now.opening = opening_of(session, stated, self._path, agent=self.agent)
             self._now.ts_ms = time_of(stated.get("startTime")) or self._now.ts_ms
         else:
             self._now.opening = titled(header, stated)
@@ -198,7 +201,7 @@ class GeminiReader:
             drafts = [compaction_of(message, message_id, first)]
         else:
             drafts = read_message(message, message_id)
-        if before is None and message.get("type") in ANSWERS:
+        if before is None and word(message.get("type")) in ANSWERS:
             drafts = [self._now.with_unique_key(draft, message_id) for draft in drafts]
         fresh = self._now.new(drafts)
         if before is not None:
@@ -276,7 +279,13 @@ class GeminiReader:
             )
 
 
-READER: Final = GeminiReader
+FORMAT: Final = Format(
+    name=NAME,
+    version=3,
+    score=score,
+    reader=GeminiReader,
+    places=(LogPlace("", ".gemini/tmp", "GEMINI_CLI_HOME", retention.gemini),),
+)
 
 
 class GeminiState(msgspec.Struct):

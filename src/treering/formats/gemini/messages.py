@@ -55,7 +55,7 @@ def read_message(message: dict[str, Any], message_id: str) -> list[PendingEvent]
     type_ = message.get("type")
     if type_ == "user":
         drafts = _read_user(message, message_id)
-    elif type_ in ANSWERS:
+    elif isinstance(type_, str) and type_ in ANSWERS:
         drafts = _read_answer(message, message_id)
     else:
         drafts = [_read_note(message, message_id, str(type_))]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
 AGENT: Final = "gemini"
-SUBAGENT: Final = "gemini:subagent"
 CHATS: Final = "chats"
 """The folder of a project's sessions; subagent sessions are in a subfolder named by their
 parent."""
@@ -73,14 +72,16 @@ def session_of(path: PurePath | None, first: Any) -> str:
     return named or f"gemini-{content_key(digest(first))}"
 
 
-def opening_of(session: str, stated: dict[str, Any], path: PurePath | None) -> SessionHeader:
+def opening_of(
+    session: str, stated: dict[str, Any], path: PurePath | None, *, agent: str = AGENT
+) -> SessionHeader:
     """Return the session header from its first record and its file's location."""
     parent = _parent(path)
     project = {"project": stated["projectHash"]} if name_of(stated.get("projectHash")) else {}
     subagent = stated.get("kind") == "subagent" or parent is not None
     opened = SessionHeader(
         session=session,
-        agent=SUBAGENT if subagent else AGENT,
+        agent=f"{agent}:subagent" if subagent else agent,
         parent=parent if parent != session else None,
         about=project,
     )

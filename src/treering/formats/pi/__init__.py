@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
+from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
 from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -81,7 +82,7 @@ class PiReader:
     keys_are_global = False
     """An entry id is random, of four billion, and unique only within its session."""
     copies_keep_times: ClassVar[bool] = True
-    agent: ClassVar[str] = NAME
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         self.sessions: dict[str, SessionHeader] = {}
@@ -288,7 +289,13 @@ def _keys_of(contents: Sequence[EventContent], key: str) -> list[str]:
     return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(contents))]
 
 
-READER: Final = PiReader
+FORMAT: Final = Format(
+    name=NAME,
+    version=2,
+    score=score,
+    reader=PiReader,
+    places=(LogPlace(".pi/agent", "sessions", "PI_CODING_AGENT_DIR"),),
+)
 
 
 def _is_header(value: dict[str, Any]) -> bool:

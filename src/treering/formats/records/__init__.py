@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     _Taken: TypeAlias = Generator[LogRecord, None, RawLine | None]
 
-__all__ = ["RECORD_BYTES_MAX", "read_records"]
+__all__ = ["RECORD_BYTES_MAX", "read_records", "read_text"]
 
 BLANK: Final = "blank"
 UTF_16: Final = "UTF-16"
@@ -84,6 +84,26 @@ def read_records(
                 kin = value
                 yield LogRecord(value, last.number, last.offset, last.end)
         last = take()
+    if lines.damage is not None and final:
+        yield LogRecord(None, lines.number, lines.end, lines.end, DAMAGED)
+
+
+def read_text(
+    stream: BinaryIO, *, offset: int = 0, line: int = 1, final: bool = True
+) -> Iterator[LogRecord]:
+    """Read the lines of a text as ``read_records`` reads values.
+
+    A value is a line with its line feed, so that a blank one is a value, too.
+    """
+    lines = RawLines(stream, offset, line)
+    while (last := lines.take()) is not None:
+        if last.fault is not None:
+            yield LogRecord(None, last.number, last.offset, last.end, last.fault)
+        elif last.whole or final:
+            text = last.text.removeprefix(b"\xef\xbb\xbf") if last.number == 1 else last.text
+            value = text.decode(errors="replace").replace("\x00", "\ufffd").rstrip("\r") + "\n"
+            mended = None if value.rstrip("\n").encode() == text.rstrip(b"\r") else "encoding"
+            yield LogRecord(value, last.number, last.offset, last.end, None, mended)
     if lines.damage is not None and final:
         yield LogRecord(None, lines.number, lines.end, lines.end, DAMAGED)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.formats.format import Format
 from treering.formats.grammar import share
 from treering.formats.loose import bounded, digest, fields_of, name, time_ms, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -39,6 +40,7 @@ class TapeReader:
 
     keys_are_global = True
     copies_keep_times = False
+    agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         # An archive, <name>.jsonl.<time>.bak, belongs to the same tape.
@@ -111,7 +113,7 @@ class TapeReader:
         return self._key
 
 
-READER: Final = TapeReader
+FORMAT: Final = Format(name=NAME, score=score, reader=TapeReader)
 
 
 def _time_of(value: Any) -> int | None:

@@ -1,0 +1,116 @@
+"""What an older or another reader made of a log: kept where it was said, replaced where derived.
+
+A log may have been read by an older version of its reader, or by the reader of another agent. Read
+again, what was said is found where it is, and stays there. What the earlier reader derived beside
+it, and the present one does not, is erased: the log does not say it, and the log is still there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.capture.intake.event_ids import EventIds
+from treering.capture.intake.wordings import lines_of
+from treering.formats.loose import digest
+
+if TYPE_CHECKING:
+    from treering.capture.intake.ledger_buffer import Item, LedgerBuffer
+    from treering.formats.parsed import ParsedEvent
+    from treering.ledger.records import EventLocation
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+
+SAID: Final = ("conversation.", "tool.")
+"""Kinds of what was said and done, which is never replaced."""
+DERIVED: Final = ("ops.", "usage.", "context.", "boundary.", "session.titled")
+"""Kinds of what readers derive."""
+
+_Key = tuple[str, object]
+
+
+class FormerReading:
+    """The events of the sessions of a file that an earlier reader recorded."""
+
+    def __init__(self, buffer: LedgerBuffer, format_name: str) -> None:
+        self.format = format_name
+        """The format that it was read in."""
+        self._buffer = buffer
+        self._ids = EventIds(format_name, buffer.ledger.importing.id_key)
+        self._known: dict[tuple[Scope, str], dict[_Key, list[Event]]] = {}
+        """The events of each session that were not found in the log yet."""
+        self._found: set[str] = set()
+        self.first: dict[tuple[Scope, str], ParsedEvent] = {}
+        """An event of each session of the file."""
+
+    def find(self, scope: Scope, item: Item, session: str, *, is_global: bool) -> str | None:
+        """Return the id by which an earlier reader recorded an event; None if none did.
+
+        ``session`` is its session in the ledger. An erased event is known by its id, or else by
+        its kind and time: it stays erased.
+        """
+        event = item.event
+        self._found.add(item.ids[0])
+        home = "" if is_global else event.session
+        named = self._ids.everywhere(event.key) if is_global else self._ids.named(home, event.key)
+        known = self._events(scope, session)
+        for key in (("id", named), _content(event.kind, event.payload), _erased(event)):
+            waiting = known.get(key)
+            while waiting:
+                found = waiting.pop(0)
+                if found.event_id not in self._found:
+                    self._found.add(found.event_id)
+                    return found.event_id
+        return None
+
+    def differs(self, scope: Scope, item: Item, session: str) -> bool:
+        """Return whether an earlier reader derived something else under the id of an event."""
+        self.first.setdefault((scope, session), item.event)
+        if not item.event.kind.startswith(DERIVED):
+            return False
+        before = self._events(scope, session).get(("id", item.ids[0]), [])
+        content = _content(item.event.kind, item.event.payload)
+        return any(
+            not one.redacted and _content(one.kind, one.payload) != content for one in before
+        )
+
+    def stale(self, scope: Scope, session: str) -> list[str]:
+        """Return the ids of derived events of a session that the present reader does not derive."""
+        known = self._events(scope, session)
+        events = {one.event_id: one for waiting in known.values() for one in waiting}
+        return [
+            event_id
+            for event_id, event in events.items()
+            if event.kind.startswith(DERIVED)
+            and event.origin == self.format
+            and event.session_id == session
+            and not event.redacted
+            and event_id not in self._found
+        ]
+
+    def places(self, scope: Scope, ids: list[str]) -> dict[str, EventLocation]:
+        """Return where events are."""
+        return self._buffer.find_ids(scope, ids) if ids else {}
+
+    def _events(self, scope: Scope, session: str) -> dict[_Key, list[Event]]:
+        known = self._known.get((scope, session))
+        if known is None:
+            known = self._known[scope, session] = {}
+            for event in self._buffer.all_events(scope, session):
+                keys: list[_Key] = [("id", event.event_id)]
+                if event.redacted:
+                    keys.append((event.kind, event.ts_ms))
+                else:
+                    keys.append(_content(event.kind, event.payload))
+                for key in keys:
+                    known.setdefault(key, []).append(event)
+        return known
+
+
+def _content(kind: str, payload: object) -> _Key:
+    """Return what distinguishes an event in its session, the same for every reader."""
+    is_said = kind.startswith(SAID)
+    return kind, lines_of(payload) if is_said else digest(payload)
+
+
+def _erased(event: ParsedEvent) -> _Key:
+    return event.kind, event.ts_ms

@@ -1,0 +1,138 @@
+"""Antigravity: the steps of a conversation. Calls have no ids: results follow them in order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.event_content import (
+    EventContent,
+    called,
+    compacted,
+    outcome,
+    said,
+    thought,
+    trouble,
+)
+from treering.formats.format import Format, LogPlace
+from treering.formats.grammar import share
+from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
+from treering.formats.record_reader import ReaderState, RecordReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NAME: Final = "antigravity"
+_PLACE: Final = (".system_generated", "logs")
+_REQUEST: Final = re.compile(r"<USER_REQUEST>\s*(.*?)\s*</USER_REQUEST>", re.DOTALL)
+_ASIDE: Final = frozenset({"CONVERSATION_HISTORY", "SYSTEM_MESSAGE", "EPHEMERAL_MESSAGE"})
+_FAILED: Final = frozenset({"ERROR", "FAILED", "CANCELED", "CANCELLED", "INTERRUPTED"})
+_ENVELOPE: Final = frozenset({"step_index", "source", "type", "status", "created_at", "content"})
+OPEN_MAX: Final = 64
+
+
+def score(values: Sequence[Any]) -> float:
+    """Return the share of values that are Antigravity's steps."""
+    return share(
+        {"step_index", "source", "type", "status"} <= fields_of(value).keys() for value in values
+    )
+
+
+class AntigravityState(ReaderState, kw_only=True):
+    """What is remembered of a conversation."""
+
+    waiting: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """Calls without a result: their ids and tools."""
+
+
+class AntigravityReader(RecordReader):
+    """Reads one transcript."""
+
+    agent = NAME
+    state_type = AntigravityState
+
+    def own_session(self) -> str:
+        """Return the name of the conversation's folder."""
+        if self.path is not None and self.path.parts[-3:-1] == _PLACE and len(self.path.parts) > 3:
+            return name(self.path.parts[-4]) or super().own_session()
+        return super().own_session()
+
+    def id_of(self, record: dict[str, Any]) -> str | None:
+        """Return the number of the step."""
+        index = record.get("step_index")
+        return f"step-{index}" if type(index) is int else None
+
+    def title_of(self, record: dict[str, Any]) -> str:
+        """Return the type of the step."""
+        return (word(record.get("type")) or "step").lower()
+
+    def parse(self, record: dict[str, Any]) -> list[EventContent] | str:
+        """Return the events of a step."""
+        sort, text = word(record.get("type")) or "", text_of(record.get("content"))
+        if sort == "USER_INPUT":
+            return self._user(text) if text.strip() else []
+        if sort == "PLANNER_RESPONSE":
+            return self._answer(record, text)
+        if sort == "CHECKPOINT" and text.strip():
+            return [compacted(text, by=self.agent)]
+        if sort == "ERROR_MESSAGE" and text.strip():
+            return [trouble(text, code="error_message")]
+        if sort in _ASIDE or word(record.get("source")) != "MODEL" or not sort:
+            return []
+        return self._result(record, sort, text)
+
+    def _user(self, text: str) -> list[EventContent]:
+        asked = _REQUEST.search(text)
+        if asked is None:
+            return [said("user", text)]
+        rest = _REQUEST.sub("", text, count=1).strip()
+        return [said("user", asked[1], context=rest or None)]
+
+    def _answer(self, record: dict[str, Any], text: str) -> list[EventContent] | str:
+        self.now.waiting = []
+        contents: list[EventContent] = []
+        named = without_none(model=name(record.get("model")))
+        if thinking := word(record.get("thinking")):
+            contents.append(thought(thinking, **named))
+        if text.strip():
+            contents.append(said("assistant", text, **named))
+        calls = record.get("tool_calls")
+        index = record.get("step_index")
+        for at, one in enumerate(calls if isinstance(calls, list) else []):
+            call = fields_of(one)
+            tool = name(call.get("name")) or "tool"
+            call_id = name(call.get("id")) or f"step-{index}.{at}-{digest(call)[:6]}"
+            self.now.waiting = [*self.now.waiting, (call_id, tool)][-OPEN_MAX:]
+            contents.append(called(call_id, tool, call.get("args")))
+        return contents or "empty"
+
+    def _result(self, record: dict[str, Any], sort: str, text: str) -> list[EventContent]:
+        """Return a result; with a call, if none was logged for it."""
+        rest = {at: value for at, value in record.items() if at not in _ENVELOPE}
+        failed = word(record.get("status")) in _FAILED
+        if self.now.waiting:
+            call_id, tool = self.now.waiting[0]
+            self.now.waiting = self.now.waiting[1:]
+            return [outcome(call_id, tool, text, failed=failed, details=rest)]
+        tool, call_id = sort.lower(), f"step-{record.get('step_index')}-{digest(record)[:6]}"
+        return [
+            called(call_id, tool, {}),
+            outcome(call_id, tool, text, failed=failed, details=rest),
+        ]
+
+
+def _left_out(path: Path) -> str | None:
+    is_artifact = "brain" in path.parts and ".metadata.json" in path.name
+    return "what an artifact is" if is_artifact else None
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    score=score,
+    reader=AntigravityReader,
+    places=(LogPlace(".gemini", "antigravity*/brain"),),
+    left_out=_left_out,
+)

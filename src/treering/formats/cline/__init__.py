@@ -1,0 +1,256 @@
+"""The reader of Cline's tasks, and of Roo's and Kilo's: a folder of JSON documents each.
+
+    globalStorage/saoudrizwan.claude-dev/tasks/TASK/
+        api_conversation_history.json   what was said
+        ui_messages.json                what was shown: times, costs, errors
+        task_metadata.json              the models
+        history_item.json               Roo's: the parent and the folder
+
+The conversation is what the model was sent, in Anthropic's blocks. Older tasks call tools by tags
+in texts. What was shown repeats it; it is read in place of a conversation that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.formats.blocks import CALLS, RESULTS, THOUGHTS, WaitingCalls, block_events
+from treering.formats.cline import shown, tasks
+from treering.formats.cline.tags import calls_in, results_in
+from treering.formats.cline.tasks import METADATA, SHOWN
+from treering.formats.codex.drafts import PendingEvent, count_of, observed
+from treering.formats.format import Format, LogPlace, no_score
+from treering.formats.grammar import share
+from treering.formats.loose import blocks_of, fields_of, text_of, time_ms, word
+from treering.formats.loose import name as name_of
+from treering.formats.parsed import ParsedRecord, SessionHeader
+from treering.formats.whole import NOTHING, WholeReader, timed, version_key
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import PurePath
+
+    from treering.formats.parsed import LogRecord
+
+NAME: Final = "cline"
+_LIKELY: Final = 0.5
+_FOLDER: Final = re.compile(r"# Current (?:Working|Workspace) Directory \((.+?)\) Files")
+_ENVIRONMENT: Final = re.compile(r"\s*<environment_details>.*", re.DOTALL)
+_TASK: Final = re.compile(
+    r"\s*<(task|feedback|user_message|answer)>\n?(.*?)\n?</\1>\s*(.*)", re.DOTALL
+)
+_OWN_FIELDS: Final = frozenset(
+    {"ts", "modelInfo", "metrics", "isSummary", "condenseParent", "condenseId", "truncationParent"}
+)
+"""Fields that these agents add to the messages of Anthropic."""
+
+
+def score(values: Sequence[Any]) -> float:
+    """Return the share of values that are messages of a task, or what the editor showed of one."""
+    messages = [one for value in values for one in (value if isinstance(value, list) else ())]
+    if not messages:
+        # Elements of a list that was cut off; or lines of another agent, so less is sure.
+        return share(_has_marks(fields_of(value)) for value in values)
+    verdicts = [_is_own(fields_of(one)) for one in messages]
+    # A list of nothing but messages in blocks is a conversation as well, if nobody else claims it.
+    if verdicts and not any(verdicts) and all(map(_is_message, messages)):
+        return _LIKELY
+    return share(verdicts)
+
+
+def _is_message(value: Any) -> bool:
+    fields = fields_of(value)
+    blocks = blocks_of(fields.get("content"))
+    known = {"text", "image", *THOUGHTS, *CALLS, *RESULTS}
+    return word(fields.get("role")) in {"user", "assistant"} and all(
+        word(block.get("type")) in known for block in blocks
+    )
+
+
+def _is_own(value: dict[str, Any]) -> bool | None:
+    if word(value.get("type")) in {"say", "ask"} and type(value.get("ts")) is int:
+        return True
+    if word(value.get("role")) not in {"user", "assistant"} or "content" not in value:
+        return False
+    if not value.keys() <= {"role", "content", "id", "type"} | _OWN_FIELDS:
+        return None
+    return True if value.keys() & _OWN_FIELDS else _has_marks(value)
+
+
+def _has_marks(value: dict[str, Any]) -> bool | None:
+    """Return whether what was said has the tags that these agents put around it."""
+    if "role" not in value or "content" not in value or {"uuid", "sessionId", "id"} & value.keys():
+        return False
+    text = text_of(value["content"])
+    marks = ("<environment_details>", "<task>", "] Result:", "[ERROR]", "<feedback>")
+    return True if any(one in text for one in marks) else None
+
+
+class TaskReader(WholeReader):
+    """Reads the documents of one task, an element each."""
+
+    agent = NAME
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        super().__init__(path)
+        self._session = (name_of(path.parent.name) if path is not None else None) or NAME
+        self._calls = WaitingCalls()
+        self._metadata: dict[str, Any] = {}
+
+    def _read(self, record: LogRecord) -> list[ParsedRecord]:
+        row = fields_of(record.value)
+        document, value = row.get("document"), row.get("value")
+        if word(document) is None:
+            # The file itself, without the folder around it: all of its messages.
+            listed = record.value if isinstance(record.value, list) else [record.value]
+            events = [event for one in listed for event in self._value(fields_of(one), {})]
+            return [self._outcome(record, self._known(), events, NOTHING)]
+        if document == METADATA:
+            self._learn(fields_of(value))
+            drafts = [observed(version_key("metadata", value), "task", value)]
+            return [self._outcome(record, self._known(), drafts, NOTHING)]
+        drafts = self._value(fields_of(value), row)
+        otherwise = "repeats the conversation" if document == SHOWN else "an empty message"
+        return [self._outcome(record, self._known(), drafts, otherwise)]
+
+    def _known(self) -> str:
+        if self._session not in self.sessions:
+            self._learn({})
+        return self._session
+
+    def _learn(self, metadata: dict[str, Any]) -> None:
+        """Open the session with what is known of the task."""
+        self._metadata |= metadata
+        known = self._metadata
+        parent = name_of(known.get("parentTaskId"))
+        title = word(known.get("task"))
+        about = {at: known[at] for at in ("mode", "rootTaskId", "modelId") if word(known.get(at))}
+        cwd = word(known.get("workspace")) or word(known.get("cwdOnTaskInitialization"))
+        self._open(
+            SessionHeader(
+                session=self._session,
+                agent=f"{self.agent}:subagent" if parent else self.agent,
+                cwd=cwd,
+                title=title and shorten(title),
+                parent=parent,
+                about=about,
+            )
+        )
+
+    def _value(self, value: dict[str, Any], row: dict[str, Any]) -> list[PendingEvent]:
+        """Return the events of a message, or of what was shown; ``row`` says what is beside it."""
+        session = self._known()
+        sort = word(value.get("type"))
+        if sort in {"say", "ask"}:
+            if value.get("partial") and self.is_live:
+                return []
+            key = f"{sort}.{value.get('ts')}.{value.get(sort)}"
+            return shown.events(value, key, is_repeated=bool(row.get("is_repeated")), by=self.agent)
+        if word(value.get("role")) is None:
+            return [observed(self._key(session, value), "record", value)] if value else []
+        model = name_of(fields_of(value.get("modelInfo")).get("modelId"))
+        model = model or name_of(row.get("model"))
+        drafts = self._message(value, model)
+        if not row.get("has_costs"):
+            drafts += self._metrics(value, model)
+        return timed(drafts, time_ms(value.get("ts")) or time_ms(row.get("ts_ms")))
+
+    def _message(self, value: dict[str, Any], model: str | None) -> list[PendingEvent]:
+        session, role = self._session, str(value["role"])
+        content = value.get("content")
+        if value.get("isSummary") is True:
+            text = text_of(content)
+            key = self._key(session, ["summary", text])
+            return [shown.compaction(text, key, by=self.agent)]
+
+        def key_of(block: Any) -> str:
+            return self._key(session, block)
+
+        if role == "user":
+            drafts, rest = results_in(blocks_of(content), self._calls, key_of)
+            rest = [self._asked(block) for block in rest]
+            return [*drafts, *block_events(role, rest, key_of, self._calls)]
+        blocks, calls = calls_in(blocks_of(content), self._calls, key_of)
+        more = {} if model is None else {"model": model}
+        return [*block_events(role, blocks, key_of, self._calls, **more), *calls]
+
+    def _asked(self, block: dict[str, Any]) -> dict[str, Any]:
+        """Return a user's block without the tags around it; what the program adds is context."""
+        text = block.get("text")
+        if block.get("type") != "text" or not isinstance(text, str):
+            return block
+        if _ENVIRONMENT.fullmatch(text):
+            folder = _FOLDER.search(text)
+            header = self.sessions[self._session]
+            if folder and header.cwd is None:
+                self._learn({"workspace": folder[1]})
+            return {"type": "environment", "text": text}
+        asked = _TASK.fullmatch(text)
+        if asked is None:
+            return {"type": "program", "text": text} if text.startswith("[") else block
+        if asked[1] == "task" and self.sessions[self._session].title is None:
+            self._learn({"task": asked[2]})
+        around = asked[3].strip()
+        return {"type": "text", "text": asked[2], **({"around": around} if around else {})}
+
+    def _metrics(self, value: dict[str, Any], model: str | None) -> list[PendingEvent]:
+        """Return what a message used, where it says so itself."""
+        metrics = fields_of(value.get("metrics"))
+        tokens = fields_of(metrics.get("tokens"))
+        counts = {
+            "input_tokens": count_of(tokens.get("prompt")) or 0,
+            "output_tokens": count_of(tokens.get("completion")) or 0,
+            "cached_tokens": count_of(tokens.get("cached")) or 0,
+        }
+        if not any(counts.values()):
+            return []
+        key = self._key(self._session, ["usage", value.get("ts"), counts])
+        provider = name_of(fields_of(value.get("modelInfo")).get("providerId"))
+        return [shown.usage(counts, key, metrics.get("cost"), model=model, provider=provider)]
+
+
+class RooReader(TaskReader):
+    """Reads the documents of a task of Roo's."""
+
+    agent = "roo"
+
+
+class KiloReader(TaskReader):
+    """Reads the documents of a task of Kilo's."""
+
+    agent = "kilo"
+
+
+def _format(
+    extension: str, reader: type[TaskReader], family: tuple[str, ...], *others: LogPlace
+) -> Format:
+    return Format(
+        name=reader.agent,
+        score=no_score if family else score,
+        reader=reader,
+        records=tasks.records,
+        files=tasks.files,
+        left_out=tasks.left_out,
+        family=family,
+        claims=lambda path: extension in path.parts,
+        places=(
+            *(LogPlace(f"{base}/globalStorage/{extension}", "tasks") for base in _EDITORS),
+            *others,
+        ),
+    )
+
+
+_EDITORS: Final = (
+    ".config/*/User",
+    "Library/Application Support/*/User",
+    "AppData/Roaming/*/User",
+    ".*-server/data/User",
+)
+"""Where editors like VS Code keep what belongs to extensions, on any system or a remote one."""
+FORMAT: Final = (
+    _format("saoudrizwan.claude-dev", TaskReader, (), LogPlace(".cline/data", "tasks")),
+    _format("rooveterinaryinc.roo-cline", RooReader, (NAME,)),
+    _format("kilocode.kilo-code", KiloReader, (NAME,), LogPlace(".kilocode/cli/global", "tasks")),
+)

@@ -1,0 +1,147 @@
+"""What the editor showed of a task: what it cost, errors, and the conversation once more."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from treering.formats.codex.drafts import (
+    PendingEvent,
+    called,
+    count_of,
+    observed,
+    returned,
+    said,
+)
+from treering.formats.loose import fields_of, time_ms, word
+from treering.formats.loose import name as name_of
+from treering.formats.whole import json_of, timed, version_key
+from treering.spine.conversion import plain
+from treering.spine.words import shorten
+
+_USAGE: Final = frozenset({"api_req_started", "subagent_usage", "deleted_api_reqs"})
+_ERRORS: Final = frozenset(
+    {"error", "api_req_failed", "diff_error", "clineignore_error", "rooignore_error"}
+)
+_USERS: Final = frozenset({"task", "user_feedback", "user_feedback_diff"})
+_ANSWERS: Final = frozenset(
+    {"text", "completion_result", "followup", "plan_mode_respond", "act_mode_respond"}
+)
+_CALLS: Final = frozenset(
+    {"tool", "command", "use_mcp_server", "browser_action", "browser_action_launch"}
+)
+_RESULTS: Final = frozenset({"command_output", "mcp_server_response", "browser_action_result"})
+_MARKS: Final = frozenset({
+    "api_req_finished", "api_req_retried", "checkpoint_created", "checkpoint_saved", "resume_task",
+    "resume_completed_task", "mcp_server_request_started", "shell_integration_warning", "reasoning",
+})  # fmt: skip
+"""What only says that something was shown, or repeats it."""
+
+
+def events(value: dict[str, Any], key: str, *, is_repeated: bool, by: str) -> list[PendingEvent]:
+    """Return what a message in the editor adds to the conversation, which may repeat it."""
+    sort = word(value.get(str(value.get("type")))) or "shown"
+    text = value["text"] if isinstance(value.get("text"), str) else ""
+    ts_ms = time_ms(value.get("ts"))
+    drafts: list[PendingEvent]
+    condensed = fields_of(value.get("contextCondense"))
+    if sort in _USAGE:
+        drafts = _used(fields_of(json_of(text)), value, key)
+    elif sort in _ERRORS:
+        shown = shorten(plain(text)) or sort
+        payload = {"message": text, "code": sort}
+        drafts = [
+            PendingEvent(
+                key=key, kind="ops.error", summary=shown, payload=payload, refs={"code": sort}
+            )
+        ]
+    elif word(condensed.get("summary")):
+        drafts = [] if is_repeated else [compaction(str(condensed["summary"]), key, by=by)]
+    elif is_repeated and sort in _USERS | _ANSWERS | _CALLS | _RESULTS | _MARKS:
+        drafts = []
+    else:
+        drafts = _conversation(sort, text, value, key)
+    return timed(drafts, ts_ms)
+
+
+def compaction(text: str, key: str, *, by: str) -> PendingEvent:
+    """Return that a summary took the place of what was said before it."""
+    payload = {"summary": text, "by": by}
+    return PendingEvent(
+        key=key, kind="context.compacted", summary=shorten(text), payload=payload, refs={"by": by}
+    )
+
+
+def usage(
+    counts: dict[str, int], key: str, cost: Any, *, model: str | None, provider: str | None
+) -> PendingEvent:
+    """Return what a request used."""
+    named = {"model": model, "provider": provider, "message_id": key}
+    refs = {**{at: one for at, one in named.items() if one is not None}, **counts}
+    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0
+    payload = {**refs, **({"cost_usd": cost} if is_known else {})}
+    return PendingEvent(
+        key=key, kind="usage.reported", summary="usage reported", payload=payload, refs=refs
+    )
+
+
+def _used(request: dict[str, Any], value: dict[str, Any], key: str) -> list[PendingEvent]:
+    """Return what a request used, and that it was broken off."""
+    read = count_of(request.get("cacheReads")) or 0
+    written = count_of(request.get("cacheWrites")) or 0
+    counts = {
+        "input_tokens": (count_of(request.get("tokensIn")) or 0) + read + written,
+        "output_tokens": count_of(request.get("tokensOut")) or 0,
+        "cached_tokens": read,
+        "cache_creation_tokens": written,
+    }
+    drafts = []
+    if any(counts.values()):
+        info = fields_of(value.get("modelInfo"))
+        model, provider = name_of(info.get("modelId")), name_of(info.get("providerId"))
+        drafts.append(
+            usage(
+                counts,
+                version_key(key, counts),
+                request.get("cost"),
+                model=model,
+                provider=provider,
+            )
+        )
+    if reason := word(request.get("cancelReason")):
+        message = word(request.get("streamingFailedMessage")) or reason
+        kind = "boundary.interrupt" if reason == "user_cancelled" else "ops.error"
+        payload = {"message": message, "code": reason}
+        refs = {} if kind == "boundary.interrupt" else {"code": reason}
+        drafts.append(
+            PendingEvent(
+                key=f"{key}.end",
+                kind=kind,
+                summary=shorten(plain(message)),
+                payload=payload,
+                refs=refs,
+            )
+        )
+    return drafts
+
+
+def _conversation(sort: str, text: str, value: dict[str, Any], key: str) -> list[PendingEvent]:
+    """Return what was shown as the conversation, in place of one that is missing."""
+    made = version_key(key, text)
+    images = {"attached": value["images"]} if value.get("images") else {}
+    if sort in _USERS and (text.strip() or images):
+        return [said("user", made, text, **images)]
+    if sort in _ANSWERS:
+        stated = fields_of(json_of(text))
+        shown = next((stated[at] for at in ("question", "response") if word(stated.get(at))), text)
+        return [said("assistant", made, shown)] if shown.strip() else []
+    if sort == "reasoning":
+        return [said("thinking", made, text)] if text.strip() else []
+    if sort in _CALLS and text.strip():
+        stated = fields_of(json_of(text)) or {"command": text}
+        tool = name_of(stated.get("tool")) or name_of(stated.get("toolName")) or sort
+        return [called(made, key, tool, stated)]
+    if sort in _RESULTS and text.strip():
+        return [returned(made, key, sort, text, None)]
+    if sort in _MARKS or not (text.strip() or images):
+        return []
+    return [observed(made, sort, value)]

@@ -1,0 +1,127 @@
+"""The documents of a task, element by element, with the times that the editor noted."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from treering.formats.loose import fields_of, time_ms
+from treering.formats.loose import name as name_of
+from treering.formats.sources import read_list
+from treering.formats.whole import json_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from treering.formats.format import DatabaseReader
+    from treering.formats.parsed import LogRecord
+
+CONVERSATION: Final = "api_conversation_history.json"
+SHOWN: Final = "ui_messages.json"
+OLDER_SHOWN: Final = "claude_messages.json"
+METADATA: Final = "metadata"
+_METADATA: Final = ("task_metadata.json", "history_item.json")
+_OTHERS: Final = frozenset({SHOWN, OLDER_SHOWN, *_METADATA, "context_history.json"})
+_REQUEST: Final = "api_req_started"
+
+
+class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """When the messages of a task were said, as far as the editor noted it."""
+
+    times_ms: dict[int, int] = {}
+    """The times of messages, by their numbers."""
+    models: list[tuple[int, str]] = []
+    """The models in use, with the times from which they were."""
+    has_costs: bool = False
+    """Whether the editor noted what requests cost."""
+
+    def at(self, number: int) -> int | None:
+        """Return the time of a message; None if nothing tells."""
+        return self.times_ms.get(number)
+
+    def model_at(self, number: int) -> str | None:
+        """Return the model that was in use when a message was said."""
+        ts_ms = self.at(number)
+        before = 0 if ts_ms is None else bisect_left(self.models, (ts_ms + 1, ""))
+        return self.models[before - 1][1] if before else None
+
+
+def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
+    """Yield what a task is, its conversation, and what the editor showed: an element a record."""
+    folder = path.parent
+    known: dict[str, Any] = {}
+    for name in _METADATA:
+        for record in _documents(folder / name):
+            known |= fields_of(record.value)
+            yield _row(record, METADATA, record.value)
+    displayed = [one for name in (SHOWN, OLDER_SHOWN) for one in _documents(folder / name)]
+    times = task_times([fields_of(one.value) for one in displayed], known)
+    has_conversation = False
+    for at, record in enumerate(_documents(folder / CONVERSATION)):
+        has_conversation = has_conversation or record.fault is None
+        about = {"ts_ms": times.at(at), "model": times.model_at(at), "has_costs": times.has_costs}
+        yield _row(record, CONVERSATION, record.value, **about)
+    for record in displayed:
+        yield _row(record, SHOWN, record.value, is_repeated=has_conversation)
+
+
+def files(path: Path) -> list[Path]:
+    """Return the other files of a task."""
+    if path.name not in {CONVERSATION, SHOWN, OLDER_SHOWN}:
+        return []
+    return [path.parent / name for name in (SHOWN, OLDER_SHOWN, *_METADATA, CONVERSATION)]
+
+
+def left_out(path: Path) -> str | None:
+    """Return that a document is read with the conversation of its task, by its name."""
+    if path.name not in _OTHERS or path.parent.parent.name != "tasks":
+        return None
+    if path.name in {SHOWN, OLDER_SHOWN} and not (path.parent / CONVERSATION).is_file():
+        return None
+    return "a part of a task, which is read with its conversation"
+
+
+def task_times(displayed: Sequence[dict[str, Any]], known: dict[str, Any]) -> TaskTimes:
+    """Return when messages were said.
+
+    Newer versions note how many messages there were when something was shown. Otherwise a request
+    tells when the message before it was sent, and the last that was shown after it when it ended.
+    """
+    times: dict[int, int] = {}
+    request = -2
+    for one in displayed:
+        ts_ms, index = time_ms(one.get("ts")), one.get("conversationHistoryIndex")
+        if one.get("say") == _REQUEST:
+            request += 2
+        if ts_ms is None:
+            continue
+        if type(index) is int:
+            times[index + 1] = max(ts_ms, times.get(index + 1, 0))
+        elif request >= 0:
+            at = request if one.get("say") == _REQUEST else request + 1
+            times[at] = max(ts_ms, times.get(at, 0))
+    listed = known.get("model_usage")
+    models = [
+        (ts_ms, model)
+        for one in map(fields_of, listed if isinstance(listed, list) else [])
+        if (ts_ms := time_ms(one.get("ts"))) and (model := name_of(one.get("model_id")))
+    ]
+    has_costs = any(
+        one.get("say") == _REQUEST and "tokensIn" in fields_of(json_of(one.get("text")))
+        for one in displayed
+    )
+    return TaskTimes(times_ms=times, models=sorted(models), has_costs=has_costs)
+
+
+def _documents(path: Path) -> Iterator[LogRecord]:
+    if path.is_file():
+        yield from read_list(path)
+
+
+def _row(record: LogRecord, document: str, value: Any, **more: Any) -> LogRecord:
+    if record.fault is not None:
+        return msgspec.structs.replace(record, fault=f"{document}: {record.fault}")
+    return msgspec.structs.replace(record, value={"document": document, "value": value, **more})

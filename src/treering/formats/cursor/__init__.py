@@ -1,0 +1,51 @@
+"""The readers of Cursor: transcripts, the database of the editor, and chats in the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from treering.formats.cursor import chats, composers, databases, transcripts
+from treering.formats.format import Format, LogPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+NAME: Final = "cursor"
+_EDITOR: Final = (
+    ".config/Cursor/User",
+    "Library/Application Support/Cursor/User",
+    "AppData/Roaming/Cursor/User",
+)
+_DATABASES: Final = ("globalStorage/state.vscdb", "workspaceStorage/*/state.vscdb")
+
+
+def _score(values: Sequence[Any]) -> float:
+    return max(transcripts.score(values), composers.score(values))
+
+
+FORMAT: Final = (
+    Format(
+        name=NAME,
+        score=_score,
+        reader=transcripts.TranscriptReader,
+        places=(LogPlace(".cursor", "projects/*/agent-transcripts"),),
+    ),
+    Format(
+        name=NAME,
+        content="sqlite",
+        score=databases.score,
+        reader=composers.ComposerReader,
+        records=databases.records,
+        patterns=("state.vscdb",),
+        places=tuple(LogPlace(base, logs) for base in _EDITOR for logs in _DATABASES),
+    ),
+    Format(
+        name=NAME,
+        content="sqlite",
+        score=chats.score,
+        reader=chats.ChatReader,
+        records=chats.records,
+        places=(LogPlace(".cursor", "chats"),),
+    ),
+)

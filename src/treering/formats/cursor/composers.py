@@ -1,0 +1,383 @@
+"""Cursor's conversations in ``state.vscdb``: keys and values, a conversation in many of them.
+
+    composerData:CONVERSATION       its name, project, branch, and the order of its bubbles
+    bubbleId:CONVERSATION:BUBBLE    what was said, thought or called: ids and times
+
+A bubble that its conversation does not list any more was taken back: it is recorded where it was
+said, and undone. Everything else in the file are settings, and copies for the editor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from treering.formats.codex.drafts import (
+    PendingEvent,
+    called,
+    count_of,
+    input_of,
+    observed,
+    returned,
+    said,
+    short_id,
+)
+from treering.formats.cursor.words import SESSION_KEY
+from treering.formats.grammar import share
+from treering.formats.loose import fields_of, says_something, time_ms, word
+from treering.formats.loose import name as name_of
+from treering.formats.parsed import ParsedRecord, SessionHeader
+from treering.formats.whole import UNFINISHED, WholeReader, json_of, timed, titled, version_key
+from treering.spine.conversion import plain
+from treering.spine.words import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import PurePath
+
+    from treering.formats.parsed import LogRecord
+
+NAME: Final = "cursor"
+COMPOSER: Final = "composerData:"
+BUBBLE: Final = "bubbleId:"
+CHATS: Final = "workbench.panel.aichat.view.aichat.chatdata"
+"""Where versions before 2025 kept the conversations of a workspace."""
+USER, MODEL = 1, 2
+"""The types of bubbles."""
+_ABOUT: Final = (
+    "status", "unifiedMode", "agentBackend", "isAgentic", "totalLinesAdded", "totalLinesRemoved",
+    "contextUsagePercent", "promptTokenBreakdown", "usageData", "modelConfig", "subtitle",
+)  # fmt: skip
+"""What is kept of a conversation beside its bubbles."""
+_ATTACHED: Final = (
+    "images", "attachedCodeChunks", "attachedFolders", "attachedFileCodeChunksMetadataOnly",
+    "externalLinks", "webReferences", "commits", "pullRequests", "gitDiffs",
+)  # fmt: skip
+_RUNNING: Final = frozenset({"pending", "loading", "running", "streaming"})
+_ENDS: Final = {
+    "error": "Failed",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+    "rejected": "Denied",
+}
+"""How a call ends that does not succeed, with the class of the error."""
+_NO_MODEL: Final = frozenset({"default", "auto"})
+
+
+def score(values: Sequence[Any]) -> float:
+    """Return the share of values that are its rows, a JSON object each."""
+    return share(map(is_row, values))
+
+
+def is_row(value: Any) -> bool:
+    """Return whether a value is one of its rows."""
+    row = fields_of(value)
+    return row.keys() == {"key", "value"} and isinstance(row["key"], str) and ":" in row["key"]
+
+
+class ComposerReader(WholeReader):
+    """Reads the rows of one database; a conversation comes before its bubbles."""
+
+    agent = NAME
+
+    def __init__(self, path: PurePath | None = None) -> None:
+        super().__init__(path)
+        self._models: dict[str, str] = {}
+        self._summaries: dict[str, dict[str, Any]] = {}
+        """The summary of each conversation, with the last bubble that was there at that time."""
+
+    def _read(self, record: LogRecord) -> list[ParsedRecord]:
+        row = fields_of(record.value)
+        key, value = str(row.get("key")), json_of(row.get("value"))
+        if key == CHATS:
+            return [ParsedRecord(record=record, events=[*self._chats(fields_of(value))])]
+        if not key.startswith((COMPOSER, BUBBLE)):
+            return [ParsedRecord(record=record, skipped=other_row(key))]
+        if not isinstance(value, dict):
+            reason = (
+                "was deleted" if row.get("value") in (None, "", b"") else "its value is not JSON"
+            )
+            return [ParsedRecord(record=record, skipped=reason)]
+        if key.startswith(COMPOSER):
+            return [self._composer(record, value, name_of(key.removeprefix(COMPOSER)) or NAME, row)]
+        session, _, bubble = key.removeprefix(BUBBLE).partition(":")
+        session = self._session(name_of(session) or NAME)
+        if row.get("unfinished") and self.is_live:
+            return [ParsedRecord(record=record, skipped=UNFINISHED)]
+        drafts = bubble_events(value, name_of(bubble) or "bubble", self._models.get(session))
+        drafts += timed(self._compaction(session, bubble, drafts), _time(value))
+        if first := row.get("undoes"):
+            drafts.append(_undone(str(first)))
+        return [self._outcome(record, session, drafts, "an empty bubble")]
+
+    def _session(self, session: str) -> str:
+        return (
+            session
+            if session in self.sessions
+            else self._open(SessionHeader(session=session, agent=self.agent))
+        )
+
+    def _composer(
+        self, record: LogRecord, value: dict[str, Any], session: str, row: dict[str, Any]
+    ) -> ParsedRecord:
+        """Read a conversation: its header, and the bubbles that older versions kept in it."""
+        listed = fields_of(value.get("conversationMap"))
+        inside = value.get("conversation")
+        inside = inside if isinstance(inside, list) else [*listed.values()]
+        if not value.get("fullConversationHeadersOnly") and not inside:
+            return ParsedRecord(record=record, skipped="an empty conversation")
+        header = composer_header(value, session, fields_of(row.get("known")))
+        agent = f"{self.agent}:subagent" if header.parent else self.agent
+        self._open(msgspec.structs.replace(header, agent=agent))
+        if model := _model(fields_of(value.get("modelConfig"))):
+            self._models[session] = model
+        ts_ms = time_ms(value.get("createdAt"))
+        about = {at: value[at] for at in _ABOUT if value.get(at)}
+        drafts = [observed(SESSION_KEY, "session", about)]
+        if title := word(value.get("name")):
+            drafts.append(titled(title))
+        summary = fields_of(value.get("latestConversationSummary"))
+        if word(fields_of(summary.get("summary")).get("summary")):
+            self._summaries[session] = {**summary["summary"], "last": summary.get("lastBubbleId")}
+        for number, bubble in enumerate(inside):
+            if isinstance(bubble, dict):
+                bubble_id = name_of(bubble.get("bubbleId")) or f"bubble-{number}"
+                drafts += bubble_events(bubble, bubble_id, self._models.get(session))
+        return self._outcome(record, session, timed(drafts[:1], ts_ms) + drafts[1:], "")
+
+    def _compaction(
+        self, session: str, bubble: str, drafts: Sequence[PendingEvent]
+    ) -> list[PendingEvent]:
+        """Return the compaction that came after a bubble; note the first that it kept."""
+        summary = self._summaries.get(session)
+        if summary is None:
+            return []
+        if summary.get("is_past") and drafts:
+            summary.setdefault("kept", drafts[0].key)
+        if bubble == summary.get("truncationLastBubbleIdInclusive"):
+            summary["is_past"] = True
+        if summary["last"] != bubble:
+            return []
+        text = str(self._summaries.pop(session)["summary"])
+        return [
+            PendingEvent(
+                key=version_key(f"{short_id(bubble)}.summary", text),
+                kind="context.compacted",
+                summary=shorten(text),
+                payload={"summary": text, "by": NAME},
+                refs={"by": NAME},
+                first=summary.get("kept"),
+            )
+        ]
+
+    def _chats(self, value: dict[str, Any]) -> Iterator[Any]:
+        """Give the events of the conversations that an early version kept in one value."""
+        tabs = value.get("tabs")
+        for tab in map(fields_of, tabs if isinstance(tabs, list) else []):
+            session = name_of(tab.get("tabId")) or NAME
+            title = word(tab.get("chatTitle"))
+            header = SessionHeader(
+                session=session, agent=self.agent, title=title, cwd=word(value.get("cwd"))
+            )
+            self._open(header)
+            self._is_at(session, time_ms(tab.get("lastSendTime")), is_about=True)
+            bubbles = tab.get("bubbles")
+            drafts = []
+            for bubble in map(fields_of, bubbles if isinstance(bubbles, list) else []):
+                role = "user" if bubble.get("type") == "user" else "assistant"
+                text = next(
+                    (bubble[at] for at in ("text", "rawText", "initText") if word(bubble.get(at))),
+                    None,
+                )
+                if text is not None:
+                    drafts.append(said(role, self._key(session, [role, text]), text))
+                elif says_something(bubble):
+                    drafts.append(observed(self._key(session, bubble), "bubble", bubble))
+            yield from self._events(session, drafts)
+
+
+def other_row(key: str) -> str:
+    """Return what a row is that belongs to no conversation: by the beginning of its key."""
+    kind = key.partition(":")[0]
+    return f"{kind}: no part of a conversation" if ":" in key else "a setting of the editor"
+
+
+def composer_header(value: dict[str, Any], session: str, known: dict[str, Any]) -> SessionHeader:
+    """Return the header of a conversation; ``known`` is what other rows and files say of it."""
+    place = fields_of(value.get("workspaceIdentifier"))
+    where = fields_of(place.get("uri"))
+    cwd = word(where.get("fsPath")) or word(where.get("path")) or folder_of(where.get("external"))
+    branch = word(value.get("createdOnBranch")) or word(
+        fields_of(value.get("activeBranch")).get("branchName")
+    )
+    subagent = fields_of(value.get("subagentInfo"))
+    parent = name_of(subagent.get("parentComposerId")) or name_of(value.get("parentComposerId"))
+    return SessionHeader(
+        session=session,
+        agent=NAME,
+        cwd=cwd or word(known.get("cwd")),
+        title=word(value.get("name")) and shorten(value["name"]),
+        parent=parent or name_of(known.get("parent")),
+        call_id=name_of(_first_line(subagent.get("toolCallId"))),
+        about={} if branch is None else {"branch": branch},
+    )
+
+
+def folder_of(address: Any) -> str | None:
+    """Return the folder of a file: URL."""
+    text = word(address)
+    parts = urlsplit(text) if text else None
+    return unquote(parts.path) if parts and parts.scheme in {"file", "vscode-remote"} else None
+
+
+def bubble_events(value: dict[str, Any], bubble_id: str, model: str | None) -> list[PendingEvent]:
+    """Return what was said, thought and called in a bubble, and what it used."""
+    bubble_id = short_id(bubble_id)
+    model = _model(fields_of(value.get("modelInfo"))) or model
+    drafts = [*_thoughts(value, bubble_id)]
+    role = "user" if value.get("type") == USER else "assistant"
+    text = word(value.get("text")) or (_rich(value.get("richText")) if role == "user" else None)
+    attached = {at: value[at] for at in _ATTACHED if value.get(at)}
+    if text is not None or attached:
+        more = {"attached": attached or None, "message_id": bubble_id}
+        more |= {"model": model} if role == "assistant" else {}
+        key = version_key(bubble_id, [text, attached])
+        drafts.append(said(role, key, text or "", **more))
+    tool = fields_of(value.get("toolFormerData"))
+    if tool:
+        drafts += _tool_events(tool, bubble_id)
+    if error := fields_of(value.get("errorDetails")):
+        message = shorten(plain(word(error.get("message")) or "an error"))
+        payload = {**error, "message": message}
+        drafts.append(
+            PendingEvent(
+                key=f"{bubble_id}.error",
+                kind="ops.error",
+                summary=message,
+                payload=payload,
+                refs={"code": "error"},
+            )
+        )
+    if not drafts and value.get("type") not in (USER, MODEL):
+        drafts.append(observed(bubble_id, "bubble", value))
+    return timed([*drafts, *_usage(value, bubble_id, model)], _time(value))
+
+
+def _thoughts(value: dict[str, Any], bubble_id: str) -> Iterator[PendingEvent]:
+    stated = value.get("thinking")
+    blocks = [stated] if stated else value.get("allThinkingBlocks")
+    for number, block in enumerate(blocks if isinstance(blocks, list) else []):
+        fields = fields_of(block)
+        text = block if isinstance(block, str) else fields.get("text", fields.get("thinking"))
+        if isinstance(text, str) and text.strip():
+            yield said(
+                "thinking",
+                version_key(f"{bubble_id}.thinking" + (f".{number}" if number else ""), text),
+                text,
+                signature=word(fields.get("signature")),
+                duration_ms=count_of(value.get("thinkingDurationMs")),
+                message_id=bubble_id,
+            )
+
+
+def _tool_events(tool: dict[str, Any], bubble_id: str) -> Iterator[PendingEvent]:
+    call_id = name_of(_first_line(tool.get("toolCallId"))) or f"{bubble_id}.call"
+    name = name_of(tool.get("name")) or (f"tool {tool['tool']}" if "tool" in tool else "unnamed")
+    given = next((one for at in ("params", "rawArgs") if (one := input_of(tool.get(at), at))), {})
+    status = str(tool.get("status"))
+    decision = {"decision": tool["userDecision"]} if word(tool.get("userDecision")) else {}
+    began = called(
+        f"call:{short_id(call_id)}", call_id, name, given, message_id=bubble_id, **decision
+    )
+    started_ms = time_ms(fields_of(tool.get("additionalData")).get("startedAtMs"))
+    yield from timed([began], started_ms)
+    if status in _RUNNING and not tool.get("result") and not tool.get("error"):
+        return
+    result = tool.get("result")
+    output = json_of(result) if isinstance(result, str) else result
+    output = result if output is None else output
+    error = _error(tool, status, fields_of(output))
+    if error is not None and output is None:
+        output = error["message"]
+    yield returned(
+        f"result:{short_id(call_id)}", call_id, name, output, error, message_id=bubble_id
+    )
+
+
+def _error(tool: dict[str, Any], status: str, output: dict[str, Any]) -> dict[str, str] | None:
+    """Return how a call failed: it says so, the user refused it, or its command exited so."""
+    stated = json_of(tool.get("error"))
+    fields = fields_of(stated)
+    names = ("clientVisibleErrorMessage", "modelVisibleErrorMessage", "message", "error")
+    words = next((fields[at] for at in names if word(fields.get(at))), None)
+    message = words or (tool["error"] if word(tool.get("error")) else None)
+    code = next((output[at] for at in ("exitCodeV2", "exitCode") if type(output.get(at)) is int), 0)
+    if output.get("rejected") is True or tool.get("userDecision") == "rejected":
+        return {"class": "Denied", "message": message or "rejected by the user"}
+    if status in _ENDS or message is not None:
+        return {"class": _ENDS.get(status, "Failed"), "message": shorten(plain(message or status))}
+    return {"class": "ExitCode", "message": f"exit code {code}"} if code else None
+
+
+def _usage(value: dict[str, Any], bubble_id: str, model: str | None) -> Iterator[PendingEvent]:
+    tokens = fields_of(value.get("tokenCount"))
+    counts = {
+        "input_tokens": count_of(tokens.get("inputTokens")) or 0,
+        "output_tokens": count_of(tokens.get("outputTokens")) or 0,
+    }
+    if any(counts.values()):
+        refs = {**({"model": model} if model else {}), **counts, "message_id": bubble_id}
+        yield PendingEvent(
+            key=version_key(f"{bubble_id}.usage", counts), kind="usage.reported",
+            summary="usage reported", payload={**refs, "tokens": tokens}, refs=refs,
+        )  # fmt: skip
+
+
+def _undone(first: str) -> PendingEvent:
+    return PendingEvent(
+        key=f"undone.{short_id(first)}",
+        kind="session.undone",
+        summary="taken back",
+        payload=None,
+        refs={},
+        first=first,
+    )
+
+
+def first_key(value: dict[str, Any], bubble_id: str) -> str | None:
+    """Return the key of the first event of a bubble; None if it is empty."""
+    return next((draft.key for draft in bubble_events(value, bubble_id, None)), None)
+
+
+def _time(value: dict[str, Any]) -> int | None:
+    """Return when a bubble began; older ones tell only when their request was sent."""
+    timing = fields_of(value.get("timingInfo"))
+    sent = (timing.get(at) for at in ("clientRpcSendTime", "clientStartTime"))
+    return time_ms(value.get("createdAt")) or next(
+        (one for one in map(time_ms, sent) if one and one > 10**12), None
+    )
+
+
+def _model(fields: dict[str, Any]) -> str | None:
+    named = name_of(fields.get("modelName"))
+    return None if named in _NO_MODEL else named
+
+
+def _rich(text: Any) -> str | None:
+    """Return the words of a text in the editor's own form, a tree of nodes."""
+    ahead, words = [json_of(text)], []
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, list):
+            ahead += reversed(node)
+        elif isinstance(node, dict):
+            if isinstance(node.get("text"), str):
+                words.append(node["text"])
+            ahead += [node[at] for at in ("children", "content", "root") if at in node]
+    return word("".join(words))
+
+
+def _first_line(text: Any) -> str | None:
+    return text.partition("\n")[0] if isinstance(text, str) else None

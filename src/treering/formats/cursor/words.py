@@ -1,0 +1,34 @@
+"""What Cursor wraps a user's words in, and the name that its databases have a session by."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+SESSION_KEY: Final = "session"
+"""The key of the first event of a session that comes from a database."""
+_ASKED: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
+_CONTEXT: Final = re.compile(
+    r"\s*<(user_info|system_reminder|rules|open_and_recently_viewed_files)>"
+)
+_WORKSPACE: Final = re.compile(r"^Workspace Path: (.+)$", re.MULTILINE)
+
+
+def asked(block: Any) -> Any:
+    """Return a user's block without the tags around the question; context is kept as such."""
+    text = (
+        block if isinstance(block, str) else block.get("text") if isinstance(block, dict) else None
+    )
+    if not isinstance(text, str):
+        return block
+    question = _ASKED.search(text)
+    if question:
+        rest = (text[: question.start()] + text[question.end() :]).strip()
+        return {"type": "text", "text": question[1], **({"around": rest} if rest else {})}
+    return {"type": "context", "text": text} if _CONTEXT.match(text) else block
+
+
+def workspace_in(text: str) -> str | None:
+    """Return the folder that Cursor tells the model it works in."""
+    found = _WORKSPACE.search(text)
+    return found[1].strip() if found else None

@@ -1,0 +1,191 @@
+"""The interface of a log format: what a reader plug-in declares."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+import msgspec
+
+from treering.formats.parsed import LogReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+Content = Literal["json", "text", "sqlite"]
+"""What a file holds: JSON values, a line each or not; other text; a SQLite database."""
+
+
+class LogRetention(msgspec.Struct, frozen=True, kw_only=True):
+    """How long an agent keeps its own logs."""
+
+    days: float | None
+    """None if they are never deleted automatically."""
+    source: str
+    """The setting that says so, or that it is the default."""
+    remedy: str | None = None
+    """How to configure the agent to keep them."""
+
+
+KEPT: Final = LogRetention(days=None, source="it deletes nothing by itself")
+
+
+def _kept(_: Path) -> LogRetention:
+    return KEPT
+
+
+class LogPlace(msgspec.Struct, frozen=True):
+    """A folder where an agent keeps its logs."""
+
+    base: str
+    """The agent's own folder, below the home folder: ``.acme``. It may be a pattern."""
+    logs: str = ""
+    """Where the logs are below it: ``sessions``. A part may be a pattern: ``acme*/logs``. It may be
+    one file."""
+    variable: str | None = None
+    """The environment variable that names another base."""
+    keeping: Callable[[Path], LogRetention] = _kept
+    """Returns how long logs are kept, from the settings in the base."""
+
+    def at(self, home: Path | None = None) -> Path:
+        """Return the base, which may not exist, in ``home`` or else for this user."""
+        named = os.environ.get(self.variable) if self.variable and home is None else None
+        return Path(named).expanduser() if named else (home or Path.home()) / self.base
+
+    def folders(self, home: Path | None = None) -> list[Path]:
+        """Return the folders of logs; one that may not exist, if no folder fits a pattern."""
+        base = self.at(home)
+        root, pattern = base, self.logs
+        if "*" in self.base:
+            root, pattern = home or Path.home(), f"{self.base}/{self.logs}"
+        try:
+            found = _found(root, pattern) if "*" in pattern else []
+        except OSError:
+            found = []
+        return found or [base / self.logs]
+
+    def holds(self, path: PurePath) -> bool:
+        """Return whether ``path`` is in the base, here or on any machine: by names of folders."""
+        base = PurePath(self.base).parts
+        if base and any(path.parts[at : at + len(base)] == base for at in range(len(path.parts))):
+            return True
+        # As strings: pathlib takes five times as long, and every file passes here.
+        folder = os.path.join(os.path.realpath(self.at()), "")  # noqa: PTH118
+        return bool(self.variable) and os.path.realpath(path).startswith(folder)
+
+
+_LATER: Final[dict[tuple[Path, str], tuple[float, list[Path]]]] = {}
+"""What was found for patterns of several folders, and from when on it is looked for again."""
+SEARCH_REST: Final = 100
+"""Such a search takes at most this part of the time: a watch asks for places every second."""
+
+
+def _found(root: Path, pattern: str) -> list[Path]:
+    began = time.monotonic()
+    until, known = _LATER.get((root, pattern), (began, []))
+    if began < until:
+        return known
+    found = sorted(root.glob(pattern))
+    if pattern.count("*") > 1:
+        now = time.monotonic()
+        _LATER[root, pattern] = now + SEARCH_REST * (now - began), found
+    return found
+
+
+class LogDatabase(Protocol):
+    """What another program's SQLite file held at one moment."""
+
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each table."""
+
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+
+    def tally(self, table: str, column: str) -> dict[str, int]:
+        """Return how many texts in a column begin alike, up to and with their first colon."""
+
+    def rows(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        *,
+        where: Mapping[str, Any] | None = None,
+        prefix: tuple[str, str] | None = None,
+        order: Sequence[str] = (),
+    ) -> Iterator[dict[str, Any]]:
+        """Yield rows of a table, by the names of their columns, and their ``rowid``.
+
+        Those whose columns have the values in ``where``, and begin with the ``prefix`` that is
+        given for a column, in the order of the columns in ``order``. Raises NotFound if there is no
+        such table, InvalidInput if there is no such column.
+        """
+
+
+class DatabaseReader(Protocol):
+    """Reads other programs' SQLite files from private copies: their owners never wait."""
+
+    def tables(self, path: Path) -> dict[str, list[str]]:
+        """Return the columns of each table, as ``open`` would give them."""
+
+    def open(self, path: Path) -> AbstractContextManager[LogDatabase]:
+        """Open what a file holds now.
+
+        Raises InvalidInput if it cannot be read, Busy if it is written to faster than it is copied.
+        """
+
+
+def theirs(_: PurePath | None) -> LogReader:
+    """Take the place of the reader of the family, in a format that has none of its own."""
+    raise NotImplementedError
+
+
+def no_score(_: Sequence[Any]) -> float:
+    """Return 0: a format without a grammar of its own is recognized by its place alone."""
+    return 0.0
+
+
+def _no_reason(_: Path) -> str | None:
+    return None
+
+
+def _never(_: PurePath) -> bool:
+    return False
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """One format of logs: its name, its places, its grammar and its reader."""
+
+    name: str
+    """What the agent is called: ``acme``. It is part of the ids of events: never change it."""
+    reader: Callable[[PurePath | None], LogReader] = theirs
+    """Creates a reader for one file; its path may contain ids."""
+    score: Callable[[Sequence[Any]], float] = no_score
+    """Returns the confidence that a file has this format, from 0 (not at all) to 1, from the first
+    values of the file: JSON values; lines, if it is other text; ``{"table": …, "columns": […]}``
+    for each table of a database. See ``share``."""
+    version: int = 1
+    """Raise it when the reader extracts more than before, or when the format stops claiming some
+    files: logs that an earlier version read are then read again from the beginning."""
+    places: tuple[LogPlace, ...] = ()
+    content: Content = "json"
+    patterns: tuple[str, ...] = ()
+    """Patterns of the paths of files that are looked at in folders although they do not end in
+    ``.jsonl``, ``.json``, ``.ndjson``, ``.sqlite``, ``.sqlite3`` or ``.db``: ``chats/*.md``."""
+    left_out: Callable[[Path], str | None] = _no_reason
+    """Returns what a file is that is not read by itself, by its path: it repeats another file, or
+    is read with it. Otherwise None."""
+    records: Callable[[Path, DatabaseReader], Iterable[Any]] | None = None
+    """Yields the values to read, if they are not those of the file itself: rows of a database, or
+    the documents of a folder. Each counts as one line. A value may be a ``LogRecord``, to say where
+    it is, that it is damaged, or for how many lines it stands."""
+    files: Callable[[Path], Iterable[Path]] | None = None
+    """Returns the other files whose content ``records`` reads, to notice that they change."""
+    family: tuple[str, ...] = ()
+    """The formats whose grammar it shares: of what they claim, files in its own places are its."""
+    claims: Callable[[PurePath], bool] = _never
+    """Returns whether a file that its family claims is its own though it is in none of its places,
+    by its path."""

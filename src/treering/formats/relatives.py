@@ -1,0 +1,27 @@
+"""Agents that write the logs of another agent, in folders of their own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from treering.formats.format import Format, LogPlace
+
+FORMAT: Final = (
+    Format(
+        name="iflow",
+        family=("claude-code", "gemini", "qwen"),
+        places=(LogPlace(".iflow", "projects"), LogPlace(".iflow", "tmp")),
+    ),
+    Format(name="trae", family=("codex",), places=(LogPlace(".trae", "cli/sessions"),)),
+    Format(name="prime", family=("pi",), places=(LogPlace(".prime/agent", "sessions"),)),
+    Format(name="omp", family=("pi",), places=(LogPlace(".omp/agent", "sessions"),)),
+    Format(
+        name="claude-cowork",
+        family=("claude-code",),
+        places=(
+            LogPlace("Library/Application Support/Claude/local-agent-mode-sessions"),
+            LogPlace(".config/Claude/local-agent-mode-sessions"),
+            LogPlace("AppData/Roaming/Claude/local-agent-mode-sessions"),
+        ),
+    ),
+)

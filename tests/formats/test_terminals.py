@@ -1,0 +1,469 @@
+"""Readers of agents in the terminal: what they tell is what the raw log holds, counted apart."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pytest
+
+import treering
+from capture.intake_logs import VOYAGES, write
+from formats.logs.terminals import (
+    COPILOT_SESSION,
+    DROID_SETTINGS,
+    GROK_SESSION,
+    GROK_SIGNALS,
+    KIMI_SESSION,
+    LOGS,
+    QWEN_SESSION,
+    RECORDS,
+    content,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from treering import Event, Ledger
+    from treering.model.intakes import ImportReceipt
+
+SCOPE: Final = "acme/harbour"
+BOOKKEEPING: Final = {"session.opened", "session.imported", "session.forked"}
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a log tells, counted."""
+
+    user: list[str]
+    assistant: list[str]
+    thoughts: int
+    calls: list[str]
+    results: int
+    failures: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Taken:
+    """A log of ours, imported."""
+
+    def __init__(self, ledger: Ledger, receipt: ImportReceipt) -> None:
+        self.ledger = ledger
+        self.receipt = receipt
+        self.events: list[Event] = []
+        after: str | None = None
+        while True:
+            page = ledger.events(SCOPE, after=after)
+            self.events += page.items
+            after = page.next_cursor
+            if after is None:
+                break
+
+    def of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]
+
+    def told(self) -> Told:
+        """Return what the ledger holds, counted."""
+        results = self.of("tool.result")
+        sessions = {event.session_id for event in self.events}
+        handles = [self.ledger.session(one, scope=SCOPE, agent="x") for one in sessions]
+        totals = [handle.usage().total for handle in handles]
+        return Told(
+            user=[event.payload["text"] for event in self.of("conversation.user")],
+            assistant=[event.payload["text"] for event in self.of("conversation.assistant")],
+            thoughts=sum((one.refs or {}).get("observed") == "thinking" for one in self.events),
+            calls=[event.payload["name"] for event in self.of("tool.call")],
+            results=len(results),
+            failures=sum(event.payload["status"] == "failed" for event in results),
+            input_tokens=sum(total.input_tokens for total in totals),
+            output_tokens=sum(total.output_tokens for total in totals),
+            cached_tokens=sum(total.cached_tokens for total in totals),
+        )
+
+
+def take(folder: Path, sample: str) -> Taken:
+    _, log, beside = LOGS[sample]
+    for name, held in {**beside, log: content(RECORDS[sample])}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(held)
+    ledger = treering.open(folder / f"{sample}.db")
+    receipt = treering.import_logs(ledger, [folder / log], scope=SCOPE)
+    return Taken(ledger, receipt)
+
+
+# Counting by other means: on the raw values, without the readers.
+
+
+def walk(value: Any) -> Iterator[dict[str, Any]]:
+    """Give every object in a value."""
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            yield from walk(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from walk(inner)
+
+
+def of_copilot(log: list[dict[str, Any]]) -> Told:
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for line in log:
+        by_type.setdefault(line["type"], []).append(line["data"])
+    ends = by_type["tool.execution_complete"]
+    metrics = [one["usage"] for one in walk(by_type["session.shutdown"]) if "usage" in one]
+    return Told(
+        user=[one["content"] for one in by_type["user.message"]],
+        assistant=[one["content"] for one in by_type["assistant.message"] if one["content"]],
+        thoughts=len({one["content"] for one in by_type["assistant.reasoning"]}),
+        calls=[one["name"] for one in walk(by_type["assistant.message"]) if "arguments" in one],
+        results=len(ends),
+        failures=sum(not one["success"] for one in ends),
+        input_tokens=sum(one["inputTokens"] for one in metrics),
+        output_tokens=sum(one["outputTokens"] for one in metrics),
+        cached_tokens=sum(one["cacheReadTokens"] for one in metrics),
+    )
+
+
+def of_qwen(log: list[dict[str, Any]]) -> Told:
+    users = [one for one in log if one["type"] == "user" and one.get("subtype") != "notification"]
+    parts = [part for one in log if one["type"] == "assistant" for part in one["message"]["parts"]]
+    results = [one for one in walk(log) if "functionResponse" in one]
+    usage = [one["usageMetadata"] for one in log if "usageMetadata" in one]
+    return Told(
+        user=[one["message"]["parts"][0]["text"] for one in users],
+        assistant=[one["text"] for one in parts if "text" in one and not one.get("thought")],
+        thoughts=sum(bool(one.get("thought")) for one in parts),
+        calls=[one["functionCall"]["name"] for one in parts if "functionCall" in one],
+        results=len(results),
+        failures=sum("error" in one["functionResponse"]["response"] for one in results),
+        input_tokens=sum(one["promptTokenCount"] for one in usage),
+        output_tokens=sum(
+            one["candidatesTokenCount"] + one.get("thoughtsTokenCount", 0) for one in usage
+        ),
+        cached_tokens=sum(one.get("cachedContentTokenCount", 0) for one in usage),
+    )
+
+
+def of_droid_store(log: list[dict[str, Any]]) -> Told:
+    blocks = [
+        (line["message"]["role"], block)
+        for line in log
+        if line["type"] == "message"
+        for block in line["message"]["content"]
+    ]
+    texts = [(role, block["text"]) for role, block in blocks if block["type"] == "text"]
+    kinds = Counter(block["type"] for _, block in blocks)
+    usage: Any = DROID_SETTINGS["tokenUsage"]
+    return Told(
+        user=[
+            text.partition("</system-reminder>")[2].strip()
+            for role, text in texts
+            if role == "user"
+        ],
+        assistant=[text for role, text in texts if role == "assistant"],
+        thoughts=kinds["thinking"],
+        calls=[block["name"] for _, block in blocks if block["type"] == "tool_use"],
+        results=kinds["tool_result"],
+        failures=sum(
+            "failed" in str(block) for _, block in blocks if block["type"] == "tool_result"
+        ),
+        input_tokens=usage["inputTokens"] + usage["cacheReadTokens"],
+        output_tokens=usage["outputTokens"] + usage["thinkingTokens"],
+        cached_tokens=usage["cacheReadTokens"],
+    )
+
+
+def of_droid_stream(log: list[dict[str, Any]]) -> Told:
+    said = [(one["role"], one["text"]) for one in log if one["type"] == "message"]
+    results = [one for one in log if one["type"] == "tool_result"]
+    (usage,) = (one["usage"] for one in log if "usage" in one)
+    return Told(
+        user=[text for role, text in said if role == "user"],
+        assistant=[text for role, text in said if role == "assistant"],
+        thoughts=0,
+        calls=[one["toolName"] for one in log if one["type"] == "tool_call"],
+        results=len(results),
+        failures=sum(one["isError"] for one in results),
+        input_tokens=usage["input_tokens"] + usage["cache_read_input_tokens"],
+        output_tokens=usage["output_tokens"],
+        cached_tokens=usage["cache_read_input_tokens"],
+    )
+
+
+def of_grok(log: list[dict[str, Any]]) -> Told:
+    users = [one for one in log if one["type"] == "user" and "prompt_index" in one]
+    own = [call["name"] for one in log for call in one.get("tool_calls", [])]
+    theirs = [one["kind"]["tool_type"] for one in log if one["type"] == "backend_tool_call"]
+    results = [one for one in log if one["type"] == "tool_result"]
+    return Told(
+        user=[block["text"] for one in users for block in one["content"] if "text" in block],
+        assistant=[one["content"] for one in log if one["type"] == "assistant"],
+        thoughts=sum(one["type"] == "reasoning" for one in log),
+        calls=[*own, *theirs],
+        results=len(results) + len(theirs),
+        failures=sum(one["content"].startswith("Error") for one in results),
+        input_tokens=GROK_SIGNALS["totalInputTokens"],
+        output_tokens=GROK_SIGNALS["totalOutputTokens"],
+    )
+
+
+def of_kimi(log: list[dict[str, Any]]) -> Told:
+    prompts = [
+        one["input"][0]["text"] for one in log if one["type"] in {"turn.prompt", "turn.steer"}
+    ]
+    parts = [one["part"] for one in walk(log) if "part" in one]
+    usage = [one["usage"] for one in log if one["type"] == "usage.record"]
+    results = [one["result"] for one in walk(log) if "result" in one]
+    return Told(
+        user=prompts,
+        assistant=[one["text"] for one in parts if one["type"] == "text"],
+        thoughts=sum(one["type"] == "think" for one in parts),
+        calls=[one["name"] for one in walk(log) if one.get("type") == "tool.call"],
+        results=len(results),
+        failures=sum(one["isError"] for one in results),
+        input_tokens=sum(sum(one.values()) - one["output"] for one in usage),
+        output_tokens=sum(one["output"] for one in usage),
+        cached_tokens=sum(one["inputCacheRead"] for one in usage),
+    )
+
+
+def of_kimi_older(log: list[dict[str, Any]]) -> Told:
+    wrapped = [one for one in walk(log) if isinstance(one.get("payload"), dict)]
+    parts = [one["payload"] for one in wrapped if one["type"] == "ContentPart"]
+    usage = [one["token_usage"] for one in walk(log) if "token_usage" in one]
+    return Told(
+        user=[one["user_input"][0]["text"] for one in walk(log) if "user_input" in one],
+        assistant=[one["text"] for one in parts if one["type"] == "text"],
+        thoughts=sum(one["type"] == "think" for one in parts),
+        calls=[one["function"]["name"] for one in walk(log) if "function" in one],
+        results=sum("return_value" in one for one in walk(log)),
+        failures=0,
+        input_tokens=sum(one["input_other"] + one["input_cache_read"] for one in usage),
+        output_tokens=sum(one["output"] for one in usage),
+        cached_tokens=sum(one["input_cache_read"] for one in usage),
+    )
+
+
+def of_antigravity(log: list[dict[str, Any]]) -> Told:
+    done = [one for one in log if one["source"] == "MODEL" and one["type"] != "PLANNER_RESPONSE"]
+    plans = [one for one in log if one["type"] == "PLANNER_RESPONSE"]
+    asked = [call["name"] for one in plans for call in one.get("tool_calls", [])]
+    return Told(
+        user=[one["content"].splitlines()[1] for one in log if one["type"] == "USER_INPUT"],
+        assistant=[one["content"] for one in plans if "content" in one],
+        thoughts=sum("thinking" in one for one in plans),
+        calls=[*asked, *(one["type"].lower() for one in done[len(asked) :])],
+        results=len(done),
+        failures=sum(one["status"] == "ERROR" for one in done),
+    )
+
+
+def of_codex_exec(log: list[dict[str, Any]]) -> Told:
+    items = [one["item"] for one in log if one["type"] == "item.completed"]
+    usage = [one["usage"] for one in log if "usage" in one]
+    kinds = Counter(one["type"] for one in items)
+    return Told(
+        user=[],
+        assistant=[one["text"] for one in items if one["type"] == "agent_message"],
+        thoughts=kinds["reasoning"],
+        calls=["shell"] * kinds["command_execution"] + ["sea.tide"] * kinds["mcp_tool_call"],
+        results=kinds["command_execution"] + kinds["mcp_tool_call"],
+        failures=sum(bool(one.get("exit_code")) for one in items),
+        input_tokens=sum(one["input_tokens"] for one in usage),
+        output_tokens=sum(one["output_tokens"] for one in usage),
+        cached_tokens=sum(one["cached_input_tokens"] for one in usage),
+    )
+
+
+COUNTERS: Final[dict[str, Callable[[list[dict[str, Any]]], Told]]] = {
+    "copilot": of_copilot,
+    "qwen": of_qwen,
+    "droid store": of_droid_store,
+    "droid stream": of_droid_stream,
+    "grok": of_grok,
+    "kimi": of_kimi,
+    "kimi older": of_kimi_older,
+    "antigravity": of_antigravity,
+    "codex exec": of_codex_exec,
+}
+
+
+@pytest.mark.parametrize("sample", COUNTERS)
+def test_what_is_told_is_what_the_raw_log_holds(tmp_path: Path, sample: str) -> None:
+    raw = [json.loads(line) for line in content(RECORDS[sample]).splitlines()]
+
+    taken = take(tmp_path, sample)
+
+    found, expected = taken.told(), COUNTERS[sample](raw)
+    assert sorted(found.calls) == sorted(expected.calls)
+    assert msgspec.structs.replace(found, calls=[]) == msgspec.structs.replace(expected, calls=[])
+    assert [source.format for source in taken.receipt.sources] == [LOGS[sample][0]]
+    assert taken.receipt.lines == len(raw)
+    assert taken.receipt.errors == 0
+
+
+@pytest.mark.parametrize("sample", sorted(COUNTERS))
+def test_every_call_is_named_by_its_result(tmp_path: Path, sample: str) -> None:
+    taken = take(tmp_path, sample)
+
+    calls = {event.payload["call_id"]: event.payload["name"] for event in taken.of("tool.call")}
+    results = {event.payload["call_id"]: event.payload["name"] for event in taken.of("tool.result")}
+
+    assert calls == results
+
+
+@pytest.mark.parametrize("sample", ["copilot", "qwen", "droid store", "grok", "kimi"])
+def test_the_project_of_a_log_is_its_scope(tmp_path: Path, sample: str) -> None:
+    _, log, beside = LOGS[sample]
+    for name, held in {**beside, log: content(RECORDS[sample])}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(held)
+
+    whole = (tmp_path / log).read_bytes()
+    (tmp_path / log).write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        receipt = treering.import_logs(ledger, [tmp_path / log], live=True)
+        (tmp_path / log).write_bytes(whole)
+        grown = treering.import_logs(ledger, [tmp_path / log], live=True)
+
+    named = {"copilot": "acme/harbour", "grok": "acme/harbour"}
+    assert set(receipt.by_scope) == set(grown.by_scope) == {named.get(sample, "harbour")}
+    assert grown.sessions_new == 0
+
+
+def test_what_is_unknown_is_kept_whole(tmp_path: Path) -> None:
+    for sample in COUNTERS:
+        taken = take(tmp_path, sample)
+        kept = [json.dumps(event.payload) for event in taken.of("ops.observation")]
+        of_tomorrow = [one for one in walk(list(RECORDS[sample])) if "mood" in one]
+
+        assert sum("calm" in one for one in kept) == len(of_tomorrow) + (sample == "antigravity")
+
+
+def test_a_subagent_of_copilot_is_a_session_that_names_its_call(tmp_path: Path) -> None:
+    taken = take(tmp_path, "copilot")
+
+    child = taken.ledger.session(f"{COPILOT_SESSION}/c2", scope=SCOPE, agent="x")
+    opened = next(iter(child.events()))
+
+    assert child.outline().spawned_by == COPILOT_SESSION
+    assert opened.payload["spawned_call"] == "c2"
+    assert [one["content"] for one in child.history()] == ["At noon, says the keeper."]
+
+
+def test_compactions_are_told_with_their_summaries_or_without(tmp_path: Path) -> None:
+    for sample in ("copilot", "qwen", "droid store", "kimi", "antigravity"):
+        taken = take(tmp_path, sample)
+
+        (summary,) = taken.of("context.compacted")
+
+        assert summary.payload["summary"] == "They ask for the tide."
+
+    (cut,) = take(tmp_path, "copilot").of("compaction.ended")
+    assert (cut.refs or {})["tokens_before"] == 8
+
+
+def test_what_copilot_and_qwen_rewind_is_hidden(tmp_path: Path) -> None:
+    for sample, session, hidden in (
+        ("copilot", COPILOT_SESSION, "At midnight."),
+        ("qwen", QWEN_SESSION, "Nobody knows."),
+    ):
+        taken = take(tmp_path, sample)
+        history = taken.ledger.session(session, scope=SCOPE, agent="x").history()
+
+        assert hidden not in json.dumps(history)
+        assert "At noon." in json.dumps(history)
+
+
+def test_subagents_of_kimi_are_sessions_of_their_own(tmp_path: Path) -> None:
+    taken = take(tmp_path, "kimi older")
+    main = tmp_path / LOGS["kimi"][1]
+    child = main.parents[1] / "agent-0" / "wire.jsonl"
+    for path in (main, child):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content(RECORDS["kimi"]))
+
+    receipt = treering.import_logs(taken.ledger, [child], scope="other")
+
+    inside = taken.ledger.session(f"{KIMI_SESSION}/k1", scope=SCOPE, agent="x")
+    beside = taken.ledger.session(f"{KIMI_SESSION}/agent-0", scope="other", agent="x").outline()
+    assert inside.outline().spawned_by == KIMI_SESSION
+    assert next(iter(inside.events())).payload["spawned_call"] == "k1"
+    assert beside.spawned_by == KIMI_SESSION
+    assert receipt.subagents == 1
+
+
+def test_times_that_a_log_does_not_tell_are_marked_as_approximate(tmp_path: Path) -> None:
+    for sample in ("grok", "codex exec"):
+        told = [event for event in take(tmp_path, sample).events if event.kind not in BOOKKEEPING]
+
+        assert {(event.refs or {}).get("time") for event in told} == {"approximate"}
+
+    timed = [event for event in take(tmp_path, "copilot").events if event.kind not in BOOKKEEPING]
+    assert not any("time" in (event.refs or {}) for event in timed)
+
+
+def test_a_session_of_grok_has_what_the_files_beside_it_say(tmp_path: Path) -> None:
+    taken = take(tmp_path, "grok")
+
+    (imported,) = taken.of("session.imported")
+    outline = taken.ledger.session(GROK_SESSION, scope=SCOPE, agent="x").outline()
+
+    assert outline.title == "Tides"
+    assert (imported.payload["cwd"], imported.payload["branch"]) == ("/srv/harbour", "tides")
+
+
+@pytest.mark.parametrize(
+    ("agent", "form", "folder"),
+    [
+        ("iflow", "claude-code", ".iflow/projects/harbour"),
+        ("trae", "codex", ".trae/cli/sessions/2026/10/01"),
+        ("prime", "pi", ".prime/agent/sessions/harbour"),
+        ("omp", "pi", ".omp/agent/sessions/harbour"),
+        (
+            "claude-cowork",
+            "claude-code",
+            "Library/Application Support/Claude/local-agent-mode-sessions/a/b/.claude/projects/c",
+        ),
+    ],
+)
+def test_an_agent_with_the_format_of_another_is_known_by_its_folder(
+    tmp_path: Path, agent: str, form: str, folder: str
+) -> None:
+    name, records = VOYAGES[form]
+    path = write(tmp_path / folder / PurePath(name).name, records)
+    copy = write(tmp_path / PurePath(name).name, records)
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        receipt = treering.import_logs(ledger, [path], scope=SCOPE)
+        again = treering.import_logs(ledger, [path], scope=SCOPE, again=True)
+        outlines = ledger.sessions(SCOPE, subagents=True).items
+        elsewhere = treering.import_logs(ledger, [copy], scope="other")
+
+    assert (receipt.by_format, again.events) == ({agent: 1}, 0)
+    assert {one.agent.partition(":")[0] for one in outlines} == {agent}
+    assert elsewhere.by_format == {form: 1}
+
+
+def test_files_that_are_read_with_a_log_are_not_read_by_themselves(tmp_path: Path) -> None:
+    for sample, (_, log, beside) in LOGS.items():
+        for name, held in {**beside, log: content(RECORDS[sample])}.items():
+            path = tmp_path / "home" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(held)
+
+    with treering.open(tmp_path / "l.db") as ledger:
+        receipt = treering.import_logs(ledger, [tmp_path / "home"])
+
+    assert receipt.errors == 0
+    refused = {one.file.rpartition("/")[2] for one in receipt.sources if one.state == "refused"}
+    assert refused == {"summary.json", "signals.json", "state.json", "droid-1.settings.json"}
+    assert sum(receipt.by_format.values()) == len(LOGS)
