@@ -1,0 +1,1 @@
+"""A ledger on a server: the same calls, over HTTP."""

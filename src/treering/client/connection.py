@@ -1,0 +1,219 @@
+"""Requests to a server: encoded, repeated where that is safe, errors raised as their own kind."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from treering.errors import (
+    Closed,
+    Conflict,
+    InvalidInput,
+    OutcomeUnknown,
+    TreeringError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+Answer = TypeVar("Answer")
+
+ANSWER_S: Final = 90.0
+"""How long to wait for an answer: longer than a server takes to give up."""
+PATIENCE_S: Final = 30.0
+"""How long to try again while a server is away or busy."""
+PAUSE_S: Final = 0.05
+PAUSE_S_MAX: Final = 1.0
+_RETRIED: Final = frozenset({"busy", "unavailable", "closed"})
+"""Codes of answers that nothing was done for."""
+
+
+class _ProblemBody(msgspec.Struct, frozen=True):
+    code: str = "error"
+    message: str = ""
+    hint: str | None = None
+    current_seq: int | None = None
+    event_ids: list[str] = []
+
+
+class ServerConnection:
+    """The way to one server. Safe to share between threads; each has a socket of its own."""
+
+    def __init__(self, url: str, token: str | None, *, patience_s: float = PATIENCE_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
+            raise InvalidInput(
+                f"{url} is not the address of a server", hint="write http://127.0.0.1:8720"
+            )
+        self.url = url.rstrip("/")
+        self._host, self._port = parts.hostname, parts.port
+        self._is_secure = parts.scheme == "https"
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._patience_s = patience_s
+        self._local = threading.local()
+        self._sockets: set[HTTPConnection] = set()
+        self._is_closed = False
+
+    def get(self, path: str, kind: type[Answer], **query: Any) -> Answer:
+        """Return the answer to a reading, as ``kind``."""
+        given = {
+            name: _text(value)
+            for name, value in query.items()
+            if value is not None and value is not False and value not in ((), [])
+        }
+        full = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return self._ask("GET", full, None, kind, is_repeatable=True)
+
+    def post(
+        self, path: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
+    ) -> Answer:
+        """Return the answer to what is sent; one that is repeatable is sent until it arrives.
+
+        Raise OutcomeUnknown if another may have arrived, or may not.
+        """
+        return self._ask("POST", path, msgspec.json.encode(body), kind, is_repeatable=is_repeatable)
+
+    def stream(self, path: str, headers: dict[str, str]) -> tuple[HTTPConnection, HTTPResponse]:
+        """Return a stream that has begun, on a socket of its own. Raise what the server answers."""
+        self._check_open()
+        connection = self._connect()
+        try:
+            connection.request("GET", path, headers=self._headers | headers)
+            answer = connection.getresponse()
+            refused = None if answer.status == 200 else _error(answer.read())
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise _away(self.url) from error
+        except BaseException:
+            connection.close()
+            raise
+        if refused is not None:
+            connection.close()
+            raise refused
+        return connection, answer
+
+    def close(self) -> None:
+        """Close all sockets; every later request raises Closed."""
+        self._is_closed = True
+        for connection in list(self._sockets):
+            connection.close()
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, kind: type[Answer], *, is_repeatable: bool
+    ) -> Answer:
+        until = time.monotonic() + self._patience_s
+        for pause_s in _pauses():
+            self._check_open()
+            try:
+                status, answer = self._send(method, path, body)
+            except (OSError, HTTPException) as error:
+                if not is_repeatable and not isinstance(error, ConnectionRefusedError):
+                    raise OutcomeUnknown(
+                        f"the connection to {self.url} broke before the answer",
+                        hint="look whether it was done before you do it again",
+                    ) from error
+                if time.monotonic() + pause_s > until:
+                    raise _away(self.url) from error
+            else:
+                if status == 200:
+                    return msgspec.json.decode(answer, type=kind)
+                failed = _error(answer)
+                if failed.code not in _RETRIED or time.monotonic() + pause_s > until:
+                    raise failed
+            time.sleep(pause_s)
+        raise AssertionError
+
+    def _send(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection: HTTPConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect()
+            self._sockets.add(connection)
+        elif connection.sock is not None and _is_over(connection.sock):
+            # The server has closed it while nothing was asked: the request uses a new one.
+            connection.close()
+        headers = self._headers
+        if body is not None:
+            headers = headers | {"Content-Type": "application/json"}
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except BaseException:
+            # Also after an interrupt: the rest of an answer must not be taken for the next one.
+            connection.close()
+            self._sockets.discard(connection)
+            self._local.connection = None
+            raise
+
+    def _connect(self) -> HTTPConnection:
+        kind = HTTPSConnection if self._is_secure else HTTPConnection
+        return kind(self._host, self._port, timeout=ANSWER_S)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("the ledger is closed", hint="open it again")
+
+
+def path_of(*names: str) -> str:
+    """Return a path of ``/v1`` with ``names`` encoded, slashes included."""
+    return "/v1/" + "/".join(quote(name, safe="") for name in names)
+
+
+def _is_over(connection: socket.socket) -> bool:
+    """Return whether the other side has closed a connection that waits for nothing."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def _away(url: str) -> Unavailable:
+    return Unavailable(f"no answer from {url}", hint="check that treering serve runs there")
+
+
+def _error(answer: bytes) -> TreeringError:
+    """Return the error that an answer describes, as the kind that the ledger raised."""
+    try:
+        problem = msgspec.json.decode(answer, type=_ProblemBody)
+    except msgspec.MsgspecError:
+        return Unavailable("the answer is not one of treering serve", hint="check the address")
+    kind = _kinds().get(problem.code, TreeringError)
+    if issubclass(kind, Conflict):
+        return kind(problem.message, current_seq=problem.current_seq or 0, hint=problem.hint)
+    if issubclass(kind, OutcomeUnknown):
+        return kind(problem.message, event_ids=problem.event_ids, hint=problem.hint)
+    return kind(problem.message, hint=problem.hint)
+
+
+def _kinds() -> dict[str, type[TreeringError]]:
+    kinds: dict[str, type[TreeringError]] = {}
+    left = [TreeringError]
+    while left:
+        kind = left.pop()
+        kinds.setdefault(kind.code, kind)
+        left += kind.__subclasses__()
+    return kinds
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+def _text(value: Any) -> Any:
+    if value is True:
+        return "true"
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, str | bytes):
+            return list(value)
+    return value

@@ -1,0 +1,184 @@
+"""The engine of a ledger on a server: runs and sessions record through it as through any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from treering.client.connection import path_of
+from treering.errors import InvalidInput, SensitiveContent, Unsupported
+from treering.ledger.drafts import Drafter, without_bytes
+from treering.ledger.runs import RunOutline
+from treering.model.events import FirstEvent, Header
+from treering.model.queries import PAGE_ITEMS_MAX, Page
+from treering.model.tools import SyntheticPolicy
+from treering.spine.gates import Gates
+from treering.spine.run_events import Results, fit
+from treering.spine.run_state import RunState, check_wait
+from treering.spine.runs import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from treering.client.connection import ServerConnection
+    from treering.ledger.engine import Engine
+    from treering.ledger.sessions import Session
+    from treering.model.events import NewEvent
+    from treering.model.parts import RunStarted
+    from treering.spine.run_state import Opening
+
+OWNER: Final = "http"
+"""In place of the owner of a run: no process holds a lock for it that the server could see."""
+BATCH_EVENTS_MAX: Final = 10_000
+
+
+class _Appended(msgspec.Struct, frozen=True):
+    headers: list[Header]
+    new: list[str]
+
+
+class RemoteEngine:
+    """Records over HTTP; stands where ``Engine`` does for runs and sessions."""
+
+    def __init__(self, connection: ServerConnection, clock: Callable[[], int]) -> None:
+        self.connection = connection
+        self.now_ms = clock
+        self.gates = Gates()
+        self.results = Results(self.gates, SyntheticPolicy())
+        self.store = _RemoteStore(connection)
+        self.dispatcher = _NoSinks()
+        # Checks what the server would refuse, and what JSON would change without a word: NaN, a
+        # tuple. Ids are given here, so that a batch can be sent again.
+        self._drafter = Drafter(guard=_no_guard, mode="off", clock=clock, seals=lambda _: False)
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record ``events``, all or none, however often the connection breaks."""
+        return self._append(events, expected_seq).headers
+
+    def append_missing(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record ``events``; return only those that were not there before."""
+        appended = self._append(events, None)
+        new = set(appended.new)
+        return [header for header in appended.headers if header.event_id in new]
+
+    def write(
+        self,
+        events: Sequence[NewEvent],
+        *,
+        expected_seq: int | None = None,
+        numbers: Sequence[int | None] | None = None,
+        fits: bool = False,
+    ) -> list[Header]:
+        """Record the events of a run under its numbers; ``fits`` makes fit what cannot be kept."""
+        if numbers is not None:
+            events = [
+                event if number is None else replace(event, run_seq=number)
+                for event, number in zip(events, numbers, strict=True)
+            ]
+        try:
+            return self.append(events, expected_seq=expected_seq)
+        except InvalidInput as error:
+            fitting = [fit(event) for event in events]
+            if not fits or isinstance(error, SensitiveContent) or fitting == list(events):
+                raise
+        return self.append(fitting, expected_seq=expected_seq)
+
+    def _append(self, events: Sequence[NewEvent], expected_seq: int | None) -> _Appended:
+        if any(isinstance(event, FirstEvent) for event in events):
+            raise Unsupported("a first event cannot be sent over HTTP", hint="give expected_seq=0")
+        if len(events) > BATCH_EVENTS_MAX:
+            raise InvalidInput(
+                f"a batch has at most {BATCH_EVENTS_MAX} events over HTTP", hint="send it in parts"
+            )
+        events = list(map(without_bytes, events))
+        drafts = self._drafter.draft(events, counted=True)
+        named = [
+            event if event.event_id is not None else replace(event, event_id=draft.event_id)
+            for event, draft in zip(events, drafts, strict=True)
+        ]
+        body = {"events": named, "expected_seq": expected_seq}
+        return self.connection.post(path_of("events"), body, _Appended, is_repeatable=True)
+
+    # Runs.
+
+    def run(
+        self,
+        session: Session,
+        started: RunStarted,
+        *,
+        agent: str | None = None,
+        turn_id: str | None = None,
+        prompt: str | None = None,
+        wait_s: float | None = None,
+    ) -> Run:
+        """Return a run of ``session`` that has not begun yet."""
+        if wait_s is not None:
+            check_wait(wait_s)
+        engine = cast("Engine", self)
+        return Run(
+            RunState(
+                engine, session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_s
+            )
+        )
+
+    def begin(self, run_state: RunState, more: Opening, *, wait_s: float) -> list[Header] | None:  # noqa: ARG002
+        """Record the start of a run. Runs of clients do not wait for one another."""
+        added = more(run_state.template)
+        if added is None:
+            return None
+        events = run_state.opening(added)
+        return self.write(events, numbers=run_state.number(events), fits=True)
+
+    def forget(self, run_state: RunState) -> None:
+        """Take note that a run is over: nothing is kept about it here."""
+
+
+class _RemoteStore:
+    """What a run asks of a store."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.reader = _RemoteReader(connection)
+        self.leases = self
+
+    def owner(self) -> str:
+        return OWNER
+
+
+class _RemoteReader:
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    def open_runs(self, scope: str, session_id: str) -> list[RunOutline]:
+        path = path_of("scopes", scope, "runs")
+        page = self._connection.get(
+            path, Page[RunOutline], session_id=session_id, limit=PAGE_ITEMS_MAX
+        )
+        return [run for run in page.items if run.state == "open"]
+
+    def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
+        path = path_of("scopes", scope, "sessions", session_id, "replay")
+        cursor = None
+        while True:
+            page = self._connection.get(path, Page[Header], limit=PAGE_ITEMS_MAX, after=cursor)
+            yield from (header for header in page.items if header.run_id == run_id)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+
+class _NoSinks:
+    """What a run hands its events to: sinks are the server's."""
+
+    def carry_transient(self, event: NewEvent) -> None:
+        """Drop a piece of an answer: it is not kept anywhere."""
+
+    def announce(self, headers: Sequence[Header]) -> None:
+        """Do nothing."""
+
+
+def _no_guard() -> Any:
+    raise AssertionError  # The server has the guard.

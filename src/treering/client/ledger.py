@@ -1,0 +1,367 @@
+"""A ledger on a server, with the calls of one that is here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from treering.client.connection import path_of
+from treering.client.engine import RemoteEngine
+from treering.client.following import RemoteFollower
+from treering.client.memory import RemoteMemory
+from treering.client.refusal import refuse_others
+from treering.client.sessions import RemoteSession
+from treering.errors import DuplicateEvent, Unsupported
+from treering.ledger.admin import LedgerAdmin
+from treering.ledger.families import Family
+from treering.ledger.ledger import Ledger
+from treering.ledger.records import EventLocation
+from treering.ledger.runs import RunOutline, RunView
+from treering.ledger.scopes import ScopeOutline, check_all_scopes
+from treering.ledger.session_settings import stated
+from treering.model.arguments import checks_arguments
+from treering.model.events import Event, Header
+from treering.model.fields import check_events, check_id, check_list, check_name
+from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
+from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
+from treering.model.scopes import parse_scope
+from treering.model.searches import HITS_DEFAULT, SearchResult
+from treering.model.sessions import SessionOutline
+from treering.model.tool_records import ToolRecord, ToolStatistics
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from treering.client.connection import Answer, ServerConnection
+    from treering.ledger.erasure import Replacement
+    from treering.ledger.following import Follower
+    from treering.ledger.sessions import Session
+    from treering.memory.memory import Memory
+    from treering.model.events import NewEvent
+    from treering.model.sessions import Mode, SessionOptions
+
+
+@checks_arguments
+@refuse_others()
+class RemoteAdmin(LedgerAdmin):
+    """What can be asked about a ledger as a whole: its proof."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    def verify(
+        self, scope: str | None = None, *, session_id: str | None = None, **others: Any
+    ) -> Verification:
+        """Prove one session, one scope or, with no argument, the whole ledger."""
+        others.pop("progress", None)
+        if any(others.values()):
+            raise Unsupported(
+                f"{', '.join(others)} cannot be used over HTTP", hint="verify where the ledger is"
+            )
+        names = () if scope is None else ("scopes", parse_scope(scope))
+        path = path_of(*names, "verify")
+        return self._connection.get(path, Verification, session_id=session_id)
+
+
+@checks_arguments
+@refuse_others(also=("importing",))
+class RemoteLedger(Ledger):
+    """A ledger on a server. Safe to share between threads. Made by ``treering.open``."""
+
+    def __init__(self, connection: ServerConnection, clock: Callable[[], int]) -> None:
+        self._connection = connection
+        self._remote = RemoteEngine(connection, clock)
+
+    @property
+    def admin(self) -> LedgerAdmin:
+        """Return what proves a scope."""
+        return RemoteAdmin(self._connection)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    # Writing.
+
+    def append(
+        self, events: Sequence[NewEvent], *, expected_seq: int | None = None
+    ) -> list[Header]:
+        """Record all of ``events`` durably and in order, or none of them.
+
+        If the connection breaks, they are sent again until the server answers: their ids keep
+        them from being recorded twice.
+        """
+        listed = check_events(events)
+        return self._remote.append(listed, expected_seq=expected_seq) if listed else []
+
+    def append_new(self, event: NewEvent) -> Header:
+        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        new = self._remote.append_missing(check_events([event]))
+        if not new:
+            raise DuplicateEvent(
+                f"event_id already exists: {event.event_id}",
+                hint="give another id, or leave it out to have one made",
+            )
+        return new[0]
+
+    def session(
+        self,
+        session_id: str,
+        *,
+        scope: str,
+        agent: str,
+        user: str | None = None,
+        mode: Mode | None = None,
+        **settings: Unpack[SessionOptions],
+    ) -> Session:
+        """Return a handle on a session; it is recorded with its first event."""
+        given = stated(mode=mode, **settings)
+        return RemoteSession(
+            self._remote, session_id, given, scope=scope, agent=agent, user=user, mode=mode
+        )
+
+    def memory(self, scope: str) -> Memory:
+        """Return the memory of a scope: its facts and episodes."""
+        return RemoteMemory(self._connection, parse_scope(scope))
+
+    # Reading.
+
+    def scopes(self, **options: Any) -> Page[ScopeOutline]:
+        """Return a page of the scopes that the token covers."""
+        return self._connection.get(path_of("scopes"), Page[ScopeOutline], **options)
+
+    def sessions(
+        self,
+        scope: str | Sequence[str] | None = None,
+        *,
+        all_scopes: bool = False,
+        **filters: Any,
+    ) -> Page[SessionOutline]:
+        """Return the sessions of one or several scopes at a glance, the last written to first."""
+        path, named = _where("sessions", scope, all_scopes=all_scopes)
+        listed = _listed(filters, "state")
+        return self._connection.get(path, Page[SessionOutline], **named, **listed)
+
+    def family(self, scope: str, session_id: str) -> Family:
+        """Return all sessions that were forked from one another, as a tree."""
+        return self._get(scope, "sessions", Family, names=[_session(session_id), "family"])
+
+    def headers(self, scope: str, **filters: Any) -> Page[Header]:
+        """Return a page of the headers of a scope by time."""
+        return self._get(scope, "headers", Page[Header], **filters)
+
+    def events(self, scope: str, **filters: Any) -> Page[Event]:
+        """Return the same as ``headers``, with payloads."""
+        return self._get(scope, "events", Page[Event], **filters)
+
+    def replay(
+        self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
+    ) -> Page[Header]:
+        """Return headers of a session in the order in which they were recorded, by seq."""
+        names = [_session(session_id), "replay"]
+        return self._get(scope, "sessions", Page[Header], names=names, limit=first, after=after)
+
+    def replay_events(
+        self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
+    ) -> Page[Event]:
+        """Return the same as ``replay``, with payloads."""
+        names = [_session(session_id), "replay"]
+        return self._get(
+            scope, "sessions", Page[Event], names=names, limit=first, after=after, payloads=True
+        )
+
+    def event(self, scope: str, event_id: str) -> Event:
+        """Return one event with its payload."""
+        return self._get(scope, "events", Event, names=[check_id(event_id)])
+
+    def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
+        """Return session, seq and time of the events with these ids; unknown ids are left out."""
+        ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
+        found: dict[str, EventLocation] = {}
+        for begin in range(0, len(ids), 1_000):
+            body = {"event_ids": ids[begin : begin + 1_000]}
+            found |= self._post(
+                scope, "find-ids", body, dict[str, EventLocation], is_repeatable=True
+            )
+        return found
+
+    def tool_calls(self, scope: str, **filters: Any) -> Page[ToolRecord]:
+        """Return one record for each tool call of a scope."""
+        filters.pop("progress", None)
+        return self._get(scope, "tool-calls", Page[ToolRecord], **_listed(filters, "status"))
+
+    def tool_statistics(self, scope: str, **filters: Any) -> list[ToolStatistics]:
+        """Return for each tool of a scope how its calls ended and how long they took."""
+        filters.pop("progress", None)
+        return self._get(scope, "tool-statistics", list[ToolStatistics], **filters)
+
+    def search(
+        self,
+        query: str,
+        *,
+        scope: str | Sequence[str] | None = None,
+        all_scopes: bool = False,
+        mode: str = "words",
+        limit: int = HITS_DEFAULT,
+        include_failed: bool = False,
+        zone: tzinfo | None = None,
+        progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server indexes)
+    ) -> SearchResult:
+        """Find events; the best first, grouped by session."""
+        path, named = _where("search", scope, all_scopes=all_scopes)
+        return self._connection.get(
+            path,
+            SearchResult,
+            **named,
+            query=query,
+            mode=mode,
+            limit=limit,
+            include_failed=include_failed,
+            zone=None if zone is None else str(zone),
+        )
+
+    def matches_elsewhere(
+        self,
+        query: str,  # noqa: ARG002
+        *,
+        scope: str,  # noqa: ARG002
+        include_failed: bool = False,  # noqa: ARG002
+        zone: tzinfo | None = None,  # noqa: ARG002
+    ) -> int:
+        """Return 0: a token says nothing about other scopes."""
+        return 0
+
+    def runs(self, scope: str, **filters: Any) -> Page[RunOutline]:
+        """Return a page of the runs of a scope at a glance, the newest first."""
+        return self._get(scope, "runs", Page[RunOutline], **filters)
+
+    def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
+        """Return one run at a glance."""
+        return self.run_view(scope, run_id, session_id=session_id, events_max=1).run
+
+    def run_view(
+        self,
+        scope: str,
+        run_id: str,
+        *,
+        session_id: str | None = None,
+        events_max: int = VIEW_ITEMS_DEFAULT,
+        progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server catches up)
+    ) -> RunView:
+        """Return one run from start to end, without private content."""
+        names = [check_name(run_id, "run_id")]
+        return self._get(
+            scope, "runs", RunView, names=names, session_id=session_id, events_max=events_max
+        )
+
+    def follow(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower[Header]:
+        """Return an iterator over the headers that are there and those that come, in order."""
+        return cast("Follower[Header]", self._follow(scope, Header, after, committed, idle_s, stop))
+
+    def follow_events(
+        self,
+        scope: str,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Follower[Event]:
+        """Return the same as ``follow``, with payloads."""
+        return cast("Follower[Event]", self._follow(scope, Event, after, committed, idle_s, stop))
+
+    def end_cursor(self, scope: str) -> str:
+        """Return a cursor after all events of a scope, to follow only later ones."""
+        return self._get(scope, "end", dict[str, str])["cursor"]
+
+    # Erasing.
+
+    def redact(
+        self,
+        scope: str,
+        *,
+        event_id: str | None = None,
+        session_id: str | None = None,
+        event_ids: Sequence[str] | None = None,
+        replacement: Replacement = "placeholder",
+    ) -> RedactReceipt:
+        """Erase the content of one event, several or one session, physically."""
+        body = {
+            "event_id": event_id,
+            "session_id": session_id,
+            "event_ids": None if event_ids is None else list(event_ids),
+            "replacement": replacement,
+        }
+        # Erasing twice erases once.
+        return self._post(scope, "redact", body, RedactReceipt, is_repeatable=True)
+
+    def forget(
+        self,
+        scope: str,
+        *,
+        user: str,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server erases)
+    ) -> ForgetReceipt:
+        """Erase one person from a scope, physically: events about them, and their names."""
+        body = {"user": check_name(user, "user"), "preview": dry_run}
+        return self._post(scope, "forget", body, ForgetReceipt, is_repeatable=dry_run)
+
+    def _follow(
+        self,
+        scope: str,
+        kind: type[Header],
+        after: str | None,
+        committed: bool,  # noqa: FBT001
+        idle_s: float | None,
+        stop: threading.Event | None,
+    ) -> RemoteFollower[Header]:
+        if committed:
+            raise Unsupported("committed cannot be used over HTTP", hint="look at run.ended")
+        return RemoteFollower(
+            self._connection, parse_scope(scope), kind,
+            payloads=kind is Event, after=after, idle_s=idle_s, stop=stop,
+        )  # fmt: skip
+
+    def _get(
+        self, scope: str, part: str, kind: type[Answer], *, names: Sequence[str] = (), **query: Any
+    ) -> Answer:
+        path = path_of("scopes", parse_scope(scope), part, *names)
+        return self._connection.get(path, kind, **query)
+
+    def _post(
+        self, scope: str, part: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
+    ) -> Answer:
+        path = path_of("scopes", parse_scope(scope), part)
+        return self._connection.post(path, body, kind, is_repeatable=is_repeatable)
+
+
+def _where(
+    part: str, scope: str | Sequence[str] | None, *, all_scopes: bool
+) -> tuple[str, dict[str, Any]]:
+    """Return the path that asks one scope, several or all that the token covers; and which."""
+    if all_scopes:
+        check_all_scopes(scope)
+        return path_of(part), {}
+    if isinstance(scope, list | tuple):
+        return path_of(part), {"scopes": [parse_scope(one) for one in scope]}
+    return path_of("scopes", parse_scope(scope or ""), part), {}
+
+
+def _session(session_id: str) -> str:
+    return check_name(session_id, "session_id")
+
+
+def _listed(filters: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the filters with one of them as a list, which may be given alone."""
+    value = filters.get(name)
+    return filters | {name: [value]} if isinstance(value, str) else filters

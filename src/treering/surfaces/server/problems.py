@@ -1,0 +1,95 @@
+"""Errors as HTTP answers: the status of each code, and one JSON object for all."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from treering.errors import Conflict, OutcomeUnknown, TreeringError
+
+STATUS_DEFAULT: Final = 500
+STATUSES: Final = {
+    "invalid": 400,
+    "invalid_scope": 400,
+    "invalid_kind": 400,
+    "invalid_cursor": 400,
+    "not_authenticated": 401,
+    "not_permitted": 403,
+    "read_only": 403,
+    "disabled": 403,
+    "tool_denied": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "conflict": 409,
+    "duplicate": 409,
+    "run_closed": 409,
+    "run_interrupted": 409,
+    "run_active": 409,
+    "too_large": 413,
+    "wrong_host": 421,
+    "sensitive": 422,
+    "unsupported": 501,
+    "busy": 503,
+    "unavailable": 503,
+    "closed": 503,
+    "outcome_unknown": 503,
+    "ledger_moved": 503,
+    "storage_full": 507,
+}
+"""The HTTP status of each code; any other is a fault of the server."""
+
+RETRY_S: Final = {503: "1"}
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What went wrong, as every error answer says it."""
+
+    code: str
+    message: str
+    hint: str | None
+    current_seq: int | None = None
+    """Of a conflict: where the session is."""
+    event_ids: list[str] | None = None
+    """Of an unknown outcome: the events that may be recorded; send them again."""
+
+
+def problem_of(error: TreeringError) -> Problem:
+    """Return what an error answer says."""
+    return Problem(
+        code=error.code,
+        message=str(error),
+        hint=error.hint,
+        current_seq=error.current_seq if isinstance(error, Conflict) else None,
+        event_ids=list(error.event_ids) if isinstance(error, OutcomeUnknown) else None,
+    )
+
+
+def unexpected(error: BaseException) -> Problem:
+    """Return the answer to a fault of ours: only its type, since its text may quote content."""
+    return Problem(
+        code="error",
+        message=f"unexpected {type(error).__name__}",
+        hint="this is a fault of treering: please report it",
+    )
+
+
+def answer_problem(problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    """Return a problem with the status of its code."""
+    status = STATUSES.get(problem.code, STATUS_DEFAULT)
+    more = dict(headers or {})
+    if status == STATUSES["not_authenticated"]:
+        more["WWW-Authenticate"] = 'Bearer realm="treering"'
+    if status in RETRY_S:
+        more["Retry-After"] = RETRY_S[status]
+    return json_response(problem, status=status, headers=more)
+
+
+def json_response(
+    value: Any, *, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Return ``value`` as JSON."""
+    return Response(
+        msgspec.json.encode(value), status, headers=headers, media_type="application/json"
+    )

@@ -1,0 +1,162 @@
+"""A server process: a socket, uvicorn, and an end that loses nothing that was acknowledged."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import resource
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+import h11
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from treering.errors import InvalidInput, StorageError
+from treering.surfaces.server.problems import Problem
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from treering.surfaces.server.application import Application
+
+BACKLOG: Final = 1_024
+KEEP_ALIVE_S: Final = 30
+HEAD_S: Final = 15.0
+"""How long a client may take to send the head of a request."""
+FILES_MAX: Final = 10_000
+"""Open files that a server wants to be allowed: a connection is one."""
+HEADER_BYTES_MAX: Final = 64 * 1024
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raise StorageError if the port is taken."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise InvalidInput(f"no host {host}", hint="name an address of this machine") from error
+    listener = socket.socket(family, kind, number)
+    # A restart may use the port again at once; a port where somebody listens stays taken.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise StorageError(
+                f"port {port} of {host} is taken: a server runs there already",
+                hint="use that one, or another --port",
+            ) from error
+        raise StorageError(
+            f"cannot listen on port {port} of {host}: {error.strerror}",
+            hint="choose another --host or --port",
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def make_server(application: Application, *, started: Callable[[], None]) -> uvicorn.Server:
+    """Return a server; ``run(sockets=[…])`` serves until the process is asked to end.
+
+    It then answers what was asked, ends live streams, and returns. ``started`` is called when it
+    begins to answer.
+    """
+    _allow_open_files()
+    config = uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        http=_Connection,
+        ws="none",
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=application.limits.graceful_s,
+        h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+        proxy_headers=False,
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    return _Server(config, application, started)
+
+
+def _allow_open_files() -> None:
+    """Let the process have many connections at once; 1,024 files are a common preset."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if most == resource.RLIM_INFINITY else min(FILES_MAX, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+class _Connection(H11Protocol):
+    """Closes a connection that does not send a request in time; refuses nonsense in JSON."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def handle_events(self) -> None:
+        """Take what has come of a request; its head has to be there in time."""
+        super().handle_events()
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._waiting is None and self.timeout_keep_alive_task is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, as every other refusal is written."""
+        problem = Problem(code="invalid", message=msg.rstrip("."), hint="send HTTP/1.1")
+        body = msgspec.json.encode(problem)
+        headers: Any = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        answer = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+        for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+
+class _Server(uvicorn.Server):
+    """Says when it answers, and ends live streams when it is asked to end."""
+
+    def __init__(
+        self, config: uvicorn.Config, application: Application, started: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._application = application
+        self._on_start = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self._on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End: streams first, for they never end by themselves."""
+        self._application.end_streams()
+        await super().shutdown(sockets)
