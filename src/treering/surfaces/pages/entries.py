@@ -7,16 +7,18 @@ A result that comes later than that is asked for.
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Final, Literal
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from treering.model.events import Event, Header
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
 from treering.model.tool_records import ToolRecord
+from treering.surfaces.cli.masking import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
 
 AHEAD_EVENTS_MAX: Final = 400
 AHEAD_BYTES_MAX: Final = 8_000_000
@@ -37,6 +39,7 @@ _RULES: Final = frozenset(
         "session.closed",
         "session.undone",
         "session.redone",
+        "session.hidden",
         "run.failed",
         "run.interrupted",
         "ledger.redacted",
@@ -222,3 +225,23 @@ def _call_id(result: Header) -> str:
 
 def _weight(event: Header) -> int:
     return event.payload_bytes if isinstance(event, Event) else 0
+
+
+class Checked:
+    """Writes a page piece by piece, and checks the final text of each."""
+
+    def __init__(self, stream: IO[bytes], seen: Callable[[str], str] = lambda piece: piece) -> None:
+        """Take the stream; ``seen`` returns what of a piece is looked at for secrets."""
+        self._stream = stream
+        self._seen = seen
+        self._look = Mask()
+        self.withheld = 0
+        """Pieces that still looked as if they held a secret, and were left out."""
+
+    def write(self, piece: str, *, instead: str = "") -> None:
+        """Write ``piece``, or ``instead`` if it holds a secret."""
+        seen = self._seen(piece)
+        if self._look.text(seen) != seen:
+            self.withheld += 1
+            piece = instead
+        self._stream.write(piece.encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from html import escape
 from importlib.resources import files
 from typing import IO, TYPE_CHECKING, Final
@@ -16,34 +17,25 @@ import msgspec
 
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.times import utc_clock
-from treering.surfaces.pages.checked import Checked
-from treering.surfaces.pages.markup import markdown, preformatted
+from treering.surfaces.pages.blocks_html import PageLinks, entry_html
+from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped
+from treering.surfaces.pages.entries import Checked
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
-from treering.surfaces.pages.wording import (
-    body_of,
-    clean,
-    counted_of,
-    input_of,
-    note_of,
-    output_of,
-    rule_of,
-    span_text,
-    spent_text,
-    state_of,
-    text_of,
-    tool_of,
-)
+from treering.surfaces.pages.wording import clean, span_text, spent_text, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.model.events import Header
     from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.entries import PageEntry
 
+
 WITHHELD: Final = "withheld: this looked as if it held a secret"
-_BAD_RULES: Final = ("run.failed", "run.interrupted", "session.undone", "ledger.")
-_BAD_NOTES: Final = frozenset({"error", "alert", "warning", "blocked"})
+_MARKUP: Final = re.compile(
+    r'</?(?:span|ins|del|i|b)(?: class="[a-z0-9 ]*")?>'
+    r'|src="data:image/[a-z]+;base64,[A-Za-z0-9+/=]*"'
+)
+"""What parts a text without being seen, and bytes of pictures: no secret is looked for in them."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,19 +55,20 @@ def write_html(
     with_payloads: bool,
 ) -> Written:
     """Write a session to ``stream`` as a page."""
-    page = Checked(stream)
+    page = Checked(stream, lambda piece: _MARKUP.sub("", piece))
+    links = PageLinks()
     title = escape(clean(cover.session.title or cover.session.session_id, mask))
     page.write(_opening(title, _facts(cover, mask)), instead=_opening(WITHHELD, []))
     count, in_turn = 0, False
-    for piece in parts:
+    for piece in grouped(_displayed(parts, cover, mask)):
         if isinstance(piece, TurnHead):
             page.write("</section>\n" if in_turn else "")
             page.write(_turn(piece), instead='<section class="turn">')
             in_turn = True
             continue
-        count += 1
+        count += max(len(piece.members), 1)
         page.write(
-            _entry(piece, cover, mask, number=count),
+            entry_html(piece, links),
             instead=f'<p class="note bad" data-item tabindex="-1">{WITHHELD}</p>\n',
         )
     page.write("</section>\n" if in_turn else "")
@@ -83,11 +76,22 @@ def write_html(
     return Written(entries=count, withheld=page.withheld)
 
 
+def _displayed(
+    parts: Iterable[TurnHead | PageEntry], cover: PageCover, mask: Mask
+) -> Iterator[TurnHead | EntryDisplay]:
+    for piece in parts:
+        if isinstance(piece, TurnHead):
+            yield piece
+        else:
+            yield display_entry(piece, mask, subagent=cover.subagent)
+
+
 def _opening(title: str, parts: Iterable[tuple[str, str]]) -> str:
     """Return everything before the first turn; ``title`` and ``parts`` are HTML."""
-    style, script = _resource("page.css"), _resource("page.js")
+    style, script = _style(), _resource("pages/page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}';"
+        " img-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{text}</dd>" for name, text in parts)
@@ -167,7 +171,7 @@ def _closing(mask: Mask, withheld: int, *, with_payloads: bool) -> str:
     )
     return f"""</main>
 <footer>{lines}<p class="keys">{keys}</p></footer>
-<script>{_resource("page.js")}</script>
+<script>{_resource("pages/page.js")}</script>
 </body>
 </html>
 """
@@ -190,81 +194,18 @@ def _turn(head: TurnHead) -> str:
     )
 
 
-def _entry(entry: PageEntry, cover: PageCover, mask: Mask, *, number: int) -> str:
-    event = entry.event
-    match entry.sort:
-        case "tool":
-            return _tool(entry, cover, mask)
-        case "rule":
-            bad = " bad" if event.kind.startswith(_BAD_RULES) else ""
-            body = body_of(event, mask)
-            text = escape(rule_of(event, mask))
-            below = f'<div class="text" dir="auto">{markdown(body)}</div>' if body else ""
-            return (
-                f'<div class="mark{bad}" data-item tabindex="-1">'
-                f'<p class="rule">{text}</p>{below}</div>\n'
-            )
-        case "note":
-            label, text = note_of(event, mask)
-            bad = " bad" if label in _BAD_NOTES else ""
-            return (
-                f'<p class="note{bad}" data-item tabindex="-1"><b>{escape(label)}</b>'
-                f" {escape(text)}</p>\n"
-            )
-        case "more":
-            return f'<p class="more" data-item tabindex="-1">{escape(counted_of(entry))}</p>\n'
-        case _:
-            text = text_of(event, mask)
-            body = (
-                f'<p class="erased">{escape(text)}</p>'
-                if event.redacted
-                else preformatted(text)
-                if entry.sort == "thinking" and text
-                else markdown(text)
-            )
-            return _said(entry.sort, event, body, number)
-
-
-def _said(speaker: str, event: Header, body: str, number: int) -> str:
-    return (
-        f'<article class="{speaker}" data-item tabindex="-1" aria-labelledby="e{number}">'
-        f'<h3 id="e{number}"><b>{speaker}</b>{_time(event.ts_ms)}</h3>'
-        f'<div class="text" dir="auto">{body}</div></article>\n'
-    )
-
-
-def _tool(entry: PageEntry, cover: PageCover, mask: Mask) -> str:
-    tool = tool_of(entry, mask)
-    why = f" ({escape(tool.remark)})" if tool.remark else ""
-    began = next((name for name, call in cover.spawned.items() if call == tool.call_id), None)
-    facts = " · ".join(filter(None, (tool.took, tool.size)))
-    line = (
-        f'<span class="name">{escape(tool.name)}</span>'
-        f'<span class="hint">{escape(tool.hint)}</span>'
-        f'<span class="{tool.status}">{tool.status}{why}</span>'
-        f'<span class="facts">{facts}</span>'
-        + (f"<span>→ {escape(clean(began, mask))}</span>" if began else "")
-    )
-    parts = (("input", input_of(entry, mask)), ("output", output_of(entry, mask)))
-    body = "".join(f"<h4>{name}</h4>{preformatted(text)}" for name, text in parts if text)
-    if not body:
-        return (
-            f'<div class="tool {tool.status}" data-item tabindex="-1">'
-            f'<div class="line">{line}</div></div>\n'
-        )
-    return (
-        f'<details class="tool {tool.status}" data-item><summary>{line}</summary>'
-        f'<div class="io">{body}</div></details>\n'
-    )
-
-
 def _time(ts_ms: int) -> str:
     time = utc_clock(ts_ms)
     return f'<time datetime="{time.replace(" ", "T")}Z">{time}</time>'
 
 
+def _style() -> str:
+    names = ("viewer/static/tokens.css", "viewer/static/blocks.css", "pages/page.css")
+    return "".join(map(_resource, names))
+
+
 def _resource(name: str) -> str:
-    return files("treering.surfaces.pages").joinpath(name).read_text(encoding="utf-8")
+    return files("treering.surfaces").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

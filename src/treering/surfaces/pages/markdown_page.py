@@ -8,24 +8,26 @@ from typing import IO, TYPE_CHECKING, Final
 from treering.capture.secret_values import MASK
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.times import utc_clock
-from treering.surfaces.pages.checked import Checked
-from treering.surfaces.pages.html_page import WITHHELD, Written
-from treering.surfaces.pages.markup import code_lines
-from treering.surfaces.pages.transcripts import PageCover, TurnHead
-from treering.surfaces.pages.wording import (
-    body_of,
-    clean,
-    counted_of,
-    input_of,
-    note_of,
-    output_of,
-    rule_of,
-    span_text,
-    spent_text,
-    state_of,
-    text_of,
-    tool_of,
+from treering.surfaces.pages.blocks import (
+    AttachmentBlock,
+    Block,
+    DiffBlock,
+    PictureBlock,
+    ProseBlock,
+    QuestionBlock,
+    SourcesBlock,
+    SubagentBlock,
+    TasksBlock,
+    TextBlock,
 )
+from treering.surfaces.pages.blocks_html import fenced_lines
+from treering.surfaces.pages.blocks_terminal import BOXES
+from treering.surfaces.pages.display import EntryDisplay, display_entry
+from treering.surfaces.pages.entries import Checked
+from treering.surfaces.pages.html_page import WITHHELD, Written
+from treering.surfaces.pages.styles import plain_text
+from treering.surfaces.pages.transcripts import PageCover, TurnHead
+from treering.surfaces.pages.wording import clean, size_text, span_text, spent_text, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +65,8 @@ def write_markdown(
             page.write(_turn(piece), instead="\n## Turn\n")
             continue
         count += 1
-        page.write(_entry(piece, mask), instead=f"\n*{WITHHELD}*\n")
+        shown = display_entry(piece, mask, subagent=cover.subagent)
+        page.write(_entry(shown), instead=f"\n*{WITHHELD}*\n")
     if not with_payloads:
         page.write("\n---\n\nTexts are shortened: payloads were withheld.\n")
     if mask.masked:
@@ -97,38 +100,81 @@ def _turn(head: TurnHead) -> str:
     return f"\n## Turn {head.number}{state}\n\n{utc_clock(head.turn.started_ms)} UTC\n"
 
 
-def _entry(entry: PageEntry, mask: Mask) -> str:
-    match entry.sort:
+def _entry(shown: EntryDisplay) -> str:
+    match shown.sort:
         case "tool":
-            return _tool(entry, mask)
+            return _tool(shown)
         case "rule":
-            body = body_of(entry.event, mask)
-            quoted = f"\n{_quoted(body)}\n" if body else ""
-            return f"\n---\n\n*{_line(rule_of(entry.event, mask))}*\n{quoted}"
+            return f"\n---\n\n*{_line(shown.title)}*\n{_said(shown.blocks)}"
         case "note":
-            label, text = note_of(entry.event, mask)
-            return f"\n- **{_line(label)}** {_line(text)}\n"
+            return f"\n- **{_line(shown.title)}** {_line(shown.text)}\n"
         case "more":
-            return f"\n- {_line(counted_of(entry))}\n"
+            return f"\n- {_line(shown.title)}\n"
         case _:
-            return f"\n### {entry.sort.capitalize()}\n\n{_quoted(text_of(entry.event, mask))}\n"
+            return f"\n### {shown.sort.capitalize()}\n{_said(shown.blocks)}"
 
 
-def _tool(entry: PageEntry, mask: Mask) -> str:
-    tool = tool_of(entry, mask)
+def _said(blocks: tuple[Block, ...]) -> str:
+    return "".join(
+        f"\n{_quoted(block.text)}\n" if isinstance(block, ProseBlock) else _block(block)
+        for block in blocks
+    )
+
+
+def _tool(shown: EntryDisplay) -> str:
+    tool = shown.tool
+    if tool is None:
+        return ""
     why = f" ({_line(tool.remark)})" if tool.remark else ""
-    facts = ", ".join(filter(None, (tool.took, tool.size)))
+    facts = ", ".join(shown.facts)
     hint = f" {_code(tool.hint)}" if tool.hint else ""
     head = f"\n- **{_line(tool.name)}**{hint}: {tool.status}{why}{f', {facts}' if facts else ''}\n"
-    parts = (("input", input_of(entry, mask)), ("output", output_of(entry, mask)))
-    return head + "".join(_fenced(name, text) for name, text in parts if text)
+    return head + "".join(map(_block, shown.blocks))
+
+
+def _block(block: Block) -> str:
+    """Return what belongs to a tool, in its item of the list."""
+    match block:
+        case TextBlock():
+            return _fenced(f"text {block.label}", plain_text(block.lines))
+        case ProseBlock():
+            return _fenced("text", block.text)
+        case DiffBlock():
+            rows = [
+                f"{row.sign}{''.join(span.text for span in row.spans)}"
+                for hunk in block.hunks
+                for row in hunk.rows
+            ]
+            name = f"{block.path} +{block.added} -{block.removed} {block.note}".strip()
+            return _fenced("diff", "\n".join([f"@@ {name} @@", *rows]))
+        case TasksBlock():
+            tasks = [f"[{BOXES[task.state]}] {task.text}" for task in block.tasks]
+            return _fenced("text", "\n".join(tasks))
+        case QuestionBlock():
+            options = [
+                f"({'x' if one.is_chosen else ' '}) {one.label} {one.description}".rstrip()
+                for one in block.options
+            ]
+            answer = [f"→ {block.answer}"] if block.answer else []
+            return _fenced("text", "\n".join([block.text, *options, *answer]))
+        case SourcesBlock():
+            listed = [f"{one.title} <{one.address}>" for one in block.sources]
+            return _fenced("text", "\n".join(listed))
+        case PictureBlock():
+            size = f"{block.width} x {block.height}, {size_text(block.bytes_count)}"
+            return f"\n  {_line(' '.join(filter(None, ('picture', block.name))))}: {size}\n"
+        case AttachmentBlock():
+            return f"\n  {_line(block.text)}\n"
+        case SubagentBlock():
+            facts = ", ".join(filter(None, (block.agent, *block.facts)))
+            return f"\n  → {_line(f'{block.session_id} {block.title}: {facts}')}\n"
 
 
 def _quoted(text: str) -> str:
     """Return ``text`` as a quotation that loads and runs nothing; code in it stays as it is."""
     lines = [f"> {line}".rstrip() for line in text.split("\n")]
     if _LIVE.search(text):
-        code = code_lines("\n".join(lines))
+        code = fenced_lines("\n".join(lines))
         lines = [
             line if number in code else _LIVE.sub(_as_text, line)
             for number, line in enumerate(lines)
@@ -141,11 +187,11 @@ def _as_text(match: re.Match[str]) -> str:
     return match[0] if len(match[1]) % 2 else f"{match[1]}\\{match[2]}"
 
 
-def _fenced(name: str, text: str) -> str:
+def _fenced(info: str, text: str) -> str:
     """Return ``text`` in a fence that nothing in it can close."""
     fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
     body = "\n".join(f"  {line}".rstrip() for line in text.rstrip("\n").split("\n"))
-    return f"\n  {fence}text {name}\n{body}\n  {fence}\n"
+    return f"\n  {fence}{info}\n{body}\n  {fence}\n"
 
 
 def _code(text: str) -> str:

@@ -8,6 +8,7 @@
   const theme = document.querySelector("#theme");
   const items = [...main.querySelectorAll("[data-item]")];
   const turns = [...main.querySelectorAll("section.turn")];
+  const groups = [...main.querySelectorAll(".group")];
   const texts = new Map();
   const opened = new Set();
   const RANGES_MAX = 2000;
@@ -34,6 +35,15 @@
     }
   };
 
+  const reveal = (item, word) => {
+    for (const fold of [...item.querySelectorAll("details"), item.closest("details")]) {
+      if (fold && !fold.open && fold.textContent.toLowerCase().includes(word)) {
+        fold.open = true;
+        opened.add(fold);
+      }
+    }
+  };
+
   const search = () => {
     const word = field.value.trim().toLowerCase();
     const found = [];
@@ -47,14 +57,9 @@
       shown += 1;
       if (!word) continue;
       if (found.length < RANGES_MAX) ranges(item, word, found);
-      if (item.tagName === "DETAILS" && found.length < RANGES_MAX) {
-        const io = item.querySelector(".io");
-        if (io && !item.open && io.textContent.toLowerCase().includes(word)) {
-          item.open = true;
-          opened.add(item);
-        }
-      }
+      if (found.length < RANGES_MAX) reveal(item, word);
     }
+    for (const group of groups) group.hidden = !group.querySelector("[data-item]:not([hidden])");
     for (const turn of turns) turn.hidden = !turn.querySelector("[data-item]:not([hidden])");
     count.textContent = word ? `${shown} of ${items.length} match` : `${items.length} entries`;
     if (window.CSS && CSS.highlights) {
@@ -65,13 +70,13 @@
   };
 
   const move = (step) => {
-    const seen = items.filter((item) => !item.hidden);
+    const seen = items.filter((item) => !item.hidden && item.checkVisibility());
     if (!seen.length) return;
     const from = seen.indexOf(document.activeElement.closest("[data-item]"));
     at = from >= 0 ? from : at;
     at = Math.min(Math.max(at + step, 0), seen.length - 1);
     const item = seen[at];
-    (item.tagName === "DETAILS" ? item.querySelector("summary") : item).focus();
+    (item.querySelector("summary") || item).focus();
     item.scrollIntoView({ block: "nearest" });
   };
 

@@ -13,7 +13,10 @@ from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
 from treering.model.views import Counts, TurnView, Usage
+from treering.surfaces.cli.output import counted
+from treering.surfaces.pages.blocks import SubagentBlock
 from treering.surfaces.pages.entries import PageEntry, entries
+from treering.surfaces.pages.wording import spent_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,6 +46,13 @@ class PageCover(msgspec.Struct, frozen=True, kw_only=True):
     forks: list[str]
     spawned: dict[str, str | None]
     """Sessions that its agent began for subagents, and the tool calls that did."""
+    subagents: dict[str, SubagentBlock] = {}
+    """The same sessions, with what each came to."""
+
+    def subagent(self, call_id: str) -> SubagentBlock | None:
+        """Return the session that a tool call began, if it began one."""
+        began = next((name for name, call in self.spawned.items() if call == call_id), None)
+        return None if began is None else self.subagents.get(began)
 
 
 class TurnHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +77,7 @@ def read_cover(ledger: Ledger, session: Session) -> PageCover:
     """Return what a session is."""
     statistics = ledger.tool_statistics(session.scope, session_id=session.session_id)
     counts = session.summary()
+    spawned = spawned_sessions(ledger, session)
     return PageCover(
         scope=session.scope,
         session=session.outline(),
@@ -74,7 +85,26 @@ def read_cover(ledger: Ledger, session: Session) -> PageCover:
         usage=session.usage(),
         failing_calls=sum(tool.failed + tool.synthetic for tool in statistics),
         forks=_forks(ledger, session)[:LINKS_MAX],
-        spawned=_spawned(ledger, session, counts),
+        spawned=spawned,
+        subagents={name: _card(ledger, session.scope, name) for name in spawned},
+    )
+
+
+def _card(ledger: Ledger, scope: str, session_id: str) -> SubagentBlock:
+    handle = ledger.session(session_id, scope=scope, agent="reader")
+    outline, counts, used = handle.outline(), handle.summary(), handle.usage()
+    state = "" if outline.state in {"open", "idle"} else outline.state
+    facts = (
+        state,
+        counted(counts.turns, "turn"),
+        counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
+        spent_text(used.total),
+    )
+    return SubagentBlock(
+        session_id=session_id,
+        title=outline.title or "",
+        agent=outline.agent or "",
+        facts=tuple(filter(None, facts)),
     )
 
 
@@ -119,8 +149,8 @@ def pieces(
     turns = enumerate(session.turns(last=extent.turns), start=extent.first_turn)
     coming = next(turns, None)
     read = _read(session, extent, with_payloads=with_payloads)
-    fetch = _fetcher(ledger, session, with_payloads=with_payloads)
-    for entry in entries(read, find=_finder(ledger), fetch=fetch):
+    fetch = event_fetcher(ledger, session, with_payloads=with_payloads)
+    for entry in entries(read, find=call_finder(ledger), fetch=fetch):
         while coming is not None and entry.event.seq >= coming[1].first_seq:
             yield TurnHead(number=coming[0], turn=coming[1])
             coming = next(turns, None)
@@ -138,7 +168,9 @@ def _read(session: Session, extent: PageExtent, *, with_payloads: bool) -> Itera
     return begun if end is None else takewhile(lambda event: event.seq <= end, begun)
 
 
-def _finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
+def call_finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
+    """Return what finds the record of a call, by its event and call id."""
+
     def find(event: Header, call_id: str) -> ToolRecord | None:
         page = ledger.tool_calls(
             event.scope, session_id=event.session_id, call_id=call_id, first=100
@@ -150,9 +182,11 @@ def _finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
     return find
 
 
-def _fetcher(
+def event_fetcher(
     ledger: Ledger, session: Session, *, with_payloads: bool
 ) -> Callable[[str], Header | None]:
+    """Return what finds an event by its id."""
+
     def fetch(event_id: str) -> Header | None:
         try:
             event = ledger.event(session.scope, event_id)
@@ -179,8 +213,9 @@ def _forks(ledger: Ledger, session: Session) -> list[str]:
     return []
 
 
-def _spawned(ledger: Ledger, session: Session, counts: Counts) -> dict[str, str | None]:
-    """Return the sessions that were opened for its subagents since it began."""
+def spawned_sessions(ledger: Ledger, session: Session) -> dict[str, str | None]:
+    """Return the sessions that were opened for its subagents since it began, with their calls."""
+    counts = session.summary()
     calls_by_session: dict[str, str | None] = {}
     cursor = None
     # A time outside the valid range, from an odd clock, bounds nothing.

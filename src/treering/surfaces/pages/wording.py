@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.context.texts import call_arguments, call_names, message_text, tool_output_text
+from treering.context.media import split_media
+from treering.context.texts import (
+    call_arguments,
+    call_names,
+    message_text,
+    tool_output,
+    tool_output_text,
+)
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.model.parts import (
@@ -21,8 +28,9 @@ from treering.model.parts import (
     safe_part,
 )
 from treering.spine.words import SUMMARY_CHARACTERS, shorten
-from treering.surfaces.cli.calls import duration
 from treering.surfaces.cli.output import counted, printable
+from treering.surfaces.cli.times import duration
+from treering.surfaces.pages.tool_blocks import call_hint
 
 if TYPE_CHECKING:
     from treering.model.views import Spent
@@ -33,7 +41,8 @@ if TYPE_CHECKING:
 HINT_CHARACTERS_MAX: Final = 120
 _UNNAMED: Final = "(unnamed)"
 _TELLING: Final = (
-    "command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt"
+    "command", "cmd", "file_path", "path", "absolute_path", "pattern", "query", "url",
+    "description", "prompt", "question",
 )  # fmt: skip
 """What tells most of a call, if it is among its arguments."""
 _STEERING: Final = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
@@ -116,21 +125,33 @@ def tool_of(entry: PageEntry, mask: Mask) -> ToolWording:
 
 def input_of(entry: PageEntry, mask: Mask) -> str:
     """Return what a tool was called with; nothing if that is not at hand."""
-    event = entry.event
-    if event.kind != "tool.call" or not isinstance(event, Event) or event.payload is None:
-        return ""
-    given = mask.value(call_arguments(event.payload))
+    given = given_of(entry, mask)
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
         return clean(f"{next(iter(given))}: {only}", mask)
     return clean(msgspec.json.format(encode(given), indent=2).decode(), mask) if given else ""
 
 
+def given_of(entry: PageEntry, mask: Mask) -> dict[str, Any]:
+    """Return the arguments of a tool call, masked; nothing if they are not at hand."""
+    event = entry.event
+    if event.kind != "tool.call" or not isinstance(event, Event) or event.payload is None:
+        return {}
+    given: dict[str, Any] = mask.value(call_arguments(event.payload))
+    return given
+
+
 def output_of(entry: PageEntry, mask: Mask) -> str:
     """Return what a tool gave; nothing if that is not at hand."""
+    return clean(raw_output_of(entry, mask), mask)
+
+
+def raw_output_of(entry: PageEntry, mask: Mask) -> str:
+    """Return what a tool gave, masked, with what colours a terminal."""
     event = entry.result
     if not isinstance(event, Event) or event.payload is None:
         return ""
-    return clean(tool_output_text(_masked(event, mask)), mask)
+    text, media = tool_output(event)
+    return tool_output_text(_masked(event, mask)) if text or not media else ""
 
 
 def rule_of(event: Header, mask: Mask) -> str:
@@ -214,8 +235,11 @@ def state_of(head: TurnHead) -> str:
 
 
 def _masked(event: Event, mask: Mask) -> Event:
-    """Return an event with the secrets of its payload masked: their names tell some of them."""
-    return msgspec.structs.replace(event, payload=mask.value(event.payload))
+    """Return an event with the secrets of its payload masked: their names tell some of them.
+
+    Pictures and files are left out first, for a mask would spoil what they are known by.
+    """
+    return msgspec.structs.replace(event, payload=mask.value(split_media(event.payload)[0]))
 
 
 def _returned(result: Header | None) -> ToolReturned:
@@ -253,8 +277,8 @@ def _hint(call: Header, tool: str, mask: Mask) -> str:
     """Return the beginning of what a tool was called with, as far as it is known."""
     if isinstance(call, Event) and call.payload is not None:
         given = mask.value(call_arguments(call.payload))
-        main = next((text for name in _TELLING if (text := _words(given.get(name)))), None)
-        if main:
+        named = (text for name in _TELLING if (text := _words(given.get(name))))
+        if main := call_hint(given) or next(named, ""):
             return shorten(main, HINT_CHARACTERS_MAX)
         if given:
             return shorten(" ".join(_pair(*item) for item in given.items()), HINT_CHARACTERS_MAX)

@@ -1,0 +1,511 @@
+"""A tool call as blocks: known by its arguments more than by its name, for every agent has its own.
+
+A tool that is not known is shown as tidy JSON, with its output.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from treering.model.codec import decode, encode
+from treering.surfaces.pages.blocks import (
+    AnswerOption,
+    Block,
+    DiffBlock,
+    ProseBlock,
+    QuestionBlock,
+    SourcesBlock,
+    StyledLine,
+    TaskItem,
+    TasksBlock,
+    TaskState,
+    TextBlock,
+    WebSource,
+)
+from treering.surfaces.pages.diffs import changes_in, diff_block, path_in, recorded_change
+from treering.surfaces.pages.styles import (
+    code_lines,
+    language_of,
+    plain_lines,
+    plain_text,
+    terminal_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+ToolSort = Literal[
+    "read", "search", "edit", "shell", "tasks", "question", "plan", "web", "agent", "other"
+]
+
+DIFF_LINES_MAX: Final = 400
+"""Lines of a diff, where texts are shortened."""
+SOURCES_MAX: Final = 50
+_NAMES: Final[dict[ToolSort, tuple[str, ...]]] = {
+    "read": (
+        "read", "readfile", "view", "viewfile", "openfile", "ls", "listdir", "listdirectory",
+        "readmanyfiles", "notebookread", "listfiles",
+    ),
+    "search": (
+        "grep", "glob", "search", "searchfiles", "searchfilecontent", "find", "findfiles", "rg",
+        "ripgrep", "grepsearch", "codebasesearch", "filesearch", "toolsearch", "searchtext",
+    ),
+    "edit": (
+        "write", "writefile", "create", "createfile", "savefile", "edit", "multiedit", "replace",
+        "editfile", "strreplace", "applypatch", "notebookedit", "strreplaceeditor",
+        "strreplacebasededittool", "searchreplace",
+    ),
+    "shell": (
+        "bash", "shell", "exec", "execcommand", "runshellcommand", "runcommand", "terminal",
+        "localshell", "executecommand", "runterminalcmd", "shellcommand", "powershell",
+    ),
+    "tasks": ("todowrite", "updateplan", "writetodos", "todo", "todos"),
+    "question": ("askuserquestion", "askuser", "requestuserinput", "askquestion"),
+    "web": ("websearch", "googlewebsearch", "webfetch", "fetch", "fetchurl"),
+    "agent": ("task", "agent", "spawnagent", "subagent", "sessionsspawn"),
+    "plan": ("exitplanmode", "plan"),
+}  # fmt: skip
+_SORTS: Final[dict[str, ToolSort]] = {
+    name: sort for sort, names in _NAMES.items() for name in names
+}
+_WRITES: Final = frozenset({
+    "write", "writefile", "create", "createfile", "savefile", "notebookedit", "strreplaceeditor",
+    "strreplacebasededittool",
+})  # fmt: skip
+_STATES: Final[dict[str, TaskState]] = {
+    "completed": "done", "done": "done", "in_progress": "doing", "cancelled": "dropped",
+}  # fmt: skip
+_TASK_TEXTS: Final = ("content", "step", "description", "title", "text", "subject")
+_COMMANDS: Final = ("command", "cmd", "script")
+_EXIT_NAMES: Final = ("exit_code", "exitCode", "returncode", "return_code", "code")
+_EXIT_TEXTS: Final = (
+    re.compile(r"\AExit code:? (-?\d{1,9})\n"),
+    re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE),
+    re.compile(r"^Process exited with code (-?\d{1,9})$", re.MULTILINE),
+    re.compile(r"\AError: Exit code (-?\d{1,9})\b"),
+)
+_PREAMBLE: Final = re.compile(
+    r"\A(?:Error: )?(?:Exit code:? -?\d+|Process exited with code -?\d+|Wall time: [^\n]*"
+    r"|Chunk ID: [^\n]*|Total output lines: \d+|Original token count: \d+)\n?"
+)
+_GEMINI: Final = re.compile(
+    r"\ACommand: .*?^Output: (.*?)^Error: (.*?)^Exit Code: ", re.DOTALL | re.MULTILINE
+)
+_NUMBERED: Final = re.compile(r" {0,8}(\d{1,7})(?:→|\t)(.*)")
+_SOURCE_LINKS: Final = re.compile(r"^Links: (\[.*\])\s*$", re.MULTILINE)
+_LISTED_SOURCE: Final = re.compile(
+    r"^\[\d+\] (.{1,300}?) \((https?://[^\s)]{1,2000})\)$", re.MULTILINE
+)
+_ANSWERED: Final = re.compile(r'"([^"\n]{1,500})"="([^"\n]{0,2000})"')
+
+
+class ToolContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool was given and what it gave, masked."""
+
+    name: str
+    given: dict[str, Any]
+    output: str
+    """As text; empty if it gave none, or if that is not at hand."""
+    result: Any
+    """The payload of the result."""
+    is_failed: bool
+
+
+class ToolBlocks(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call as it is shown."""
+
+    sort: ToolSort
+    blocks: tuple[Block, ...]
+    facts: tuple[str, ...]
+    """In a few words: exit code, lines added and removed."""
+    exit_code: int | None = None
+
+
+def sort_of(name: str, given: Mapping[str, Any]) -> ToolSort:
+    """Return what a tool does."""
+    plain = re.sub(r"[^a-z]", "", name.rpartition("__")[2].lower())
+    command = given.get("command")
+    if _SORTS.get(plain) == "edit" and command == "view":
+        return "read"
+    if changes_in(given, is_write=plain in _WRITES):
+        return "edit"
+    if _tasks(given):
+        return "tasks"
+    if known := _SORTS.get(plain):
+        return known
+    if _questions(given):
+        return "question"
+    return "shell" if _command(given) and not path_in(given) else "other"
+
+
+def tool_blocks(
+    content: ToolContent, clean: Callable[[str], str], *, characters_max: int | None
+) -> ToolBlocks:
+    """Return what a call is shown as. Texts beyond ``characters_max`` are cut."""
+    given = content.given
+    sort = sort_of(content.name, given)
+    draw = _Drawing(content, clean, characters_max)
+    match sort:
+        case "edit":
+            return draw.edit()
+        case "shell":
+            return draw.shell()
+        case "tasks":
+            done = [*_tasks(given)]
+            tasks = tuple(TaskItem(clean(item.text), item.state) for item in done)
+            return draw.made(sort, TasksBlock(tasks=tasks), with_output=content.is_failed)
+        case "question" if questions := [*draw.questions()]:
+            return draw.made(sort, *questions, with_output=content.is_failed)
+        case "plan" if isinstance(plan := given.get("plan"), str):
+            return draw.made(sort, ProseBlock(text=clean(plan)), with_output=content.is_failed)
+        case "web":
+            return draw.web()
+        case "search":
+            return draw.made(sort, *draw.options(), with_output=True)
+        case "read":
+            return ToolBlocks(sort=sort, blocks=(*draw.options(), *draw.file()), facts=())
+        case "agent" if isinstance(prompt := given.get("prompt"), str):
+            answer = [ProseBlock(text=clean(content.output))] if content.output else []
+            blocks = (ProseBlock(text=clean(prompt)), *(answer if not content.is_failed else ()))
+            return draw.made(sort, *blocks, with_output=content.is_failed)
+        case _:
+            return draw.made(sort, *draw.input(), with_output=True)
+
+
+def tail_lines(blocks: tuple[Block, ...], lines_max: int) -> tuple[StyledLine, ...]:
+    """Return the last lines of the output."""
+    for block in reversed(blocks):
+        if isinstance(block, TextBlock) and block.label in {"output", "error"}:
+            filled = [line for line in block.lines if any(span.text.strip() for span in line)]
+            return tuple(filled[-lines_max:])
+    return ()
+
+
+class _Drawing:
+    """One call on its way to blocks."""
+
+    def __init__(
+        self, content: ToolContent, clean: Callable[[str], str], characters_max: int | None
+    ) -> None:
+        self._content = content
+        self._clean = clean
+        self._max = characters_max
+
+    def made(self, sort: ToolSort, *blocks: Block, with_output: bool) -> ToolBlocks:
+        """Return blocks, and the output after them if it tells something."""
+        output = self.output() if with_output else ()
+        return ToolBlocks(sort=sort, blocks=(*blocks, *output), facts=())
+
+    def input(self) -> Iterator[TextBlock]:
+        """Return the arguments: the one text, or all as JSON."""
+        given = self._content.given
+        if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
+            yield self.text("input", f"{next(iter(given))}: {only}")
+        elif given:
+            tidy = msgspec.json.format(encode(given), indent=2).decode()
+            yield self.text("input", tidy, language="json")
+
+    def options(self) -> Iterator[TextBlock]:
+        """Return the arguments of a call whose file is told by its line."""
+        rest = {name: one for name, one in self._content.given.items() if name not in _TOLD}
+        if rest:
+            yield self.text(
+                "input", ", ".join(f"{name}: {_short(one)}" for name, one in rest.items())
+            )
+
+    def output(self) -> Iterator[TextBlock]:
+        """Return the output: as JSON if it is some, else as a terminal would show it."""
+        text = self._content.output
+        if not text.strip():
+            return
+        label = "error" if self._content.is_failed else "output"
+        if text[:1] in "{[" and (tidy := _tidy(text)) is not None:
+            yield self.text(label, tidy, language="json")
+        else:
+            yield self.text(label, text, is_terminal=True)
+
+    def file(self) -> Iterator[TextBlock]:
+        """Return the output of a read: its lines with their numbers and syntax."""
+        content = self._content
+        if content.is_failed or not content.output:
+            yield from self.output()
+            return
+        rows = [_NUMBERED.fullmatch(line) for line in content.output.rstrip("\n").split("\n")]
+        lead = len([*_while(rows)])
+        text, first = content.output, None
+        # Some tools add a remark below the numbered lines.
+        if rows and rows[0] is not None and all(row is None for row in rows[lead:]):
+            text = "\n".join(row[2] for row in _while(rows))
+            first = int(rows[0][1])
+        block = self.text("output", text.rstrip("\n"), language=language_of(path_in(content.given)))
+        yield msgspec.structs.replace(block, first_number=first)
+
+    def edit(self) -> ToolBlocks:
+        content = self._content
+        plain = re.sub(r"[^a-z]", "", content.name.lower())
+        asked = changes_in(content.given, is_write=plain in _WRITES)
+        result = content.result if isinstance(content.result, dict) else {}
+        recorded = [
+            change
+            for name in ("detail", "details")
+            if (change := recorded_change(result.get(name), path_in(content.given))) is not None
+        ]
+        changes = recorded[:1] if len(asked) <= 1 and recorded else asked
+        lines_max = None if self._max is None else DIFF_LINES_MAX
+        diffs = [diff_block(change, self._clean, lines_max=lines_max) for change in changes]
+        if not diffs:
+            return self.made("edit", *self.input(), with_output=True)
+        facts = _counts(diffs)
+        made = self.made("edit", *diffs, with_output=content.is_failed)
+        return msgspec.structs.replace(made, facts=facts)
+
+    def shell(self) -> ToolBlocks:
+        content = self._content
+        command = _command(content.given)
+        if not command:
+            return self.made("shell", *self.input(), with_output=True)
+        code, output = exit_code(content.result, content.output)
+        block = self.text("command", command, language="bash")
+        label = "error" if content.is_failed or code else "output"
+        shown = [self.text(label, output, is_terminal=True)] if output.strip() else []
+        facts = () if not code else (f"exit {code}",)
+        return ToolBlocks(sort="shell", blocks=(block, *shown), facts=facts, exit_code=code)
+
+    def questions(self) -> Iterator[QuestionBlock]:
+        answers = _answers(self._content)
+        for text, options in _questions(self._content.given):
+            answer = answers.get(text, "")
+            chosen = {part.strip() for part in answer.split(",")} | {answer}
+            drawn = tuple(
+                AnswerOption(self._clean(label), self._clean(why), bool(label) and label in chosen)
+                for label, why in options
+            )
+            other = "" if any(option.is_chosen for option in drawn) else self._clean(answer)
+            yield QuestionBlock(text=self._clean(text), options=drawn, answer=other)
+
+    def web(self) -> ToolBlocks:
+        content = self._content
+        sources = tuple(
+            WebSource(self._clean(one.title), self._clean(one.address), self._clean(one.excerpt))
+            for one in _sources(content)[:SOURCES_MAX]
+        )
+        blocks: list[Block] = [SourcesBlock(sources=sources)] if sources else []
+        prompt = content.given.get("prompt")
+        if isinstance(prompt, str):
+            blocks.insert(0, self.text("input", prompt))
+        text = _SOURCE_LINKS.sub("", content.output)
+        if content.is_failed:
+            return self.made("web", *blocks, with_output=True)
+        if text.strip() and (not sources or len(text) > 400):
+            blocks.append(ProseBlock(text=self._cut(self._clean(text))[0]))
+        return self.made("web", *blocks, with_output=False)
+
+    def text(
+        self, label: str, text: str, *, language: str = "", is_terminal: bool = False
+    ) -> TextBlock:
+        """Return a text with its colours, cut if it is long: of a failure, the end is kept."""
+        is_end = label == "error"
+        if is_terminal and "\x1b" in text:
+            lines = terminal_lines(text, self._clean)
+            whole = plain_text(lines)
+            if self._max is None or len(whole) <= self._max:
+                return TextBlock(label=label, lines=lines)
+            shown, cut = self._cut(whole, is_end=is_end)
+            return TextBlock(label=label, lines=plain_lines(shown), cut=cut, is_end=is_end)
+        shown, cut = self._cut(self._clean(text).rstrip("\n"), is_end=is_end)
+        lines = terminal_lines(shown, str) if is_terminal else code_lines(shown, language)
+        return TextBlock(label=label, lines=lines, cut=cut, is_end=is_end)
+
+    def _cut(self, text: str, *, is_end: bool = False) -> tuple[str, int]:
+        if self._max is None or len(text) <= self._max:
+            return text, 0
+        return (text[-self._max :] if is_end else text[: self._max]), len(text) - self._max
+
+
+_TOLD: Final = frozenset(
+    {"file_path", "path", "absolute_path", "notebook_path", "pattern", "filePath"}
+)
+
+
+def exit_code(result: Any, output: str) -> tuple[int | None, str]:
+    """Return the exit code of a command, and its output without what only tells the code."""
+    found: int | None = None
+    fields = result if isinstance(result, dict) else {}
+    inner = _parsed(output)
+    if isinstance(inner, dict) and isinstance(text := inner.get("output"), str):
+        metadata = inner.get("metadata")
+        found = _code_in(metadata if isinstance(metadata, dict) else inner)
+        output = text
+    for holder in (fields, fields.get("details"), fields.get("detail"), fields.get("output")):
+        if found is None and isinstance(holder, dict):
+            found = _code_in(holder)
+    for pattern in _EXIT_TEXTS:
+        if found is None and (match := pattern.search(output)) is not None:
+            found = int(match[1])
+    if (match := _GEMINI.match(output)) is not None:
+        parts = [part.strip("\n") for part in match.groups()]
+        return found, "\n".join(part for part in parts if part not in {"(none)", "(empty)"})
+    rest = output
+    while (match := _PREAMBLE.match(rest)) is not None and match.end():
+        rest = rest[match.end() :]
+    return found, rest.removeprefix("Output:\n") if rest != output else output
+
+
+def _code_in(fields: Mapping[str, Any]) -> int | None:
+    for name in _EXIT_NAMES[:-1]:
+        value = fields.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    value = next((given[name] for name in _COMMANDS if given.get(name)), None)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        # ``bash -lc "…"`` tells no more than what is in it.
+        return value[-1] if len(value) == 3 and value[1] in {"-c", "-lc"} else " ".join(value)
+    return ""
+
+
+def _tasks(given: Mapping[str, Any]) -> list[TaskItem]:
+    tasks = given.get("todos") or given.get("plan") or given.get("items")
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        return []
+    texts = [
+        next((task[name] for name in _TASK_TEXTS if isinstance(task.get(name), str)), "")
+        for task in tasks
+    ]
+    has_states = any("status" in task for task in tasks)
+    states = [_STATES.get(str(task.get("status")), "open") for task in tasks]
+    return [*map(TaskItem, texts, states)] if has_states and all(texts) else []
+
+
+def call_hint(given: Mapping[str, Any]) -> str:
+    """Return what tells most of a call in a few words; empty if nothing special is known of it."""
+    if tasks := _tasks(given):
+        done = sum(task.state == "done" for task in tasks)
+        return f"{done:,} of {len(tasks):,} {'task' if len(tasks) == 1 else 'tasks'} done"
+    if not path_in(given) and (changes := changes_in(given, is_write=False)):
+        return ", ".join(change.path for change in changes)
+    if questions := _questions(given):
+        return questions[0][0]
+    if command := _command(given):
+        return command if given.get("command") != "view" else path_in(given)
+    pattern, plan = given.get("pattern"), given.get("plan")
+    if isinstance(pattern, str) and path_in(given):
+        return f"{pattern} in {path_in(given)}"
+    return plan.strip().partition("\n")[0] if isinstance(plan, str) else ""
+
+
+def _questions(given: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    asked = given.get("questions")
+    every = asked if isinstance(asked, list) else [given]
+    found = []
+    for one in every:
+        text = one.get("question") if isinstance(one, dict) else None
+        if isinstance(text, str):
+            options = one.get("options")
+            found.append(
+                (
+                    text,
+                    [_option(two) for two in options if two] if isinstance(options, list) else [],
+                )
+            )
+    return found if isinstance(asked, list) or any(options for _, options in found) else []
+
+
+def _option(value: Any) -> tuple[str, str]:
+    if isinstance(value, dict):
+        label, why = value.get("label"), value.get("description")
+        return (label if isinstance(label, str) else "", why if isinstance(why, str) else "")
+    return (value, "") if isinstance(value, str) else ("", "")
+
+
+def _answers(content: ToolContent) -> dict[str, str]:
+    """Return the answer to each question."""
+    result = content.result if isinstance(content.result, dict) else {}
+    inner = _parsed(content.output)
+    for holder in (result.get("detail"), result.get("details"), inner):
+        answers = holder.get("answers") if isinstance(holder, dict) else None
+        if isinstance(answers, dict):
+            return {question: _answer(one) for question, one in answers.items()}
+    found = dict(_ANSWERED.findall(content.output))
+    questions = _questions(content.given)
+    if not found and len(questions) == 1 and not content.is_failed:
+        return {questions[0][0]: content.output.strip()}
+    return found
+
+
+def _answer(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("answers", value.get("answer"))
+    if isinstance(value, list):
+        return ", ".join(one for one in value if isinstance(one, str))
+    return value if isinstance(value, str) else ""
+
+
+def _sources(content: ToolContent) -> list[WebSource]:
+    """Return the results of a search, wherever the tool puts them."""
+    result = content.result if isinstance(content.result, dict) else {}
+    links = _SOURCE_LINKS.search(content.output)
+    for value in (
+        result.get("detail"),
+        result.get("details"),
+        _parsed(content.output),
+        _parsed(links[1]) if links else None,
+    ):
+        if found := [*_sources_in(value, levels=4)]:
+            return found
+    return [WebSource(title, address) for title, address in _LISTED_SOURCE.findall(content.output)]
+
+
+def _sources_in(value: Any, levels: int) -> Iterator[WebSource]:
+    if isinstance(value, list) and levels:
+        for one in value:
+            yield from _sources_in(one, levels - 1)
+    elif isinstance(value, dict) and levels:
+        title, address = value.get("title"), value.get("url") or value.get("link")
+        if isinstance(title, str) and isinstance(address, str):
+            excerpt = value.get("snippet") or value.get("description") or ""
+            yield WebSource(title, address, excerpt if isinstance(excerpt, str) else "")
+            return
+        for name in ("results", "content", "items", "sources"):
+            yield from _sources_in(value.get(name), levels - 1)
+
+
+def _counts(diffs: list[DiffBlock]) -> tuple[str, ...]:
+    added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
+    counts = f"+{added:,} −{removed:,}"  # noqa: RUF001  (a minus sign, as wide as the plus)
+    return (counts,) if len(diffs) == 1 else (f"{len(diffs)} files", counts)
+
+
+def _while(rows: list[re.Match[str] | None]) -> Iterator[re.Match[str]]:
+    for row in rows:
+        if row is None:
+            return
+        yield row
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()
+
+
+def _tidy(text: str) -> str | None:
+    value = _parsed(text)
+    if not isinstance(value, dict | list):
+        return None
+    return msgspec.json.format(encode(value), indent=2).decode()
+
+
+def _parsed(text: str) -> Any:
+    if text[:1] not in {"{", "["} or len(text) > 1_000_000:
+        return None
+    try:
+        return decode(text.encode())
+    except (ValueError, RecursionError):
+        return None

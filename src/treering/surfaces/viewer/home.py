@@ -1,0 +1,365 @@
+"""Home: what is going on. All sessions, those that run on top."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from treering.errors import InvalidInput
+from treering.model.searches import HITS_MAX
+from treering.surfaces.cli.times import milliseconds, typed_zone
+from treering.surfaces.viewer.calls import call_words
+from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
+from treering.surfaces.viewer.days import day_of, span_index, spans_of
+from treering.surfaces.viewer.frame import empty, sentence
+from treering.surfaces.viewer.home_filters import (
+    SessionFilter,
+    SessionNumbers,
+    parse_filter,
+    toggled,
+)
+from treering.surfaces.viewer.markup import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import (
+    Bar,
+    amount,
+    answer,
+    bar_chart,
+    change,
+    chips,
+    counted,
+    dollars,
+    figure,
+    percent,
+    session_link,
+    when,
+)
+from treering.surfaces.viewer.requests import PageBody, ViewArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.derive.periods import Period
+    from treering.derive.reports import Sums
+    from treering.model.sessions import SessionOutline
+    from treering.model.tool_records import ToolRecord
+    from treering.surfaces.viewer.catalogue import ScopeFigures
+    from treering.surfaces.viewer.requests import PageRequest
+
+ROWS: Final = 50
+CHIPS_MAX: Final = 3
+_STATES: Final = {
+    "running": "live",
+    "closed": "closed",
+    "idle": "",
+    "open": "open",
+    "pruned": "old",
+}
+
+
+class SessionListArguments(ViewArguments, frozen=True, kw_only=True):
+    """What the list is filtered by, and where it goes on."""
+
+    q: str = ""
+    state: str | None = None
+    after: int = 0
+    """Rows that were shown before."""
+
+
+class SessionRow(NamedTuple):
+    """A session with its numbers."""
+
+    outline: SessionOutline
+    figures: ScopeFigures
+    state: str
+    failed: int
+    failure: ToolRecord | None
+    """The last call that failed."""
+
+    def numbers(self) -> SessionNumbers:
+        """Return what filters compare; it is read from the session if that began long ago."""
+        turns, spent = self.figures.usage_of(self.outline)
+        return SessionNumbers(turns, spent.total_tokens, spent.cost_usd, self.failed)
+
+
+def sessions_page(request: PageRequest) -> PageBody:
+    """Return the list of sessions, with what went on in the period."""
+    asked: SessionListArguments = request.arguments
+    typed = asked.q if asked.state is None else (toggled(asked.q, f"state:{asked.state}") or "")
+    problem, wanted = NOTHING, SessionFilter()
+    try:
+        wanted = parse_filter(typed)
+        period = _narrowed(request, wanted)
+    except InvalidInput as error:
+        said = sentence(str(error)), sentence(error.hint)
+        problem = html('<p class="notice bad" role="alert">{} {}</p>', *said)
+        period = request.period
+    earlier = request.period.previous()
+    first_ms = min(period.since_ms, request.period.since_ms)
+    figures = request.figures(first_ms if earlier is None else max(earlier.since_ms, 1))
+    rows = _rows(request, figures, wanted, period)
+    shown = rows[asked.after : asked.after + ROWS]
+    return PageBody(
+        title="Sessions",
+        modules=("home",),
+        styles=("home",),
+        body=html(
+            """<h1 class="unseen">Sessions</h1>
+<div id="totals">{totals}{activity}</div>
+<form class="row" role="search" method="get" action="/sessions">
+{kept}<label class="grow"><span>Filter sessions</span>
+<input id="filter" name="q" data-find value="{typed}" autocomplete="off" spellcheck="false"
+ placeholder="words  agent:codex  failing  cost&gt;1"></label>
+<button type="submit">Filter</button></form>
+{problem}{chips}
+<p class="small muted" id="count">{count}</p>
+{list}{more}""",
+            totals=_totals(request, figures),
+            activity=_activity(request, figures),
+            kept=[
+                html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
+                for name in ("scope", "since", "until")
+                if name in request.query
+            ],
+            typed=typed,
+            problem=problem,
+            chips=_chips(request, typed, rows),
+            count=counted(len(rows), "session") if rows else "",
+            list=html(
+                '<ul class="sessions" id="rows">{}</ul>', [_row(request, row) for row in shown]
+            )
+            if shown
+            else _nothing(request, typed),
+            more=html(
+                '<p class="more"><a href="{}">Show more</a></p>',
+                request.url(after=asked.after + ROWS),
+            )
+            if len(rows) > asked.after + ROWS
+            else None,
+        ),
+    )
+
+
+def _narrowed(request: PageRequest, wanted: SessionFilter) -> Period:
+    """Return the period of the page, narrowed by what was typed. Raise InvalidInput."""
+    period, times = request.period, {}
+    for name, text in wanted.times.items():
+        moment = milliseconds(text, now_ms=request.now_ms)
+        if moment is None:
+            raise InvalidInput(f"{name}:{text} is not a time", hint="write after:7d or a date")
+        times[name] = moment
+    return type(period)(
+        since_ms=times.get("after", period.since_ms), until_ms=times.get("before", period.until_ms)
+    )
+
+
+def _rows(
+    request: PageRequest, figures: list[ScopeFigures], wanted: SessionFilter, period: Period
+) -> list[SessionRow]:
+    """Return the sessions that fit: those that run first, then the last written to."""
+    found = _found(request, wanted) if wanted.words else None
+    rows: list[SessionRow] = []
+    for one in figures:
+        failed = Counter(record.session_id for record in one.failures)
+        last = {record.session_id: record for record in one.failures}
+        for outline in one.outlines.values():
+            if outline.spawned_by is not None:
+                continue  # Its parent tells of it.
+            if not period.since_ms <= outline.updated_ms <= period.until_ms:
+                continue
+            name = outline.session_id
+            row = SessionRow(outline, one, one.state_of(outline), failed[name], last.get(name))
+            if not wanted.matches(outline, row.state, row.failed):
+                continue
+            if wanted.numbers and not wanted.compares(row.numbers()):
+                continue
+            title = f"{outline.title or ''} {name}".casefold()
+            if (
+                found is not None
+                and (one.scope, name) not in found
+                and not (wanted.plain and wanted.plain.casefold() in title)
+            ):
+                continue
+            rows.append(row)
+    rows.sort(key=lambda row: (row.state != "running", -row.outline.updated_ms))
+    return rows
+
+
+def _found(request: PageRequest, wanted: SessionFilter) -> set[tuple[str, str]]:
+    """Return scope and id of the sessions in which a search finds what was typed."""
+    found: set[tuple[str, str]] = set()
+    for scope in request.scopes:
+        result = request.ledger.search(
+            wanted.words, scope=scope, limit=HITS_MAX, include_failed=True, zone=typed_zone()
+        )
+        found.update(
+            (hits.scope, hits.session_id)
+            for hits in result.sessions
+            if any(not hit.partial for hit in hits.hits)
+        )
+    return found
+
+
+def _totals(request: PageRequest, figures: list[ScopeFigures]) -> Markup:
+    """Return the numbers of the period, each beside that of the period before."""
+    period, before = request.period, request.period.previous()
+    now, then = _sum(figures, period), None if before is None else _sum(figures, before)
+    rate, rate_before = _rate(request, period), None if before is None else _rate(request, before)
+    cost, is_whole = known_cost(now.sums)
+    cost_before = None if then is None else float(known_cost(then.sums)[0])
+    return answer(
+        figure(f"{now.sessions:,}", "sessions" if now.sessions != 1 else "session",
+               change(now.sessions, then and then.sessions)),
+        figure(f"{now.turns:,}", "turns" if now.turns != 1 else "turn",
+               change(now.turns, then and then.turns)),
+        figure(amount(now.tokens), "tokens", change(now.tokens, then and then.tokens)),
+        figure(dollars(cost), "" if is_whole else "and models without a price",
+               change(float(cost), cost_before)) if now.sums else None,
+        figure(percent(rate), "of tool calls failed", change(rate, rate_before))
+        if rate is not None else None,
+    )  # fmt: skip
+
+
+class _Sum(NamedTuple):
+    sessions: int
+    turns: int
+    sums: Sums
+
+    @property
+    def tokens(self) -> int:
+        return sum(one.total_tokens for one in self.sums.values())
+
+
+def _sum(figures: Iterable[ScopeFigures], period: Period) -> _Sum:
+    figures = list(figures)
+    turns = [
+        (one.scope, session_id)
+        for one in figures
+        for ts_ms, session_id in one.turns.values()
+        if period.since_ms <= ts_ms <= period.until_ms
+    ]
+    used = list(used_in(figures, period))
+    active = {*turns, *((one.scope, one.session_id) for one in used)}
+    tops = {
+        (one.scope, outline.spawned_by or outline.session_id)
+        for one in figures
+        for outline in one.outlines.values()
+        if (one.scope, outline.session_id) in active
+        or period.since_ms <= outline.updated_ms <= period.until_ms
+    }
+    return _Sum(len(tops), len(turns), sums_of(used))
+
+
+def _rate(request: PageRequest, period: Period) -> float | None:
+    ended = failed = 0
+    for scope in request.scopes:
+        for tool in request.ledger.tool_statistics(
+            scope, since_ms=period.since_ms, until_ms=period.until_ms
+        ):
+            ended += tool.ok + tool.failed + tool.synthetic
+            failed += tool.failed + tool.synthetic
+    return failed / ended if ended else None
+
+
+def _activity(request: PageRequest, figures: list[ScopeFigures]) -> Markup:
+    """Return a bar for each day of the period: how many turns; a click filters."""
+    period = request.period
+    turns = [
+        ts_ms
+        for one in figures
+        for ts_ms, _ in one.turns.values()
+        if period.since_ms <= ts_ms <= period.until_ms
+    ]
+    if not turns:
+        return NOTHING
+    spans = spans_of(period, turns)
+    index = span_index(spans)
+    counts = Counter(index[day_of(ts_ms)] for ts_ms in turns)
+    return bar_chart(
+        [
+            Bar(span.label, (counts[at],), counted(counts[at], "turn"), request.url(**span.query))
+            for at, span in enumerate(spans)
+        ],
+        title="Turns",
+        value="Turns",
+    )
+
+
+def _chips(request: PageRequest, typed: str, rows: list[SessionRow]) -> Markup:
+    """Return the filters that are worth a click here."""
+    agents = Counter(row.outline.agent for row in rows)
+    models = Counter(row.outline.model for row in rows if row.outline.model)
+    offered = ["state:running", "failing", "cost>1"]
+    if len(agents) > 1 or "agent:" in typed:
+        offered += [f"agent:{_quoted(name)}" for name, _ in agents.most_common(CHIPS_MAX)]
+    if len(models) > 1 or "model:" in typed:
+        offered += [f"model:{_quoted(name)}" for name, _ in models.most_common(CHIPS_MAX)]
+    pieces = typed.split()
+    offered += [piece for piece in pieces if piece not in offered and ":" in piece]
+    return chips(
+        [
+            (piece, request.url(q=toggled(typed, piece), state=None), piece in pieces)
+            for piece in dict.fromkeys(offered)
+        ],
+        label="Filters",
+    )
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name
+
+
+def _row(request: PageRequest, row: SessionRow) -> Markup:
+    outline, numbers = row.outline, row.numbers()
+    failed = NOTHING
+    if row.failure is not None and numbers.failed:
+        words = call_words(request, row.failure)
+        message = words.message or words.remark
+        failed = html(
+            '<span class="failure" title="{whole}"><span aria-hidden="true">✕</span>'
+            ' {count} failed<span class="unseen"> calls</span>: {tool} {message}</span>',
+            whole=message,
+            count=f"{numbers.failed:,}",
+            tool=words.tool,
+            message=message,
+        )
+    return html(
+        """<li data-key="{key}"><span class="mark">{mark}</span>
+<span class="title">{link}</span> <span class="scope">{scope}</span>
+<span class="agent">{agent}</span> <span class="number turns">{turns}</span>
+<span class="number cost">{cost}</span> <span class="number when">{when}</span>
+{failed}</li>
+""",
+        key=f"{outline.scope} {outline.session_id}",
+        mark=html('<span class="dot" aria-hidden="true">●</span><span class="unseen">live</span>')
+        if row.state == "running"
+        else None,
+        link=session_link(outline, request, scope=outline.scope, session_id=outline.session_id),
+        scope=outline.scope,
+        agent=" · ".join(filter(None, (request.text(outline.agent), request.text(outline.model)))),
+        turns=counted(numbers.turns, "turn") if numbers.turns else "",
+        cost=dollars(numbers.cost) if numbers.tokens else "",
+        when="now" if row.state == "running" else when(outline.updated_ms, request),
+        failed=failed,
+    )
+
+
+def _nothing(request: PageRequest, typed: str) -> Markup:
+    if typed:
+        return empty(
+            "No session matches.",
+            html('<a href="{}">Take the filter away</a>', request.url(q=None, state=None)),
+            html(
+                'Or <a href="{}">search what was said and done</a>.',
+                request.url("/search", q=typed),
+            ),
+        )
+    if request.since != "all" and request.all_scopes:
+        return empty(
+            "Nothing was recorded in this period.",
+            html('<a href="{}">Show all time</a>', request.url(since="all", until=None)),
+        )
+    return empty(
+        "Nothing is recorded yet.",
+        html("<code>treering import</code> takes in what agents have logged on this machine."),
+        html("<code>treering install</code> lets them record from now on."),
+    )

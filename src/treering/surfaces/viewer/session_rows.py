@@ -1,0 +1,297 @@
+"""The transcript of a session in pages of so many events, and what a filter or a word finds in it.
+
+Pages are counted by seq: page 0 is the first ``PAGE_EVENTS`` events, and so on. A page is the same
+whichever way one comes to it, and a session of any length has its pages at known places.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from treering.errors import NotFound
+from treering.model.events import Event, Header
+from treering.model.parts import ToolCalled, ToolReturned, safe_part
+from treering.surfaces.pages.blocks_html import PageLinks, entry_html
+from treering.surfaces.pages.display import (
+    BAD_NOTES,
+    BAD_RULES,
+    EntryDisplay,
+    display_entry,
+    grouped,
+)
+from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, PageEntry, entries
+from treering.surfaces.pages.tool_blocks import exit_code, sort_of
+from treering.surfaces.pages.transcripts import call_finder, event_fetcher, read_cover
+from treering.surfaces.pages.wording import given_of, note_of, raw_output_of, tool_of
+from treering.surfaces.viewer.markup import Markup
+from treering.surfaces.viewer.requests import session_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from treering.ledger.sessions import Session
+    from treering.model.tool_records import ToolRecord
+    from treering.surfaces.pages.blocks import PictureBlock, SubagentBlock
+    from treering.surfaces.viewer.requests import PageRequest
+
+PAGE_EVENTS: Final = 120
+TEXT_CHARACTERS_MAX: Final = 12_000
+"""Characters of one text of a tool; the drawer of its event has all of it."""
+LOOKBACK_EVENTS: Final = 240
+"""Events before a page that are searched for the calls whose results are in it."""
+SCAN_EVENTS: Final = 2_500
+"""Events that one request for what a filter finds looks through."""
+FOUND_ROWS: Final = 60
+FIND_EVENTS: Final = 10_000
+HITS_MAX: Final = 2_000
+
+RowFilter = Literal["all", "you", "failures", "edits", "thinking"]
+FILTERS: Final[tuple[tuple[RowFilter, str], ...]] = (
+    ("all", "Everything"),
+    ("you", "You"),
+    ("failures", "Failures"),
+    ("edits", "Edits"),
+    ("thinking", "Thinking"),
+)
+
+
+class FoundRows(msgspec.Struct, frozen=True, kw_only=True):
+    """What a filter found, and where to go on; None at the end."""
+
+    rows: str
+    next_seq: int | None
+    count: int
+
+
+class FoundHits(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that hold a text, and where to go on; None at the end."""
+
+    hits: list[int]
+    next_seq: int | None
+
+
+def page_of(seq: int) -> int:
+    """Return the page that an event is on."""
+    return max(seq - 1, 0) // PAGE_EVENTS
+
+
+def last_seq(session: Session) -> int:
+    """Return the last seq of a session."""
+    last = next(session.headers(last=1), None)
+    return 0 if last is None else last.seq
+
+
+def page_rows(request: PageRequest, session: Session, page: int) -> Markup:
+    """Return the rows of one page."""
+    first = page * PAGE_EVENTS + 1
+    events = _page_events(session, first, first + PAGE_EVENTS - 1)
+    return _drawn(request, session, _entries(request, session, events, first), is_page=True)
+
+
+def found_rows(request: PageRequest, session: Session, chosen: RowFilter, after: int) -> FoundRows:
+    """Return rows that pass a filter, from those after a seq: a part of a long session at once."""
+    wants = _wants(request, chosen)
+    events = list(islice(session.events(after_seq=after), SCAN_EVENTS + AHEAD_EVENTS_MAX))
+    until = events[min(len(events), SCAN_EVENTS) - 1].seq if events else after
+    found: list[PageEntry] = []
+    for entry in _entries(request, session, _until(events, until), after + 1):
+        if entry.event.seq <= until and wants(entry):
+            found.append(entry)
+            if len(found) == FOUND_ROWS:
+                until = entry.event.seq
+                break
+    is_end = not events or until >= events[-1].seq
+    return FoundRows(
+        rows=str(_drawn(request, session, found)),
+        next_seq=None if is_end else until,
+        count=len(found),
+    )
+
+
+def found_hits(request: PageRequest, session: Session, text: str, after: int) -> FoundHits:
+    """Return the events whose content holds ``text``, whichever case, as it is shown."""
+    word = text.casefold()
+    hits: list[int] = []
+    seq = after
+    count = 0
+    for event in islice(session.events(after_seq=after), FIND_EVENTS):
+        seq, count = event.seq, count + 1
+        if event.redacted:
+            continue
+        if any(word in one.casefold() for one in _texts(event)):
+            # What is masked on the page must not be found by its secret.
+            shown = any(word in request.text(one).casefold() for one in _texts(event))
+            hits += [seq] if shown else []
+        if len(hits) >= HITS_MAX:
+            break
+    is_end = count < FIND_EVENTS and len(hits) < HITS_MAX
+    return FoundHits(hits=hits, next_seq=None if is_end else seq)
+
+
+def row_links(request: PageRequest, session: Session, *, agent: str) -> PageLinks:
+    """Return the addresses of what rows refer to."""
+    scope, name = session.scope, quote(session.session_id, safe="")
+
+    def event(header: Header) -> str:
+        query = {"scope": scope, "event": header.event_id, "open": "event"}
+        return f"/sessions/{name}?{urlencode(query)}"
+
+    def picture(block: PictureBlock) -> str:
+        query = {"scope": scope, "event": block.event_id, "number": block.number}
+        return f"/sessions/{name}/picture?{urlencode(query)}"
+
+    return PageLinks(
+        session=lambda other: session_address(scope, other),
+        event=event,
+        picture=picture,
+        speakers={"user": "You", "assistant": request.text(agent), "thinking": "Thinking"},
+    )
+
+
+def _drawn(
+    request: PageRequest, session: Session, found: Iterable[PageEntry], *, is_page: bool = False
+) -> Markup:
+    agent = session.outline().agent
+    links = row_links(request, session, agent=agent)
+    subagent = _subagents(request, session)
+    shown = (
+        display_entry(
+            entry, request.mask, characters_max=TEXT_CHARACTERS_MAX, subagent=subagent(entry)
+        )
+        for entry in found
+    )
+    rows = grouped(shown) if is_page else shown
+    return Markup("".join(entry_html(row, links) for row in rows if isinstance(row, EntryDisplay)))
+
+
+def _subagents(
+    request: PageRequest, session: Session
+) -> Callable[[PageEntry], Callable[[str], SubagentBlock | None]]:
+    """Return who finds the subagents of a call: they are read only if a call may have begun one."""
+    covers: list[Any] = []
+
+    def of(entry: PageEntry) -> Callable[[str], SubagentBlock | None]:
+        part = safe_part("tool.call", entry.event.refs)
+        name = part.tool if isinstance(part, ToolCalled) else None
+        if entry.sort != "tool" or sort_of(name or "", {}) != "agent":
+            return lambda _: None
+        if not covers:
+            covers.append(read_cover(request.ledger, session))
+        find: Callable[[str], SubagentBlock | None] = covers[0].subagent
+        return find
+
+    return of
+
+
+def _entries(
+    request: PageRequest, session: Session, events: Iterable[Event], first: int
+) -> Iterator[PageEntry]:
+    """Return entries, without results of calls before ``first``: they stand with their calls."""
+    earlier = _calls_before(session, first)
+    fetch = event_fetcher(request.ledger, session, with_payloads=True)
+    look_up = call_finder(request.ledger)
+    near_end = last_seq(session) - AHEAD_EVENTS_MAX
+
+    def find(event: Header, call_id: str) -> ToolRecord | None:
+        # Near the end of the session every result was looked at: the call is open.
+        return None if event.seq >= near_end else look_up(event, call_id)
+
+    for entry in entries(events, find=find, fetch=fetch):
+        if entry.sort == "tool" and entry.event.kind == "tool.result":
+            part = safe_part("tool.result", entry.event.refs)
+            if isinstance(part, ToolReturned) and part.call_id in earlier and not part.late:
+                continue
+        yield entry
+
+
+def _page_events(session: Session, first: int, last: int) -> Iterator[Event]:
+    return _until(
+        takewhile(
+            lambda event: event.seq <= last + AHEAD_EVENTS_MAX, session.events(after_seq=first - 1)
+        ),
+        last,
+    )
+
+
+def _until(events: Iterable[Event], last: int) -> Iterator[Event]:
+    """Return events until ``last``, and results after it: their calls may be before."""
+    open_calls: set[str] = set()
+    for event in events:
+        if event.seq <= last:
+            part = safe_part(event.kind, event.refs)
+            if isinstance(part, ToolCalled):
+                open_calls.add(part.call_id or "")
+            yield event
+        elif event.kind == "tool.result":
+            part = safe_part(event.kind, event.refs)
+            if isinstance(part, ToolReturned) and (part.call_id or "") in open_calls:
+                yield event
+
+
+def _calls_before(session: Session, first: int) -> set[str]:
+    if first <= 1:
+        return set()
+    before = session.headers(after_seq=max(first - 1 - LOOKBACK_EVENTS, 0))
+    found = set()
+    for header in takewhile(lambda header: header.seq < first, before):
+        if header.kind == "tool.call":
+            part = safe_part(header.kind, header.refs)
+            if isinstance(part, ToolCalled) and part.call_id:
+                found.add(part.call_id)
+    return found
+
+
+def _wants(request: PageRequest, chosen: RowFilter) -> Callable[[PageEntry], bool]:
+    """Return what tells whether a filter lets an entry pass."""
+    mask = request.mask
+
+    def is_failure(entry: PageEntry) -> bool:
+        if entry.sort == "tool":
+            if tool_of(entry, mask).status in {"failed", "synthetic"}:
+                return True
+            result = entry.result.payload if isinstance(entry.result, Event) else None
+            return bool(exit_code(result, raw_output_of(entry, mask))[0])
+        if entry.sort == "note":
+            return note_of(entry.event, mask)[0] in BAD_NOTES
+        return entry.sort == "rule" and entry.event.kind.startswith(BAD_RULES)
+
+    def is_edit(entry: PageEntry) -> bool:
+        name = tool_of(entry, mask).name
+        return entry.sort == "tool" and sort_of(name, given_of(entry, mask)) == "edit"
+
+    filters: dict[RowFilter, Callable[[PageEntry], bool]] = {
+        "all": lambda _: True,
+        "you": lambda entry: entry.sort == "user",
+        "failures": is_failure,
+        "edits": is_edit,
+        "thinking": lambda entry: entry.sort == "thinking",
+    }
+    return filters[chosen]
+
+
+def _texts(event: Event) -> Iterator[str]:
+    yield event.summary
+    waiting = [event.payload]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+
+
+def event_of(request: PageRequest, event_id: str) -> Event:
+    """Return an event of the request's scope. Raise NotFound."""
+    try:
+        return request.ledger.event(request.the_scope, event_id)
+    except NotFound as error:
+        raise NotFound(
+            f"no event {event_id[:60]} in scope {request.the_scope}",
+            hint="it may have been in another ledger",
+        ) from error

@@ -1,0 +1,72 @@
+// A replay: the session event by event, as it was recorded.
+
+const STEP_MS = 700;
+
+/**
+ * @param {{ main: HTMLElement, pages: import("./list.js").PageList, last: () => number,
+ *   told: (seq: number) => string, changed: (params: Record<string, string | null>) => void, signal: AbortSignal }} how
+ */
+export const replay = ({ main, pages, last, told, changed, signal }) => {
+  const get = (/** @type {string} */ id) => /** @type {HTMLElement} */ (main.querySelector(`#${id}`));
+  const bar = get("player");
+  const scrub = /** @type {HTMLInputElement} */ (get("scrub"));
+  let at = 0;
+  let timer = 0;
+  const rows = () => /** @type {HTMLElement[]} */ ([...pages.place.querySelectorAll("[data-seq]")]);
+  const hide = () => {
+    for (const row of rows()) {
+      row.classList.toggle("later", at > 0 && Number(row.dataset.seq) > at);
+      row.classList.toggle("now", Number(row.dataset.seq) === at);
+    }
+    for (const group of pages.place.querySelectorAll(".group")) {
+      const first = /** @type {HTMLElement | null} */ (group.querySelector("[data-seq]"));
+      group.classList.toggle("later", at > 0 && Number(first?.dataset.seq) > at);
+      if (at > 0 && group.querySelector(".now")) /** @type {HTMLDetailsElement} */ (group).open = true;
+    }
+  };
+  const show = async (/** @type {number} */ seq) => {
+    at = Math.min(Math.max(seq, 1), last());
+    const row = await pages.row(at);
+    if (!row || signal.aborted) return;
+    at = Number(row.dataset.seq);
+    hide();
+    row.scrollIntoView({ block: "center" });
+    scrub.value = String(at);
+    get("replayed").textContent = told(at);
+    changed({ at: String(at) });
+  };
+  const step = async (/** @type {number} */ by) => {
+    const seqs = rows().map((row) => Number(row.dataset.seq));
+    const next = by > 0 ? seqs.find((seq) => seq > at) : seqs.findLast((seq) => seq < at);
+    await show(next ?? at + by);
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    get("play").textContent = "Play";
+  };
+  const play = () => {
+    if (timer) return stop();
+    get("play").textContent = "Pause";
+    timer = setInterval(() => (at >= last() ? stop() : step(1)), STEP_MS);
+  };
+  const start = (/** @type {number} */ seq) => {
+    bar.hidden = false;
+    scrub.max = String(last());
+    return show(seq);
+  };
+  const end = () => {
+    stop();
+    at = 0;
+    hide();
+    bar.hidden = true;
+    changed({ at: null });
+  };
+  signal.addEventListener("abort", stop);
+  get("play").addEventListener("click", play, { signal });
+  get("step").addEventListener("click", () => step(1), { signal });
+  get("step-back").addEventListener("click", () => step(-1), { signal });
+  get("stop").addEventListener("click", end, { signal });
+  scrub.addEventListener("input", () => show(Number(scrub.value)), { signal });
+  return { start, end, step, play, hide, isOn: () => at > 0 };
+};

@@ -1,0 +1,216 @@
+"""Tools: what fails. Calls, failures with command and message, durations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.model.queries import PAGE_ITEMS_MAX
+from treering.model.tool_records import FAILING
+from treering.surfaces.viewer.calls import call_words
+from treering.surfaces.viewer.frame import empty
+from treering.surfaces.viewer.markup import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import (
+    TableColumn,
+    answer,
+    figure,
+    percent,
+    share_bar,
+    table,
+    took,
+    when,
+)
+from treering.surfaces.viewer.requests import PageBody, ViewArguments
+
+if TYPE_CHECKING:
+    from treering.model.tool_records import ToolRecord, ToolStatistics
+    from treering.surfaces.viewer.requests import PageRequest
+
+    ToolGroups = defaultdict[str | None, list[tuple[str, ToolStatistics]]]
+
+SHOWN: Final = 25
+_COLUMNS: Final = (
+    TableColumn("Tool", "words"),
+    TableColumn("Calls", "number"),
+    TableColumn("Failed", "share-cell"),
+    TableColumn("Open", "number hide-small"),
+    TableColumn("Half within", "number"),
+    TableColumn("Nine of ten within", "number hide-small"),
+    TableColumn("Slowest", "number hide-medium"),
+    TableColumn("All together", "number hide-medium"),
+    TableColumn("Last", "number hide-small"),
+)
+
+
+class ToolsArguments(ViewArguments, frozen=True, kw_only=True):
+    """One tool, or all."""
+
+    tool: str | None = None
+
+
+def tools_page(request: PageRequest) -> PageBody:
+    """Return how the calls of tools went."""
+    tool = request.arguments.tool
+    period: dict[str, Any] = {
+        "since_ms": request.period.since_ms,
+        "until_ms": request.period.until_ms,
+    }
+    groups: ToolGroups = defaultdict(list)
+    for scope in request.scopes:
+        for one in request.ledger.tool_statistics(scope, tool=tool, **period):
+            groups[one.tool].append((scope, one))
+    if not groups:
+        return PageBody(title="Tools", body=html("<h1>Tools</h1>{}", _nothing(request)))
+    ranked = sorted(groups.items(), key=lambda item: -sum(one.calls for _, one in item[1]))
+    failures = _calls(request, tool, status=FAILING)
+    slowest = _calls(request, tool, order="slowest")
+    return PageBody(
+        title=f"Tools: {request.text(tool)}" if tool else "Tools",
+        styles=("usage",),
+        body=html(
+            """<h1 class="{hidden}">Tools{of}</h1>{answer}{back}{table}
+<h2>Latest failures</h2>{failures}<h2>Slowest calls</h2>{slowest}""",
+            hidden="" if tool else "unseen",
+            of=f": {request.text(tool)}" if tool else "",
+            answer=_answer(groups),
+            back=html('<p><a href="{}">All tools</a></p>', request.url(tool=None))
+            if tool
+            else None,
+            table=table(
+                _COLUMNS,
+                [_row(request, name, group) for name, group in ranked],
+                caption="Calls by tool",
+            ),
+            failures=_list(request, failures, "No call failed in this period."),
+            slowest=_list(request, slowest, "No call has a known duration."),
+        ),
+    )
+
+
+def _answer(groups: ToolGroups) -> Markup:
+    everything = [one for group in groups.values() for _, one in group]
+    calls = sum(one.calls for one in everything)
+    failed = sum(map(_failed, groups.values()))
+    ended = calls - sum(one.open for one in everything)
+    worst = max(groups, key=lambda tool: _failed(groups[tool]))
+    return answer(
+        figure(f"{calls:,}", "calls" if calls != 1 else "call"),
+        figure(percent(failed / ended if ended else None), "failed"),
+        html(
+            "most often <b>{}</b> <small>{} of {}</small>",
+            worst or "(unnamed)",
+            _failed(groups[worst]),
+            sum(one.calls for _, one in groups[worst]),
+        )
+        if failed
+        else None,
+        figure(took(sum(one.total_ms for one in everything)), "spent in tools"),
+    )
+
+
+def _failed(group: list[tuple[str, ToolStatistics]]) -> int:
+    return sum(one.failed + one.synthetic for _, one in group)
+
+
+def _row(
+    request: PageRequest, tool: str | None, group: list[tuple[str, ToolStatistics]]
+) -> tuple[Any, ...]:
+    parts = [one for _, one in group]
+    calls = sum(one.calls for one in parts)
+    failed = _failed(group)
+    ended = calls - sum(one.open for one in parts)
+    share = failed / ended if ended else 0.0
+    half, most = parts[0].p50_ms, parts[0].p90_ms
+    if len(parts) > 1:
+        half, most = _percentiles(request, tool, [scope for scope, _ in group])
+    return (
+        html('<a href="{}">{}</a>', request.url(tool=tool), request.text(tool))
+        if tool
+        else "(unnamed)",
+        f"{calls:,}",
+        html("{} {}", share_bar(share, style="bar-bad"), f"{failed:,} · {percent(share)}")
+        if failed
+        else html('<span class="muted">none</span>'),
+        f"{sum(one.open for one in parts) or ''}",
+        took(half),
+        took(most),
+        took(max((one.max_ms or 0 for one in parts), default=0)),
+        took(sum(one.total_ms for one in parts)),
+        when(max(one.last_ms for one in parts), request),
+    )
+
+
+def _percentiles(
+    request: PageRequest, tool: str | None, scopes: list[str]
+) -> tuple[int | None, int | None]:
+    """Return how long half and nine of ten calls took, over several scopes: of their latest."""
+    times: list[int] = []
+    for scope in scopes:
+        page = request.ledger.tool_calls(
+            scope, tool=tool, status=("ok", "failed"), last=PAGE_ITEMS_MAX,
+            since_ms=request.period.since_ms, until_ms=request.period.until_ms,
+        )  # fmt: skip
+        times += [one.duration_ms for one in page.items if one.duration_ms is not None]
+    times.sort()
+    if not times:
+        return None, None
+    ranks = (-(-len(times) * percent // 100) - 1 for percent in (50, 90))
+    half, most = (times[max(rank, 0)] for rank in ranks)
+    return half, most
+
+
+def _calls(request: PageRequest, tool: str | None, **query: Any) -> list[ToolRecord]:
+    """Return calls of the period in all scopes of the page: the latest, or the slowest."""
+    is_slowest = query.get("order") == "slowest"
+    query["first" if is_slowest else "last"] = SHOWN
+    found = [
+        record
+        for scope in request.scopes
+        for record in request.ledger.tool_calls(
+            scope,
+            tool=tool,
+            since_ms=request.period.since_ms,
+            until_ms=request.period.until_ms,
+            **query,
+        ).items
+    ]
+    found.sort(key=lambda one: -(one.duration_ms or 0) if is_slowest else -one.at_ms)
+    return found[:SHOWN]
+
+
+def _list(request: PageRequest, records: list[ToolRecord], otherwise: str) -> Markup:
+    if not records:
+        return html('<p class="muted">{}</p>', otherwise)
+    return html('<ol class="failures">{}</ol>', [_call(request, record) for record in records])
+
+
+def _call(request: PageRequest, record: ToolRecord) -> Markup:
+    words = call_words(request, record)
+    event_id = record.call_event_id or record.result_event_id
+    is_bad = record.status in FAILING
+    return html(
+        """<li><p><a href="{url}"><b>{tool}</b></a>
+<span class="muted small">{took} · {when} · {agent} · {scope}</span>{remark}</p>
+{command}{message}</li>""",
+        url=request.session_url(record.scope, record.session_id, event_id=event_id),
+        tool=words.tool,
+        took=took(record.duration_ms),
+        when=when(record.at_ms, request),
+        agent=request.text(record.agent_id),
+        scope=record.scope,
+        remark=html(' <span class="tag bad">{}</span>', words.remark)
+        if is_bad and words.remark
+        else None,
+        command=html('<code class="command">{}</code>', words.command) if words.command else None,
+        message=html('<p class="message small" dir="auto">{}</p>', words.message)
+        if is_bad and words.message
+        else NOTHING,
+    )
+
+
+def _nothing(request: PageRequest) -> Markup:
+    return empty(
+        "No tool was called in this period.",
+        html('<a href="{}">Show all time</a>', request.url(since="all", until=None, tool=None)),
+        html("<code>treering import</code> takes in what agents have logged on this machine."),
+    )

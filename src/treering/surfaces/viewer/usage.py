@@ -1,0 +1,233 @@
+"""Usage: where the money goes. Tokens and cost by day, project, model and session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from treering.derive.reports import Tokens
+from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
+from treering.surfaces.viewer.days import day_of, span_index, spans_of
+from treering.surfaces.viewer.frame import empty
+from treering.surfaces.viewer.markup import Markup, html
+from treering.surfaces.viewer.parts import (
+    Bar,
+    TableColumn,
+    amount,
+    answer,
+    bar_chart,
+    change,
+    chips,
+    counted,
+    dollars,
+    figure,
+    percent,
+    session_link,
+    share_bar,
+    table,
+)
+from treering.surfaces.viewer.requests import PageBody, ViewArguments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from treering.derive.reports import Sums
+    from treering.surfaces.viewer.catalogue import ScopeFigures, UsedTokens
+    from treering.surfaces.viewer.requests import PageRequest
+
+ROWS_MAX: Final = 25
+_COLUMNS: Final = (
+    TableColumn("Calls", "number hide-small"),
+    TableColumn("New input", "number"),
+    TableColumn("From cache", "number"),
+    TableColumn("To cache", "number hide-small"),
+    TableColumn("Output", "number"),
+    TableColumn("Cost", "number"),
+    TableColumn("Share", "share-cell"),
+)
+
+
+class UsageArguments(ViewArguments, frozen=True, kw_only=True):
+    """What the bars show."""
+
+    by: Literal["cost", "tokens"] = "cost"
+
+
+def usage_page(request: PageRequest) -> PageBody:
+    """Return what models were used for how much."""
+    before = request.period.previous()
+    first_ms = request.period.since_ms if before is None else max(before.since_ms, 1)
+    figures = request.figures(first_ms)
+    used = list(used_in(figures, request.period))
+    if not used:
+        body = html("<h1>Usage</h1>{}", _nothing(request))
+        return PageBody(title="Usage", body=body, styles=("usage",))
+    earlier = [] if before is None else list(used_in(figures, before))
+    tops = _tops(figures)
+    sums = sums_of(used)
+    return PageBody(
+        title="Usage",
+        styles=("usage",),
+        body=html(
+            """<h1 class="unseen">Usage</h1>{answer}{by}{chart}
+<h2>By model</h2>{models}<h2>By project</h2>{projects}
+<h2>By session</h2><p class="small muted">Subagents count for the session that started them.</p>
+{sessions}""",
+            answer=_answer(sums, sums_of(earlier)),
+            by=chips(
+                [
+                    ("Cost", request.url(by=None), request.arguments.by == "cost"),
+                    ("Tokens", request.url(by="tokens"), request.arguments.by == "tokens"),
+                ],
+                label="What the bars show",
+            ),
+            chart=_chart(request, used),
+            models=_models(request, used, sums),
+            projects=_grouped(
+                request, used, "Project", lambda one: one.scope, lambda name: html(
+                    '<a href="{}">{}</a>', request.url(scope=name), name),
+            ),
+            sessions=_sessions(request, used, figures, tops),
+        ),
+    )  # fmt: skip
+
+
+def _answer(sums: Sums, before: Sums) -> Markup:
+    cost, is_whole = known_cost(sums)
+    total, then = _total(sums), _total(before)
+    return answer(
+        figure(
+            dollars(cost),
+            "at list prices" if is_whole else "at list prices, and models without a price",
+            change(float(cost), float(known_cost(before)[0])),
+        ),
+        figure(amount(total.total_tokens), "tokens", change(total.total_tokens, then.total_tokens)),
+        figure(
+            percent(total.cached_tokens / total.input_tokens if total.input_tokens else None),
+            "of input from cache",
+        ),
+        figure(f"{total.calls:,}", "model calls", change(total.calls, then.calls)),
+    )
+
+
+def _chart(request: PageRequest, used: list[UsedTokens]) -> Markup:
+    spans = spans_of(request.period, [one.ts_ms for one in used])
+    index = span_index(spans)
+    groups: defaultdict[int, list[UsedTokens]] = defaultdict(list)
+    for one in used:
+        groups[index[day_of(one.ts_ms)]].append(one)
+    bars = []
+    for at, span in enumerate(spans):
+        sums = sums_of(groups[at])
+        total, cost = _total(sums), float(known_cost(sums)[0])
+        parts: tuple[float, ...] = (cost,)
+        shown = dollars(cost)
+        if request.arguments.by == "tokens":
+            parts = (total.total_tokens - total.cached_tokens, total.cached_tokens)
+            shown = f"{parts[0]:,.0f} new, {parts[1]:,.0f} from cache"
+        bars.append(Bar(span.label, parts, shown, request.url(**span.query)))
+    if request.arguments.by == "tokens":
+        title = "Tokens: new (below) and from cache (above)"
+        return bar_chart(bars, title=title, value="Tokens")
+    return bar_chart(bars, title="Cost", value="Cost")
+
+
+def _models(request: PageRequest, used: list[UsedTokens], sums: Sums) -> Markup:
+    names = {name: request.text(name.model) or "unknown model" for name in sums}
+    return _grouped(request, used, "Model", lambda one: names[one.report.name], lambda name: name)
+
+
+def _sessions(
+    request: PageRequest,
+    used: list[UsedTokens],
+    figures: list[ScopeFigures],
+    tops: dict[tuple[str, str], str],
+) -> Markup:
+    outlines = {
+        (str(one.scope), name): top for one in figures for name, top in one.outlines.items()
+    }
+
+    def link(key: tuple[str, str]) -> Markup:
+        scope, session_id = key
+        top = session_link(outlines.get(key), request, scope=scope, session_id=session_id)
+        return html('{} <span class="small muted">{}</span>', top, scope)
+
+    return _grouped(
+        request, used, "Session",
+        lambda one: (one.scope, tops.get((one.scope, one.session_id), one.session_id)), link,
+    )  # fmt: skip
+
+
+def _grouped(
+    request: PageRequest, used: Iterable[UsedTokens], noun: str, key: Any, shown: Any
+) -> Markup:
+    """Return a table of usage by ``key``, the most expensive first."""
+    groups: defaultdict[Any, list[UsedTokens]] = defaultdict(list)
+    for one in used:
+        groups[key(one)].append(one)
+    sums = {name: sums_of(group) for name, group in groups.items()}
+    by_tokens = request.arguments.by == "tokens"
+    totals = {name: _total(one) for name, one in sums.items()}
+    weights = {
+        name: float(totals[name].total_tokens) if by_tokens else float(known_cost(one)[0])
+        for name, one in sums.items()
+    }
+    whole = sum(weights.values()) or 1
+    ranked = sorted(sums, key=lambda name: (-weights[name], -totals[name].total_tokens))
+    rows = [
+        (
+            shown(name),
+            f"{totals[name].calls:,}",
+            amount(totals[name].input_tokens - totals[name].cached_tokens),
+            amount(totals[name].cached_tokens),
+            amount(totals[name].cache_write_tokens),
+            amount(totals[name].output_tokens),
+            _cost(sums[name]),
+            html("{} {}", share_bar(weights[name] / whole), percent(weights[name] / whole)),
+        )
+        for name in ranked[:ROWS_MAX]
+    ]
+    left = len(ranked) - ROWS_MAX
+    more = html('<p class="small muted">and {} more</p>', f"{left:,}") if left > 0 else None
+    first = TableColumn(noun, "words")
+    return html("{}{}", table([first, *_COLUMNS], rows, caption=f"Usage by {noun.lower()}"), more)
+
+
+def _cost(sums: Sums) -> str:
+    cost, is_whole = known_cost(sums)
+    if is_whole:
+        return dollars(cost)
+    return "no price" if not cost else f"{dollars(cost)} +"
+
+
+def _total(sums: Sums) -> Tokens:
+    total = Tokens()
+    for tokens in sums.values():
+        total.add(tokens)
+    return total
+
+
+def _tops(figures: list[ScopeFigures]) -> dict[tuple[str, str], str]:
+    """Return for each session the one that started it, and that one's, up to the first."""
+    tops: dict[tuple[str, str], str] = {}
+    for one in figures:
+        for name in one.outlines:
+            top, seen = name, {name}
+            while (outline := one.outlines.get(top)) and outline.spawned_by:
+                if outline.spawned_by in seen:
+                    break
+                top = outline.spawned_by
+                seen.add(top)
+            tops[one.scope, name] = top
+    return tops
+
+
+def _nothing(request: PageRequest) -> Markup:
+    return empty(
+        f"No model call was reported in {counted(len(request.scopes), 'scope')} in this period.",
+        html('<a href="{}">Show all time</a>', request.url(since="all", until=None)),
+        html(
+            "Imported logs bring their usage along; agents of your own record it as"
+            " <code>usage.reported</code>, which adapters do for you."
+        ),
+    )
