@@ -4,7 +4,8 @@
     session = ledger.session("monday", scope="acme/app", agent="lyria")
 
 Here is what one needs to record, read, ask and catch. The rest is in treering.errors,
-treering.receipts, treering.views, treering.sinks, treering.memory and treering.context.
+treering.receipts, treering.views, treering.sinks, treering.memory, treering.context and
+treering.importing.
 Names are imported when first used, so that the command line starts at once.
 """
 
@@ -17,10 +18,16 @@ from treering.version import __version__
 
 if TYPE_CHECKING:
     from treering import (
+        aio as aio,
+    )
+    from treering import (
         context as context,
     )
     from treering import (
         errors as errors,
+    )
+    from treering import (
+        importing as importing,
     )
     from treering import (
         memory as memory,
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     from treering import (
         views as views,
     )
+    from treering.adapters.clients import record
     from treering.app import administer, import_logs, open  # noqa: A004  (the public door)
     from treering.context.assemble import Context
     from treering.errors import (
@@ -56,9 +64,9 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
     from treering.spine.calls import ToolCall
-    from treering.spine.ports import PrivateSink, SafeSink
     from treering.spine.runs import Run
     from treering.spine.spine import Spine
+    from treering.spine.tool_functions import tool
 
 __all__ = [
     "Conflict",
@@ -76,11 +84,9 @@ __all__ = [
     "NewEvent",
     "NotFound",
     "Page",
-    "PrivateSink",
     "RecallResult",
     "Run",
     "RunInterrupted",
-    "SafeSink",
     "SearchResult",
     "SensitiveContent",
     "Session",
@@ -91,6 +97,8 @@ __all__ = [
     "administer",
     "import_logs",
     "open",
+    "record",
+    "tool",
 ]
 
 _HOMES: Final = {
@@ -109,11 +117,9 @@ _HOMES: Final = {
     "NewEvent": "treering.model.events",
     "NotFound": "treering.errors",
     "Page": "treering.model.queries",
-    "PrivateSink": "treering.spine.ports",
     "RecallResult": "treering.memory.recall_result",
     "Run": "treering.spine.runs",
     "RunInterrupted": "treering.errors",
-    "SafeSink": "treering.spine.ports",
     "SearchResult": "treering.model.searches",
     "SensitiveContent": "treering.errors",
     "Session": "treering.ledger.sessions",
@@ -123,9 +129,11 @@ _HOMES: Final = {
     "administer": "treering.app",
     "import_logs": "treering.app",
     "open": "treering.app",
+    "record": "treering.adapters.clients",
+    "tool": "treering.spine.tool_functions",
 }
 """Where each public name lives; every other one is an error."""
-_ROOMS: Final = ("context", "errors", "memory", "receipts", "sinks", "views")
+_ROOMS: Final = ("aio", "context", "errors", "importing", "memory", "receipts", "sinks", "views")
 """Modules that are there without an import of their own."""
 
 if not TYPE_CHECKING:  # A type checker would take any name for one that is here.

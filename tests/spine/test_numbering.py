@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
 import treering
 from builders import HERE, said
+from effort import PATIENCE_S
 from listeners import SOON, Listener
 from treering import Ledger
 
@@ -141,8 +143,14 @@ def test_threads_that_append_to_one_run_share_their_commits(tmp_path: Path) -> N
                 ledger.append([said(str(number), run_id="r1")])
 
         threads = [threading.Thread(target=append) for _ in range(threads_count)]
-        for thread in threads:
-            thread.start()
+        store: Any = ledger._store
+        with store._database.lock:  # One of them leads and waits for it, the others queue.
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + PATIENCE_S
+            while len(store._commits._queue) < threads_count - 1:
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
         for thread in threads:
             thread.join(SOON)
         session = ledger.session("s1", scope=HERE, agent="lyria")

@@ -1,9 +1,10 @@
-"""Records the runs of the OpenAI Agents SDK through its run hooks.
+"""Records the runs of the OpenAI Agents SDK through its run hooks, and keeps its sessions.
 
     async with record(spine, session) as hooks:
         result = await Runner.run(agent, "What changed since Friday?", hooks=hooks)
 
-The block is one run. Leaving it without an answer fails or interrupts the run.
+The block is one run. Leaving it without an answer fails or interrupts the run. A TreeringSession
+is the memory of an agent: with or without a recorder.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ try:
     )
 
     from treering.adapters.openai_hooks import TreeringHooks
+    from treering.adapters.openai_session import TreeringSession
 except ImportError as missing:
     raise Unsupported(
         f"the OpenAI Agents SDK is not installed ({missing})",
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.spine.spine import Spine
 
-__all__ = ["TreeringHooks", "record"]
+__all__ = ["TreeringHooks", "TreeringSession", "record"]
 
 _RUNTIME: Final = "openai-agents"
 _TRIPWIRES: Final = (
@@ -59,12 +61,13 @@ async def record(
     turn_id: str | None = None,
     prompt: str | None = None,
     wait_s: float | None = None,
+    strict: bool = False,
 ) -> AsyncIterator[TreeringHooks]:
     """Record a run of the SDK: pass the hooks to ``Runner.run`` or ``Runner.run_streamed``.
 
     ``prompt`` is shown to hooks that prepare a run. Raises RunActive if the session is busy with
     another run, RunInterrupted if this run is interrupted, and ToolDenied if the agent calls a tool
-    that it may not use.
+    that it may not use. A ledger that fails costs the record, not the run, unless ``strict``.
     """
     run = spine.run(
         session,
@@ -77,8 +80,8 @@ async def record(
         turn_id=turn_id,
         wait_s=wait_s,
     )
-    hooks = TreeringHooks(run, provider=provider)
-    await hooks.in_order(run.start)
+    hooks = TreeringHooks(run, provider=provider, strict=strict)
+    hooks.is_off = await hooks.in_order(run.start) is None
     try:
         yield hooks
     except BaseException as error:

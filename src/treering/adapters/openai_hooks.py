@@ -8,7 +8,6 @@ import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-import msgspec
 from agents import (
     FunctionSpanData,
     FunctionTool,
@@ -20,6 +19,7 @@ from agents.tool import default_tool_timeout_error_message
 from agents.tool_context import ToolContext
 from typing_extensions import override
 
+from treering.adapters.lenient_writer import LenientWriter
 from treering.adapters.openai_items import (
     arguments_of,
     asked,
@@ -29,12 +29,12 @@ from treering.adapters.openai_items import (
     text_of,
 )
 from treering.adapters.replies import Reply, record_reply
-from treering.errors import ToolDenied
+from treering.errors import RunActive, RunInterrupted, ToolDenied
 from treering.spine.conversion import plain
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from agents import Agent, ModelResponse, RunContextWrapper, Tool
     from agents.result import RunResultStreaming
@@ -56,17 +56,23 @@ class TreeringHooks(RunHooks[Any]):
     """Hooks that record the SDK's run in ``run``: pass them as ``hooks``.
 
     A tool's intent is durable before the tool runs. If the run is interrupted or a tool is denied,
-    the hook raises, which stops the runner.
+    the hook raises, which stops the runner. Anything else that goes wrong with the record is
+    counted in ``writer.lost`` and logged, unless ``strict``.
     """
 
-    def __init__(self, run: Run, *, provider: str | None = None) -> None:
+    def __init__(self, run: Run, *, provider: str | None = None, strict: bool = False) -> None:
         self.run = run
+        self.writer = LenientWriter(
+            run.session, strict=strict, raising=(RunActive, RunInterrupted, ToolDenied)
+        )
+        self.is_off = False
+        """Whether the run could not begin: then none of it is recorded."""
         self._provider = provider
         # The engine is synchronous, and a commit may wait for a disk, a lock or a server, so it
         # must not run on the event loop. A single thread keeps the order of the hooks' calls, which
         # a pool would not, and finishes a started write even if the task that asked is cancelled.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="treering")
-        self._calls: dict[str, list[ToolCall]] = {}
+        self._calls: dict[str, list[ToolCall | None]] = {}
         """Running calls, by call id or, where the SDK gives none, by tool."""
         self._ids: set[str] = set()
         """Call ids that the run has used."""
@@ -84,10 +90,12 @@ class TreeringHooks(RunHooks[Any]):
 
     async def in_order(
         self, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
-    ) -> Result:
-        """Call ``act`` off the event loop, after all earlier calls."""
+    ) -> Result | None:
+        """Call ``act`` off the event loop, after all earlier calls; return None if it fails."""
+        if self.is_off:
+            return None
         loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._thread, lambda: act(*args, **named))
+        done = loop.run_in_executor(self._thread, lambda: self.writer.attempt(act, *args, **named))
         return await asyncio.shield(done)
 
     async def record_input(self, given: str | list[Any]) -> None:
@@ -96,9 +104,21 @@ class TreeringHooks(RunHooks[Any]):
             return
         self._heard = True
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        for text, attached in asked(items):
-            extra = {"attachments": attached} if attached else {}
-            await self.in_order(self.run.user, text, **extra)
+        await self.in_order(self._record_users, asked(items))
+
+    def _record_users(self, users: Sequence[tuple[str, list[Any]]]) -> None:
+        """Record what users say, unless a TreeringSession has recorded it in this turn."""
+        run = self.run
+        known = [
+            event.payload["text"]
+            for event in run.session.events(kinds=["conversation.user"], turn_id=run.turn_id)
+            if event.run_id == run.run_id and not event.redacted
+        ]
+        for text, attached in users:
+            if text in known:
+                known.remove(text)
+            else:
+                run.user(text, **({"attachments": attached} if attached else {}))
 
     def stream(self, result: RunResultStreaming) -> AsyncIterator[StreamEvent]:
         """Yield the events of a streamed run, and pass its deltas to the sinks."""
@@ -143,7 +163,7 @@ class TreeringHooks(RunHooks[Any]):
         reply = reply_of(response, agent, provider=self._provider)
         if self._is_nested:
             # An agent that serves as a tool answers in that tool's output, which is recorded there.
-            reply = msgspec.structs.replace(reply, text="")
+            reply = reply.without_text()
         else:
             self._reply, self._asked = reply, calls_in(response)
             if self._stream is not None:
@@ -172,9 +192,11 @@ class TreeringHooks(RunHooks[Any]):
         waiting = self._calls.get(key)
         # A call that started before the run was paused has no start in this run.
         call = waiting.pop(0) if waiting else await self._start(context, tool, None)
-        if not self._calls[key]:
-            del self._calls[key]
+        if not self._calls.get(key):
+            self._calls.pop(key, None)
         error = self._errors.pop(key, None)
+        if call is None:
+            return
         if error is not None:
             described = describe(error)
             await self.in_order(call.fail, f"{described['class']}: {described['message']}")
@@ -214,7 +236,9 @@ class TreeringHooks(RunHooks[Any]):
         """Return whether a tool is running: an agent may serve as one."""
         return bool(self._calls)
 
-    async def _start(self, context: RunContextWrapper[Any], tool: Tool, given: Any) -> ToolCall:
+    async def _start(
+        self, context: RunContextWrapper[Any], tool: Tool, given: Any
+    ) -> ToolCall | None:
         key = _key(context, tool)
         # Some models restart their call ids in every answer; the ledger needs unique ids.
         is_known = not isinstance(context, ToolContext) or key in self._ids
@@ -224,7 +248,7 @@ class TreeringHooks(RunHooks[Any]):
             self.run.tools.started, tool.name, given, call_id=None if is_known else key
         )
         self._calls.setdefault(key, []).append(call)
-        if call.input != given:
+        if call is not None and call.input != given:
             warning = {
                 "code": "input_not_replaced",
                 "message": f"{tool.name} ran with its own input",

@@ -32,9 +32,16 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """stop, tool_use, length, error, aborted, or the runtime's own word."""
     usage: UsageReported | None = None
 
+    def without_text(self) -> Reply:
+        """Return the reply of an agent that serves as a tool: its words are the tool's output."""
+        return msgspec.structs.replace(self, text="")
 
-def record_reply(run: Run, reply: Reply) -> None:
-    """Record the reply's text and reasoning, if any, and its usage, if known."""
+
+def record_reply(run: Run, reply: Reply, *, usage_extra: dict[str, Any] | None = None) -> None:
+    """Record the reply's text and reasoning, if any, and its usage, if known.
+
+    ``usage_extra`` are counts that only some providers report.
+    """
     maker = {"model": reply.model, "provider": reply.provider}
     for block in reply.sealed:
         fields = {**block, **{name: value for name, value in maker.items() if value}}
@@ -49,4 +56,4 @@ def record_reply(run: Run, reply: Reply) -> None:
         }
         run.assistant(reply.text, **{name: value for name, value in extra.items() if value})
     if reply.usage is not None:
-        run.emit("usage.reported", reply.usage.as_refs())
+        run.emit("usage.reported", {**reply.usage.as_refs(), **(usage_extra or {})})

@@ -82,7 +82,7 @@ class BoundedCall:
             self.conclude(value)
 
     def conclude(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Note how the call ended; the first who does is believed."""
+        """Note how the call ended; only the first note counts."""
         if not self.is_done:
             self.value, self.error, self.is_done = value, error, True
             self._call_back()

@@ -42,6 +42,8 @@ class ToolCall:
         """Held while its outcome is made and recorded; never asked for with the run's lock held."""
         self.is_settled = False
         """Whether the tool itself has had its say, be it late."""
+        self.is_awaited = False
+        """Whether a model asked for it, and what runs the tool is not known yet."""
         self.started_at = 0.0
         """When its intent was recorded, by the monotonic clock."""
 

@@ -53,9 +53,10 @@ def close_run(
 
 
 def _close_by_force(engine: Engine, closing: _RunClosing, headers: list[Header]) -> list[Header]:
-    """End a run that never holds still: first the end, then what it left open, outside of it."""
+    """End a run that keeps recording: first its end, then results for its open calls."""
     try:
-        recorded = engine.write(closing.end(headers), fits=True)
+        number = open_calls(headers)[1] + 2 * BEYOND_DELTAS
+        recorded = engine.write(closing.end(headers, number), fits=True)
     except RunClosed:
         return []
     left = closing.late_results(closing.headers())
@@ -80,7 +81,7 @@ class _RunClosing:
         return list(self._engine.store.reader.run_headers(run.scope, run.session_id, run.run_id))
 
     def whole(self, headers: list[Header]) -> list[NewEvent]:
-        """Return results for what is open, the end, and the mark."""
+        """Return results for the open calls, the end, and the mark."""
         template = self._template(headers[0])
         calls, last = open_calls(headers)
         number = last + BEYOND_DELTAS
@@ -88,20 +89,17 @@ class _RunClosing:
             replace(self._result(template, call), run_seq=number + at)
             for at, call in enumerate(calls)
         ]
-        return [*results, *self._end(headers, number + len(results))]
-
-    def end(self, headers: list[Header]) -> list[NewEvent]:
-        """Return the end and the mark alone."""
-        return self._end(headers, open_calls(headers)[1] + 2 * BEYOND_DELTAS)
+        return [*results, *self.end(headers, number + len(results))]
 
     def late_results(self, headers: list[Header]) -> list[NewEvent]:
-        """Return results for what is open in a run that takes no more events."""
+        """Return results for the open calls of a run that takes no more events."""
         template = self._template(headers[0])
         link = ToolReturned(run=self._run.run_id).as_refs()
         results = [self._result(template, call) for call in open_calls(headers)[0]]
         return [replace(result, run_id=None, refs={**result.refs, **link}) for result in results]
 
-    def _end(self, headers: list[Header], run_seq: int) -> list[NewEvent]:
+    def end(self, headers: list[Header], run_seq: int) -> list[NewEvent]:
+        """Return the end and the mark alone; the end has the number ``run_seq``."""
         template = self._template(headers[0])
         part = RunEnded(
             reason=self._reason,

@@ -59,7 +59,7 @@ MARKS_MAX: Final = 100
 VALUES_MAX: Final = 1_000_000
 """Values that are looked at; containers found later are kept as their repr."""
 SHORTENED_CHARACTERS: Final = 1_000_000
-"""What is kept of a value that makes a payload larger than a ledger holds."""
+"""How much is kept of a value that makes a payload larger than a ledger holds."""
 _TYPE_CHARACTERS_MAX: Final = 200
 _INTEGER_BITS: Final = 63
 _MARKS: Final = "converted"
@@ -269,7 +269,7 @@ class _Conversion:
         return value
 
     def _folded(self, value: Any, converted: Any, at: str) -> Json:
-        """Return what is nested too deep, or too much, as one text."""
+        """Return a value that is nested too deep, or too large, as one text."""
         if not _comes_back(converted):
             return self._repr(value, at)
         self._mark(at, value, "json")

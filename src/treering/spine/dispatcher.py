@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final, cast
 
 from treering.errors import Closed, InvalidInput, InvalidKind
+from treering.lazy import lazy_logger
 from treering.locks import Lock, LockSet
 from treering.model.codec import canonical
 from treering.model.fields import check_name
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treering.spine.bounded_calls import BoundedCall
     from treering.spine.ports import Sink, SinkStatus
 
-_log = logging.getLogger("treering.spine")
+_log = lazy_logger("treering.spine")
 
 STRIPES: Final = 256
 SINK_CLOSE_S: Final = 5.0
@@ -109,7 +109,7 @@ class Dispatcher:
             known.append(sink.name)
 
     def add(self, sink: Sink) -> None:
-        """Serve ``sink``, which was checked, from now on; a durable one with all that it lacks."""
+        """Serve a checked ``sink`` from now on; a durable one gets what it lacks, too."""
         self._notice_fork()
         with self._lock.guard, self._lock:
             if self._closed.is_set():
@@ -128,10 +128,12 @@ class Dispatcher:
             if len(self.queues) == 1:
                 self._watch_over()
 
-    def follow(self, scope: Scope) -> None:
+    def follow(self, scope: Scope, *, from_now: bool = False) -> None:
         """Bring durable sinks up to date with a scope, and keep them so."""
         self._notice_fork()
         for sink in self._durable:
+            if from_now:
+                self._engine.skip_past(scope, sink.name)
             with self._lock.guard, self._lock:
                 if (sink.name, scope) not in self._followed and not self._closed.is_set():
                     self._followed[sink.name, scope] = DurableQueue(
@@ -147,7 +149,7 @@ class Dispatcher:
         return [queue.status() for queue in self._served()]
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the sinks have all that was recorded; return False if that took too long."""
+        """Wait until the sinks have all recorded events; return False if that took too long."""
         self._notice_fork()
         deadline = time.monotonic() + timeout_s
         done = [queue.flush(max(deadline - time.monotonic(), 0.0)) for queue in self._served()]
@@ -201,7 +203,7 @@ class Dispatcher:
         return min(max(shortest / 4, LOOK_S_MIN), LOOK_S_MAX)
 
     def _notice_fork(self) -> None:
-        """Go on in a forked child: the parent serves what it recorded."""
+        """Continue in a forked child: the parent delivers the events that it recorded."""
         if self._pid == os.getpid():
             return
         self._renew()

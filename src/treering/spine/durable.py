@@ -6,24 +6,29 @@ comes again.
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidInput, ReadOnly, TreeringError
-from treering.model.events import Event
+from treering.errors import DuplicateEvent, InvalidInput, ReadOnly, TreeringError
+from treering.lazy import lazy_logger
+from treering.model.events import NAME_CHARACTERS_MAX, Event, NewEvent
+from treering.model.parts import Noted
 from treering.spine.bounded_calls import HUNG_CALLS_MAX, BoundedCaller, Overtime, in_words
 from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants_private
 from treering.spine.sink_events import private_event, safe_event
 from treering.spine.sink_queue import RETRY_PAUSE_S_MAX, delivery_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treering.ledger.engine import Engine
     from treering.locks import Lock
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.model.scopes import Scope
-    from treering.spine.ports import Sink, SinkStatus
+    from treering.spine.ports import Sink, SinkStatus, Undeliverable
 
 SAVE_EVENTS: Final = 100
 """The cursor is saved after this many events, and whenever there is nothing to do."""
@@ -32,7 +37,7 @@ IDLE_S: Final = 5.0
 HELD_PAUSE_S: Final = 0.5
 """How often to see whether the process that serves the sink now is still there."""
 
-_log = logging.getLogger("treering.spine")
+_log = lazy_logger("treering.spine")
 
 
 def check_durable(sink: Sink) -> None:
@@ -43,6 +48,11 @@ def check_durable(sink: Sink) -> None:
             f"sink {sink.name} is durable and skips errors, so it would miss events",
             hint='give it Delivery(durable=True, on_error="retry") or "fail"',
         )
+
+
+def origin_of(name: str) -> str:
+    """Return the origin of the events that are recorded about a sink."""
+    return f"sink:{name}"[:NAME_CHARACTERS_MAX]
 
 
 class DurableQueue:
@@ -93,7 +103,7 @@ class DurableQueue:
             self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the sink has all that was there when asked; False if that took too long.
+        """Wait until the sink has all events recorded so far; return False if that took too long.
 
         The sink itself, if it asks, is not kept waiting for itself.
         """
@@ -155,13 +165,20 @@ class DurableQueue:
             private=self._private,
         )
         try:
+            batch: list[Header] = []
             for event in following:
-                if self._stop.is_set() or not self._hand_over(event):
+                batch.append(event)
+                # What there is goes at once; a batch never waits for more to come.
+                if following.left and len(batch) < self._delivery.batch_events_max:
+                    continue
+                if self._stop.is_set() or not self._hand_over(batch):
                     return
                 self._cursor = following.cursor
-                self._unsaved += 1
-                if self._unsaved >= SAVE_EVENTS:
+                self._unsaved += len(batch)
+                # The cursor follows each batch: no more than one is handed over again.
+                if self._unsaved >= SAVE_EVENTS or len(batch) > 1:
                     self._save()
+                batch = []
         finally:
             self._save()
         if not self._stop.is_set():
@@ -190,30 +207,33 @@ class DurableQueue:
             self._finished = number
             self._changed.notify_all()
 
-    def _hand_over(self, event: Header) -> bool:
-        """Hand one event over, again and again if need be; False if the sink gets no more."""
+    def _hand_over(self, batch: Sequence[Header]) -> bool:
+        """Hand events over, again and again if need be; False if the sink gets no more."""
         pause_s = 0.05
-        carried = self._wrap(event)
+        carried = [self._wrap(event) for event in batch]
         while (error := self._give(carried)) is not None:
             if self._stop.is_set():
                 return False
             # It may take long to continue, and a crash would bring back what it has taken.
             self._save()
             self._counts.retried += 1
-            if self._stop.wait(pause_s):
+            if self._stop.wait(max(pause_s, getattr(error, "retry_after_s", 0.0))):
                 return False
             if not isinstance(error, Overtime):
                 pause_s = min(pause_s * 2, RETRY_PAUSE_S_MAX)
         return True
 
-    def _give(self, carried: SafeEvent | PrivateEvent) -> BaseException | None:
-        """Hand an event over once; return what went wrong."""
+    def _give(self, carried: Sequence[SafeEvent | PrivateEvent]) -> BaseException | None:
+        """Hand events over once; return what went wrong."""
         try:
             with self._turn.guard, self._turn:
-                is_taken = self._calls.call(
-                    self._caller.give, carried, timeout_s=self._caller.allowed_s
+                taken, refused = self._calls.call(
+                    self._caller.give_batch, carried, timeout_s=self._caller.allowed_s
                 )
-            self._counts.add(is_taken=is_taken)
+            if refused is not None:
+                self._bury(refused)
+            count = 0 if refused is None else len(refused.events)
+            self._counts.add_batch(len(carried), taken=taken, refused=count)
         except BaseException as error:  # noqa: BLE001  (a sink may raise anything)
             if isinstance(error, Overtime):
                 error = Overtime(self._delivery.timeout_s)  # As its author set it, without grace.
@@ -224,6 +244,29 @@ class DurableQueue:
                 self._halt(in_words(error))
             return error
         return None
+
+    def _bury(self, refused: Undeliverable) -> None:
+        """Record an alert for each event that the sink will never take."""
+        self._note(refused.reason)
+        origin = origin_of(self.sink.name)
+        for event in refused.events:
+            if event.origin == origin:
+                continue  # It reported an alert of its own, which is recorded already.
+            digest = sha256(f"{self.sink.name}\0{event.event_id}".encode()).hexdigest()
+            refs = Noted(code="not_delivered").as_refs()
+            alert = NewEvent(
+                scope=event.scope,
+                session_id=event.session_id,
+                kind="ops.alert",
+                agent_id=event.agent_id,
+                summary=f"sink {self.sink.name} did not take event {event.event_id}",
+                payload={"reason": refused.reason},
+                refs={**refs, "sink": self.sink.name, "event": event.event_id},
+                event_id=f"dead-letter-{digest[:32]}",
+                origin=origin,
+            )
+            with contextlib.suppress(DuplicateEvent):  # It was recorded before a crash.
+                self._engine.append_missing([alert])
 
     def _wrap(self, event: Header) -> SafeEvent | PrivateEvent:
         """Return the event as the sink may see it."""

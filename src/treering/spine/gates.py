@@ -6,9 +6,9 @@ it should have changed stays as it was.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from treering.lazy import lazy_logger
 from treering.model.codec import canonical
 from treering.spine.bounded_calls import in_words
 from treering.spine.ports import Preparation, Verdict
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.spine.ports import Gate, Occasion
+    from treering.spine.run_events import CalledTool
 
-_log = logging.getLogger("treering.spine")
+_log = lazy_logger("treering.spine")
 
 
 class Gates:
@@ -60,20 +61,19 @@ class Gates:
 
     def persist(
         self,
-        occasion: Occasion,
-        tool: str,
-        call_id: str,
+        call: CalledTool,
         output: Any,
         *,
-        is_error: bool,
-        is_synthetic: bool,
+        is_error: bool = False,
+        is_synthetic: bool = False,
     ) -> Any:
-        """Return a tool's output as it is to be kept."""
+        """Return the output of a tool as the gates want it recorded."""
         for gate in self._gates:
             try:
                 kept = gate.persist(
-                    occasion, tool, call_id, output, is_error=is_error, is_synthetic=is_synthetic
-                )
+                    call.occasion, call.tool, call.call_id, output,
+                    is_error=is_error, is_synthetic=is_synthetic,
+                )  # fmt: skip
                 canonical(kept, "output")
                 output = kept
             except Exception as error:  # noqa: BLE001  (a gate may raise anything)

@@ -62,7 +62,7 @@ class RunNumbers:
             run_state.note_numbers((), self._before[run_id])
 
     def note(self, headers: Sequence[Header]) -> None:
-        """Continue after what was recorded."""
+        """Continue after the recorded events."""
         for run_id, run_state in self._runs.items():
             own = [header for header in headers if header.run_id == run_id]
             run_state.note_numbers(own, self._before[run_id])

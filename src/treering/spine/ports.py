@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.messages import ModelMessage
@@ -29,6 +29,20 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """How often an event is tried with retry."""
     durable: bool = False
     """It follows the ledger from a cursor that is kept there: it misses nothing, deltas apart."""
+    batch_events_max: int = 1
+    """How many events a durable sink with ``handle_batch`` is handed at once."""
+
+
+class Undeliverable(Exception):
+    """Raised by a durable sink for events that will never be taken; it has taken the others.
+
+    Each is recorded as an alert in its session, and the sink is handed the next events.
+    """
+
+    def __init__(self, events: Sequence[SafeEvent | PrivateEvent], reason: str) -> None:
+        super().__init__(reason)
+        self.events = tuple(events)
+        self.reason = reason
 
 
 class SafeSink(Protocol):
@@ -173,6 +187,12 @@ class SafePast(Protocol):
 
     def message_count(self, scope: str, session_id: str, until_seq: int) -> int:
         """Return the number of messages and tool results up to a seq."""
+
+    def run_spans(self, scope: str, session_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return a run as OpenTelemetry spans; with texts, if the sink is private."""
+
+    def turn_spans(self, scope: str, session_id: str, before_seq: int) -> list[dict[str, Any]]:
+        """Return the turn outside of runs that ended before a seq, as OpenTelemetry spans."""
 
 
 class PrivatePast(SafePast, Protocol):

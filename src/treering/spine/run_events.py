@@ -179,12 +179,12 @@ class Results:
     def returned(self, call: CalledTool, output: Any) -> NewEvent:
         """Return the result of a tool that gave ``output``."""
         converted, marks = to_json(output, "/output")
-        kept = self._persist(call, converted, is_error=False)
+        kept = self._gates.persist(call, converted)
         return _result(call, "ok", f"{call.tool} returned", {"output": kept}, marks=marks)
 
     def failed(self, call: CalledTool, error: dict[str, str]) -> NewEvent:
         """Return the result of a tool that failed."""
-        kept = self._persist(call, error["message"], is_error=True)
+        kept = self._gates.persist(call, error["message"], is_error=True)
         # What the gates did not keep must not stay behind as the error's message.
         message = kept if isinstance(kept, str) else "see the output"
         content: dict[str, Any] = {"error": {**error, "message": message}}
@@ -195,18 +195,10 @@ class Results:
     def synthetic(self, call: CalledTool, reason: Reason) -> NewEvent:
         """Return the result that replaces the one which a tool never gave."""
         text = self.policy.text(call.tool, reason)
-        kept = self._persist(call, text, is_error=True, is_synthetic=True)
+        kept = self._gates.persist(call, text, is_error=True, is_synthetic=True)
         content = {"output": kept, "is_synthetic": True, "reason": reason}
         summary = f"{call.tool} gave no result: {reason}"
         return _result(call, "synthetic", summary, content, is_synthetic=True, reason=reason)
-
-    def _persist(
-        self, call: CalledTool, output: Any, *, is_error: bool, is_synthetic: bool = False
-    ) -> Any:
-        return self._gates.persist(
-            call.occasion, call.tool, call.call_id, output,
-            is_error=is_error, is_synthetic=is_synthetic,
-        )  # fmt: skip
 
 
 def _result(

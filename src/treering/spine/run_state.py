@@ -36,7 +36,7 @@ LOOK_S: Final = 1.0
 """How often a run that only carries deltas checks whether it was closed elsewhere."""
 State = Literal["new", "open", "ended", "failed", "interrupted"]
 Note = Callable[["Sequence[Header]"], None]
-"""Takes note of what was recorded."""
+"""Notes the recorded events."""
 Opening = Callable[["NewEvent"], "Sequence[NewEvent] | None"]
 """Makes what is recorded as a run begins from the run's template; None if it is not to begin."""
 _CLOSING: Final[dict[str, Reason]] = {"ended": "missing_result", "failed": "aborted"}
@@ -87,7 +87,7 @@ class RunState:
         self._terminal: Header | None = None
         self._run_seq = 0
         self._last_seq = 0
-        """The seq of what it has recorded last."""
+        """The seq of its last event."""
         self._clock = self._looked = 0.0
         self._pid = os.getpid()
         self._run: weakref.ref[object] | None = None
@@ -101,6 +101,11 @@ class RunState:
         self._run = weakref.ref(run)
 
     @property
+    def author(self) -> object | None:
+        """Return the author's handle, unless it is gone."""
+        return None if self._run is None else self._run()
+
+    @property
     def is_left(self) -> bool:
         """Whether its author was interrupted, and nobody is going to end it.
 
@@ -108,7 +113,7 @@ class RunState:
         """
         if self._is_over or not self.is_here:
             return False
-        if self.is_open and self._run is not None and self._run() is None:
+        if self.is_open and self._run is not None and self.author is None:
             return True
         if self.is_open and not self._is_ending:
             return False
@@ -155,7 +160,7 @@ class RunState:
 
     @property
     def lock(self) -> Lock:
-        """Return what is held while events are numbered and recorded.
+        """Return the lock that is held while events are numbered and recorded.
 
         Raises RunClosed in a forked child, where a thread that is not there may hold it for ever.
         """
@@ -281,7 +286,7 @@ class RunState:
         boundary: str | None,
         results: list[NewEvent],
     ) -> Header:
-        """Record the end, with the results of what was open. The caller holds the lock."""
+        """Record the end, with results for the open calls. The caller holds the lock."""
         part = RunEnded(
             duration_ms=int((time.monotonic() - self._clock) * 1_000),
             tool_calls=self.tools.count,
@@ -398,7 +403,7 @@ class RunState:
         return self.engine.write([replace(event, run_id=None)], fits=True)[0]
 
     def carry(self, event: NewEvent) -> None:
-        """Carry to the sinks what is counted and not kept."""
+        """Carry an event to the sinks that is counted and not stored."""
         lock = self.lock
         with lock.guard, lock:
             if time.monotonic() - self._looked > LOOK_S:
@@ -483,7 +488,7 @@ class RunState:
         self._run_seq = max(self._run_seq, number)
 
     def note_numbers(self, headers: Sequence[Header], before: int) -> None:
-        """Continue after what was recorded of the run, or after ``before``. The lock is held."""
+        """Continue after the run's recorded events, or after ``before``. The lock is held."""
         self._run_seq = max(before, *(header.run_seq or 0 for header in headers), 0)
         self._last_seq = max(self._last_seq, *(header.seq for header in headers), 0)
 
@@ -513,7 +518,7 @@ def check_wait(seconds: float) -> None:
 
 
 def _is_doubtful(error: BaseException) -> bool:
-    """Whether what was to be recorded may be recorded: a Ctrl-C comes after a commit, too."""
+    """Whether the events may be recorded all the same: a Ctrl-C can come after the commit."""
     return isinstance(error, OutcomeUnknown) or not isinstance(error, TreeringError)
 
 

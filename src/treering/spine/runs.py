@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sized
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -17,10 +17,12 @@ from treering.model.tools import REASONS
 from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json, to_text, with_marks
 from treering.spine.run_events import RUNTIME, make_event, said
+from treering.spine.tool_functions import current_run, recorded
 from treering.spine.words import describe, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextvars import Token
     from types import TracebackType
 
     from treering.context.assemble import Context
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from treering.spine.tools import Tools
 else:
     showing = LazyModule("treering.spine.showing")
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _CALL_IDS = ("call_id", "toolCallId", "tool_call_id", "toolUseId", "tool_use_id", "id")
 _NAMES = ("name", "tool", "toolName", "tool_name")
@@ -55,6 +59,8 @@ class Run:
         """What there was for messages in the context that its model was shown last."""
         self.message = message
         """The message that it deals with, if it was taken from an inbox."""
+        self._before: Token[Run | None] | None = None
+        """What was the current run before the block of this one."""
 
     def __repr__(self) -> str:
         return f"Run({self.run_id!r}, session={self.session.session_id!r}, {self.state})"
@@ -120,6 +126,7 @@ class Run:
                 self.start()
             else:
                 self._run_state.check_open()
+            self._before = current_run.set(self)
             return self  # noqa: TRY300  (an interrupt on the way out counts, too)
         except BaseException as error:
             # The body does not run now, so nobody else would end it.
@@ -132,6 +139,11 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._before is not None:
+            # A generator may be left in another context than it was entered in.
+            with contextlib.suppress(ValueError):
+                current_run.reset(self._before)
+            self._before = None
         try:
             self._conclude(error)
         except BaseException as cut:
@@ -218,8 +230,17 @@ class Run:
         run_state = self._run_state
         run_state.carry(said(run_state.template, "assistant.delta", text, content))
 
-    def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
-        """Begin a tool call: a context manager. Its intent is durable before its body runs."""
+    @overload
+    def tool(self, name: F, /) -> F: ...
+    @overload
+    def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall: ...
+    def tool(self, name: Any, input: Any = None, *, call_id: str | None = None) -> Any:  # noqa: A002
+        """Begin a tool call: a context manager. Its intent is durable before its body runs.
+
+        ``@turn.tool`` above a function records each of its calls, as ``treering.tool`` does.
+        """
+        if callable(name):
+            return recorded(name, lambda: self)
         return ToolCall(self.tools, name, input, call_id)
 
     def context(

@@ -9,10 +9,10 @@ import msgspec
 
 from treering.model.kinds import parse_kinds
 from treering.spine.bounded_calls import ASYNC_GRACE_S, Overtime, in_words
-from treering.spine.ports import SinkStatus
+from treering.spine.ports import SinkStatus, Undeliverable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.spine.bounded_calls import Worker
@@ -58,11 +58,33 @@ class SinkCaller:
         """
         if not self._accepts(event):
             return False
-        answer = self._sink.handle(event)
+        self._finish(worker, self._sink.handle(event))
+        return True
+
+    def give_batch(
+        self, worker: Worker, events: Sequence[SafeEvent | PrivateEvent]
+    ) -> tuple[int, Undeliverable | None]:
+        """Hand over those of ``events`` that the sink accepts.
+
+        Return how many it took, and what it refused for good. Raises as ``give`` does.
+        """
+        wanted = [event for event in events if self._accepts(event)]
+        if not wanted:
+            return 0, None
+        handle = getattr(self._sink, "handle_batch", None) or self._handle_one
+        try:
+            self._finish(worker, handle(wanted))
+        except Undeliverable as refused:
+            return len(wanted) - len(refused.events), refused
+        return len(wanted), None
+
+    def _handle_one(self, events: Sequence[SafeEvent | PrivateEvent]) -> Any:
+        return self._sink.handle(events[0])
+
+    def _finish(self, worker: Worker, answer: Any) -> None:
         if answer is not None and inspect.isawaitable(answer):
             self._is_async = True
             worker.finish(answer, self._timeout_s)
-        return True
 
 
 class SinkCounts(msgspec.Struct):
@@ -80,6 +102,12 @@ class SinkCounts(msgspec.Struct):
         """Count an event that the sink was handed."""
         self.delivered += is_taken
         self.declined += not is_taken
+
+    def add_batch(self, events: int, *, taken: int, refused: int) -> None:
+        """Count events that a sink was handed at once."""
+        self.delivered += taken
+        self.failed += refused
+        self.declined += events - taken - refused
 
     def note_fault(self, error: BaseException) -> None:
         """Note what went wrong."""

@@ -7,13 +7,13 @@ waiting but itself, and what it loses is counted.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import InvalidInput
+from treering.lazy import LazyModule, lazy_logger
 from treering.locks import Lock
 from treering.model.codec import decode
 from treering.spine.bounded_calls import HUNG_CALLS_MAX, Overtime, Worker
@@ -22,11 +22,14 @@ from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants
 from treering.spine.sink_events import safe_event, with_payload
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable
 
     from treering.model.carried import PrivateEvent, SafeEvent
     from treering.model.events import Header
     from treering.spine.ports import Sink, SinkStatus
+else:
+    logging = LazyModule("logging")
 
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
@@ -35,7 +38,7 @@ REST_S: Final = 5.0
 """How long a worker rests at most before it looks by itself."""
 RETRY_PAUSE_S_MAX: Final = 5.0
 
-_log = logging.getLogger("treering.spine")
+_log = lazy_logger("treering.spine")
 
 QueuedEvent = tuple["Header", bytes | None]
 
@@ -78,7 +81,7 @@ class SinkQueue:
         self._room = self.delivery.queue_events_max - 1
         """So many may wait while one is handed over."""
         self._under_way: QueuedEvent | None = None
-        """What is being handed over, or is to be tried again."""
+        """The events that are being delivered, or will be tried again."""
         self._since: float | None = None
         """When that began."""
         self._worker: Worker | None = None
@@ -91,7 +94,7 @@ class SinkQueue:
         """Whether it is neither closing nor stopped."""
         self._counts = SinkCounts()
         self._unsaid: deque[tuple[int, str]] = deque()
-        """What to log, without the lock: who logs may record events, and wait for others."""
+        """Messages to log, without the lock: a log handler may record events, and wait."""
 
     def offer(self, header: Header, payload: bytes | None) -> None:
         """Put an event into the queue, or count it as lost. Never waits for the sink."""

@@ -1,4 +1,4 @@
-"""The spine: a ledger's runs and sinks, as one who adds sinks holds them."""
+"""The spine: runs and sinks of a ledger, for callers that add sinks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLUSH_S: Final = 5.0
 
 @checks_arguments
 class Spine:
-    """Hands what is recorded, in order, to the sinks. A ledger has one."""
+    """Delivers recorded events, in order, to the sinks. A ledger has one."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -55,14 +55,17 @@ class Spine:
             wait_s=wait_s,
         )
 
-    def follow(self, scope: str) -> None:
-        """Bring durable sinks up to date with a scope, and keep them so; a run does it itself."""
-        self._engine.dispatcher.follow(parse_scope(scope))
+    def follow(self, scope: str, *, from_now: bool = False) -> None:
+        """Bring durable sinks up to date with a scope, and keep them so; a run does it itself.
+
+        ``from_now`` leaves out what a sink that never followed the scope has missed.
+        """
+        self._engine.dispatcher.follow(parse_scope(scope), from_now=from_now)
 
     def status(self) -> list[SinkStatus]:
-        """Return how each sink is doing: what it took, what failed, what was lost."""
+        """Return the state of each sink: events that it took, that failed, that were lost."""
         return self._engine.dispatcher.status()
 
     def flush(self, timeout_s: float = FLUSH_S) -> bool:
-        """Wait until the sinks have all that was recorded; return False if that took too long."""
+        """Wait until the sinks have all recorded events; return False if that took too long."""
         return self._engine.dispatcher.flush(timeout_s)

@@ -51,6 +51,17 @@ class Tools:
         self.begin(call)
         return call
 
+    def take_up(self, name: str, input: Any) -> ToolCall | None:  # noqa: A002
+        """Return the open call by which a model asked for this, if nobody runs it yet."""
+        lock = self._run_state.lock
+        with lock.guard, lock:
+            asked = [one for one in self._open.values() if one.is_awaited and one.name == name]
+            if not asked:
+                return None
+            call = next((one for one in asked if one.input == input), asked[0])
+            call.is_awaited, call.started_at = False, time.monotonic()
+            return call
+
     def finished(self, call_id: str, output: Any = None) -> Header:
         """Record that a tool returned ``output``."""
         return self.find(call_id).finish(output)
@@ -84,7 +95,7 @@ class Tools:
         return list(self._open.values())
 
     def prepare(self, reason: Reason, results: dict[str, NewEvent]) -> None:
-        """Add to ``results`` what closes each open call that they lack.
+        """Add to ``results`` an event that closes each open call that they lack.
 
         Gates are asked: the caller does not hold the run's lock.
         """

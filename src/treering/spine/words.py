@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uuid_utils
 
 from treering.errors import InvalidInput
-from treering.spine.conversion import described, to_text, type_name
+from treering.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from treering.spine import conversion
+else:
+    conversion = LazyModule("treering.spine.conversion")
 
 SUMMARY_CHARACTERS: Final = 200
 
@@ -53,6 +58,6 @@ def _one_line(text: str) -> str:
 def describe(error: Any) -> dict[str, str]:
     """Return an error as values, whatever it is and whatever its text is like."""
     if isinstance(error, BaseException):
-        return described(error)
-    name = "Error" if isinstance(error, str) else type_name(error)
-    return {"class": name, "message": to_text(error)[0]}
+        return conversion.described(error)
+    name = "Error" if isinstance(error, str) else conversion.type_name(error)
+    return {"class": name, "message": conversion.to_text(error)[0]}

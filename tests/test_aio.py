@@ -1,0 +1,177 @@
+"""The ledger in coroutines: ordered, complete when cancelled, and no loop waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builders import HERE, said
+from effort import PATIENCE_S
+from treering import aio
+from treering.errors import Closed, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO", default="nobody")
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, for a limited time."""
+    asyncio.run(asyncio.wait_for(work, PATIENCE_S))
+
+
+def test_the_calls_of_a_ledger_have_the_same_names(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            session = ledger.session("s1", scope=HERE, agent="lyria")
+            async with session.turn() as turn:
+                await turn.user("How many?")
+                async with turn.tool("count", {"n": 1}) as call:
+                    await call.finish(["one", "two"])
+                header = await turn.assistant("Two.")
+                assert header.run_id == turn.run_id
+            kinds = [event.kind async for event in session.events(kinds=["tool.*"])]
+            assert kinds == ["tool.call", "tool.result"]
+            assert (await session.history(last=1))[0]["content"] == "Two."
+            assert (await session.settings).mode == "main"
+            records = ledger.records(HERE, "n")
+            put = await records.put("k", 1)
+            assert await records.get("k") == put
+            await ledger.memory(HERE).learn("Lives in Porto", user="ann")
+            assert len((await ledger.memory(HERE).facts()).items) == 1
+            assert (await ledger.admin.verify()).intact
+            with pytest.raises(NotFound):
+                await ledger.event(HERE, "unknown")
+            with pytest.raises(AttributeError):
+                ledger.no_such_call  # noqa: B018
+        with pytest.raises(Closed):
+            await ledger.scopes()
+
+    run(work())
+
+
+def test_what_one_session_is_told_is_recorded_in_order_and_with_its_context(
+    tmp_path: Path,
+) -> None:
+    async def say(session: aio.AsyncObject, name: str) -> None:
+        WHO.set(name)
+        for n in range(20):
+            await session.record("ops.observation", f"{name}{n}")
+
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db", durability="normal") as ledger:
+            session = ledger.session("s1", scope=HERE, agent="lyria")
+            calls = [session.record("ops.observation", f"n{n}") for n in range(50)]
+            await asyncio.gather(*calls)
+            seen = [one.summary async for one in session.headers(kinds=["ops.observation"])]
+            assert seen == [f"n{n}" for n in range(50)]
+            await asyncio.gather(*(say(session, name) for name in "abc"))
+            told = [one.summary async for one in session.headers(last=60)]
+            for name in "abc":
+                assert [one for one in told if one[0] == name] == [f"{name}{n}" for n in range(20)]
+
+    run(work())
+
+
+def test_context_variables_are_those_of_the_caller() -> None:
+    async def work() -> None:
+        lanes = aio.Lanes()
+        WHO.set("mina")
+        assert await lanes.run("lane", WHO.get) == "mina"
+        assert threading.current_thread() is not await lanes.run("lane", threading.current_thread)
+        lanes.close()
+
+    run(work())
+
+
+def test_a_call_that_has_begun_is_completed_and_one_that_waits_is_withdrawn() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def slow(name: str) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        done.append(name)
+
+    async def work() -> None:
+        lanes = aio.Lanes()
+        first = asyncio.ensure_future(lanes.run("lane", slow, "first"))
+        second = asyncio.ensure_future(lanes.run("lane", done.append, "second"))
+        other = await lanes.run("other lane", begun.wait, PATIENCE_S)
+        assert other
+        second.cancel()
+        first.cancel()
+        await asyncio.wait([second])
+        assert not first.done()
+        go_on.set()
+        await asyncio.wait([first])
+        assert first.cancelled()
+        assert second.cancelled()
+        await lanes.run("lane", done.append, "third")
+        assert done == ["first", "third"]
+        lanes.close()
+
+    run(work())
+
+
+def test_a_turn_that_is_cancelled_is_recorded_as_interrupted(tmp_path: Path) -> None:
+    async def turn_of(session: aio.AsyncObject, started: asyncio.Event) -> None:
+        async with session.turn() as turn:
+            await turn.user("Tell me everything")
+            started.set()
+            await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            session, started = ledger.session("s1", scope=HERE, agent="lyria"), asyncio.Event()
+            task = asyncio.ensure_future(turn_of(session, started))
+            await started.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert [one.kind async for one in session.headers(last=1)] == ["run.interrupted"]
+
+    run(work())
+
+
+def test_a_follower_hears_of_events_and_ends_when_its_task_does(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    async def follow(ledger: aio.AsyncLedger, all_heard: asyncio.Event) -> None:
+        async for header in ledger.follow(HERE):
+            heard.append(header.summary)
+            if len(heard) == 3:
+                all_heard.set()
+
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            all_heard = asyncio.Event()
+            task = asyncio.ensure_future(follow(ledger, all_heard))
+            for n in range(3):
+                await ledger.append([said(f"n{n}")])
+            await all_heard.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert heard == ["n0", "n1", "n2"]
+
+    run(work())
+
+
+def test_the_loop_goes_on_while_the_ledger_waits(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with aio.open(tmp_path / "a.db") as ledger:
+            session = ledger.session("s1", scope=HERE, agent="lyria")
+            async with session.turn():
+                # The second turn waits for the first: only a loop that goes on can end it.
+                second = asyncio.ensure_future(session.turn(wait_s=PATIENCE_S).start())
+                await ledger.append([said("elsewhere", session_id="s2")])
+                assert not second.done()
+            await second
+
+    run(work())
