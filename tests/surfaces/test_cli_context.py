@@ -12,7 +12,7 @@ import treering
 from builders import HERE
 from treering.context.dialects import DIALECTS
 from treering.model.messages import RepairCode
-from treering.surfaces.cli.context_repairs import MEANINGS
+from treering.surfaces.cli.context import MEANINGS
 from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, run_of, said
-from treering.surfaces.cli.sessions import tree as trees
+from treering.model.views import Spent
+from treering.surfaces.cli.sessions import read as trees
 from treering.surfaces.cli.times import ago, clock
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def test_the_receipt_of_a_list_says_what_was_asked_and_all_of_each(talks: Comman
                 "forked_seq": None,
                 "spawned_by": None,
                 "imported_from": None,
+                "has_content": True,
             }
         ],
         "has_more": False,
@@ -325,6 +327,8 @@ def test_the_receipt_of_a_session_has_all_that_the_ledger_tells(talks: CommandLi
                 "schedules": [],
                 "memories": [],
                 "usage": session.usage(),
+                "subagents": 0,
+                "subagent_usage": Spent(),
                 "forks": [ledger.session("build-1-b", scope=HERE, agent="lyria").outline()],
                 "masked": 0,
             }
@@ -501,7 +505,7 @@ def test_a_scope_without_forks_says_how_to_make_one(cli: CommandLine) -> None:
         ledger.append([said()])
 
     assert cli("sessions", "tree", *IN).out == (
-        f"scope {HERE} has no forks; treering sessions fork SESSION makes one\n"
+        f"scope {HERE} has no forks or subagents; treering sessions fork SESSION makes a fork\n"
     )
 
 
@@ -557,3 +561,41 @@ def test_a_list_leaves_out_what_subagents_did_unless_asked(talks: CommandLine) -
     assert "build-1/vega" in talks("sessions", "list", *IN, "--subagents").out
     # The beginning of an id means the session itself, not those that were begun in it.
     assert talks("sessions", "show", "build-1/v", *IN).status == 0
+
+
+def test_a_tree_shows_the_subagents_of_each_session(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        parent = ledger.session("main", scope="acme/app", agent="lyria")
+        parent.record("conversation.user", "hi", payload={"text": "hi"})
+        fork = parent.fork("other")
+        for name, above in (("main/one", "main"), ("main/one/two", "main/one"), ("o", "other")):
+            agent = ledger.session(name, scope="acme/app", agent="scout", spawned_by=above)
+            agent.record("conversation.user", "look", payload={"text": "look"})
+
+    drawn = cli("sessions", "tree", *IN).out.splitlines()
+    of_one = cli("sessions", "tree", "main/one/two", *IN).out.splitlines()
+
+    assert fork.session_id == "other"
+    assert [line.partition("-- ")[0] for line in drawn[1:-1]] == ["|", "|   `", "`", "    `"]
+    assert drawn[0].startswith("main ")
+    sessions = ("other", "o", "main/one", "main/one/two")
+    for session, line in zip(sessions, drawn[1:-1], strict=True):
+        assert f"-- {session} " in line
+    assert drawn[3].endswith("subagent scout  look")
+    assert of_one == drawn
+
+
+def test_the_cost_of_subagents_is_added_and_told_apart(cli: CommandLine) -> None:
+    used = {"model": "gpt-5", "provider": "openai", "input_tokens": 100, "output_tokens": 10}
+    with treering.open(cli.database) as ledger:
+        for name, above in (("main", None), ("one", "main"), ("two", "one"), ("other", None)):
+            session = ledger.session(name, scope="acme/app", agent="lyria", spawned_by=above)
+            session.record("usage.reported", "used", payload=used, refs=used)
+
+    receipt = cli("sessions", "show", "main", *IN, "--json").receipt
+    lines = cli("sessions", "show", "main", *IN).out.splitlines()
+
+    assert (receipt["usage"]["total"]["calls"], receipt["subagents"]) == (1, 2)
+    assert receipt["subagent_usage"]["input_tokens"] == 200
+    assert any(line.startswith("  2 subagents ") and "2 calls  200 in" in line for line in lines)
+    assert any(line.startswith("  with subagents") and "3 calls  300 in" in line for line in lines)

@@ -61,7 +61,8 @@ def test_help_has_sections_for_what_one_wants_to_do(cli: CommandLine) -> None:
 
     titles = [line.rstrip(":") for line in lines if line.endswith(":") and line[0] != " "]
     found = {line.split()[0] for line in lines[lines.index("Capture:") :] if line[:2] == "  "}
-    assert titles[2:] == ["Capture", "Look", "Remember", "Prove and erase", "Administer"]
+    sections = ["Capture", "Look", "Remember", "Prove and erase", "Serve", "Administer"]
+    assert titles[2:] == sections
     assert found == set(root.list_commands(click.Context(root)))
 
 
@@ -228,6 +229,13 @@ def test_an_empty_name_is_refused_rather_than_replaced_by_the_default(cli: Comma
     assert (outcome.status, outcome.err.splitlines()[0]) == (2, "error: --db is empty")
 
 
+def test_the_address_of_a_server_is_refused_with_what_takes_it(cli: CommandLine) -> None:
+    outcome = cli.bare("--db", "http://127.0.0.1:1", "search", "x", "--scope", "s")
+
+    assert outcome.err.splitlines()[0] == "error: commands do not work over HTTP"
+    assert "treering.open('http://127.0.0.1:1', token=…)" in outcome.err
+
+
 def test_an_unforeseen_fault_names_its_place_and_repeats_no_content(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -257,3 +265,40 @@ def test_bytes_that_are_no_text_are_shown_escaped(cli: CommandLine) -> None:
     outcome = cli.append(ts_ms="\udcff")
 
     assert outcome.receipt["error"] == "invalid ts_ms: \\udcff"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("redact", "--session", "s1"),
+        ("gc", "--dry-run"),
+        ("retention", "list"),
+        ("retention", "set", "tool.result=7"),
+        ("keys", "create"),
+        ("keys", "rotate"),
+        ("search", "hello"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_takes_its_scope_from_the_environment(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    cli.append(session_id="s1")
+    if words == ("keys", "rotate"):
+        cli("keys", "create", "--scope", "s")
+    monkeypatch.setenv("TREERING_SCOPE", "s")
+
+    done = cli(*words, "--json")
+
+    assert done.status == 0
+    assert done.receipt.get("scope", "s") == "s"
+
+
+@pytest.mark.parametrize("command", ["redact", "tail", "stats"])
+def test_a_word_where_none_is_expected_is_taken_for_a_session(
+    cli: CommandLine, command: str
+) -> None:
+    done = cli(command, "monday")
+
+    assert done.status == 2
+    assert done.err.endswith("hint: did you mean --session monday?\n")

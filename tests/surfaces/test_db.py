@@ -21,7 +21,7 @@ from surfaces.processes import PROGRAM, recorded
 from treering.app import administer
 from treering.model.receipts import Blocker, DatabaseStatus, Partition, Replica
 from treering.storage.postgres.schema import migrations
-from treering.surfaces.cli.status import lasting, lines_of, sized
+from treering.surfaces.cli.db import lasting, lines_of, sized
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STUCK: Final = """
 import sys, threading, time
-from treering.surfaces.cli.signals import Stopped, heed_signals
+from treering.surfaces.cli.streams import Stopped, heed_signals
 
 lock = threading.Lock()
 heed_signals()

@@ -251,3 +251,49 @@ def test_people_are_told_how_to_reach_imported_sessions(aged: CommandLine) -> No
     assert outcome.out.splitlines()[-1] == (
         "kept: old events of 1 imported session; --policy TYPE=DAYS removes those, too"
     )
+
+
+@pytest.fixture
+def herons(cli: CommandLine) -> CommandLine:
+    """Three events with the same words in two sessions, and one with one of them."""
+    for number, (session, text) in enumerate(
+        [("a", "blue heron one"), ("a", "blue heron two"), ("b", "a blue heron"), ("b", "blue")]
+    ):
+        cli.append(session_id=session, event_id=f"e{number}", summary=text)
+    return cli
+
+
+def test_what_matches_is_shown_before_it_is_redacted(herons: CommandLine) -> None:
+    words = ("redact", "--matching", "blue heron", "--scope", "s")
+
+    asked = herons(*words)
+    tried = herons(*words, "--dry-run")
+    done = herons(*words, "--yes", "--json").receipt
+
+    assert asked.status == 2
+    assert "this erases 3 events of scope s, for good" in asked.err
+    assert "would redact 3 events of scope s" in tried.out
+    assert "blue heron two" in tried.out
+    assert (done["redacted_count"], sorted(done["events"])) == (3, ["e0", "e1", "e2"])
+    assert "nothing in scope s matches" in herons(*words, "--yes").out
+    assert "blue" in herons("episodes", "query", "--scope", "s").out
+
+
+def test_the_same_words_in_other_sessions_are_pointed_out(herons: CommandLine) -> None:
+    words = ("redact", "--matching", "blue heron", "--session", "a", "--scope", "s")
+
+    receipt = herons(*words, "--dry-run", "--json").receipt
+    done = herons(*words, "--yes")
+
+    assert (receipt["count"], receipt["redacted_count"], receipt["other_sessions"]) == (2, 0, 1)
+    assert "redacted 2 events of scope s" in done.out
+    assert "the same words are in 1 other session" in done.out
+
+
+@pytest.mark.parametrize(
+    "options", [("--event", "e1", "--matching", "x"), ("--event", "e1", "--dry-run"), ("--yes",)]
+)
+def test_what_cannot_be_combined_with_matching_is_refused(
+    herons: CommandLine, options: tuple[str, ...]
+) -> None:
+    assert herons("redact", *options, "--scope", "s").status == 2

@@ -17,6 +17,7 @@ from capture.intake_logs import VOYAGES, add, claude_log, said_in, session_in, w
 from effort import PATIENCE_S
 from formats.logs import codex
 from formats.logs.claude_code import SESSION
+from formats.logs.terminals import GROK_SESSION, GROK_SUMMARY, RECORDS, content, document
 from surfaces.processes import PROGRAM
 
 if TYPE_CHECKING:
@@ -225,6 +226,34 @@ def test_what_cannot_be_meant_is_refused(
     assert message in done.err
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_file_that_is_not_a_log_is_an_error_if_it_was_named(
+    cli: CommandLine, tmp_path: Path, count: int
+) -> None:
+    files = [write(tmp_path / f"{number}.txt", [{"milk": 2}]) for number in range(count)]
+
+    done = cli("import", *map(str, files))
+    receipt = cli("import", *map(str, files), "--json").receipt
+
+    assert (done.status, done.out) == (1, "")
+    assert "error: nothing was imported: " in done.err
+    assert "hint: name a log of an agent that Treering reads" in done.err
+    assert f"{files[0]} was left out: not a log Treering can read; its first line" in done.err
+    assert (receipt["ok"], receipt["code"], receipt["files_refused"]) == (False, "not_a_log", count)
+
+
+def test_a_file_that_is_not_a_log_beside_one_that_is_stays_a_note(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    log = write(tmp_path / "a.jsonl", claude_log("one").lines)
+    other = write(tmp_path / "b.txt", [{"milk": 2}])
+
+    done = cli("import", str(log), str(other), "--scope", "acme/app")
+
+    assert done.status == 0
+    assert f"{other} was left out" in done.err
+
+
 def test_faults_and_files_left_out_are_told_beside_the_output(
     cli: CommandLine, tmp_path: Path
 ) -> None:
@@ -298,7 +327,8 @@ def test_an_interrupted_import_says_what_holds_and_can_be_run_again(
     ledger = Path(environment["TREERING_DB"])
     end = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < end and not sessions_in(ledger):
-        time.sleep(0.005)
+        time.sleep(0.05)
+    assert sessions_in(ledger) == 1  # The short log does not wait for the long one.
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
 
@@ -334,3 +364,34 @@ def test_the_program_reads_a_home_of_its_own(run: Run, environment: dict[str, st
 
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["imported"] == 2
+
+
+def test_the_agents_of_another_home_are_looked_through(
+    cli: CommandLine, home: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "mnt" / "c" / "Users" / "jo"
+    fill(other)
+
+    nothing = cli("import", "--json").receipt
+    found = cli("import", "--home", str(other), "--json").receipt
+    both = cli("import", "--home", str(other), str(home))
+
+    assert (nothing["files"], found["by_format"]) == (0, {"claude-code": 1, "codex": 1})
+    assert (both.status, "--home and PATH exclude each other" in both.err) == (2, True)
+
+
+def test_a_time_that_a_log_does_not_tell_is_shown_as_approximate(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    log = tmp_path / "chat_history.jsonl"
+    log.write_bytes(content(RECORDS["grok"]))
+    (tmp_path / "summary.json").write_bytes(document(GROK_SUMMARY))
+    cli("import", str(log), "--scope", "acme/app")
+
+    listed = cli("episodes", "query", "--types", "conversation.user", "--scope", "acme/app")
+    tail = cli("tail", "--scope", "acme/app")
+    page = cli("export", GROK_SESSION, "--format", "html", "--scope", "acme/app")
+
+    assert all(line.startswith("~2026-10-01 ") for line in listed.out.splitlines()[:2])
+    assert "\n~2026-10-01 " in tail.out
+    assert ">~10:00:00</time>" in page.out

@@ -118,3 +118,60 @@ def test_a_typing_error_in_the_agents_name_is_a_usage_error(cli: CommandLine, ho
 
     assert done.status == 2
     assert "claude-code" in done.err
+
+
+def test_the_server_is_shown_installed_once_and_removed(cli: CommandLine, home: Path) -> None:
+    settings = home / ".claude.json"
+    settings.write_text('{"numStartups": 3}')
+
+    shown = cli.bare("install", "claude-code", "--mcp", "--dry-run")
+    first = cli.bare("install", "claude-code", "--mcp")
+    entry = json.loads(settings.read_text())["mcpServers"]["treering"]
+    second = cli.bare("install", "claude-code", "--mcp")
+    third = cli.bare("uninstall", "claude-code", "--mcp")
+    fourth = cli.bare("uninstall", "claude-code", "--mcp")
+
+    assert '"mcpServers"' in shown.out
+    assert f"changed {settings}\n  as it was: {settings}.treering-backup-" in first.out
+    assert "next: start a new session" in first.out
+    assert entry["args"] == ["mcp"]
+    assert Path(entry["command"]) == Path(sys.executable).with_name("treering")
+    assert second.out == "Claude Code has the server already: nothing was changed\n"
+    assert f"changed {settings}" in third.out
+    assert fourth.out == "Claude Code has no Treering server: nothing was changed\n"
+    assert settings.read_text() == '{"numStartups": 3}'
+
+
+def test_the_server_gets_the_ledger_and_the_scope_that_were_named(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+
+    done = cli.bare(
+        *("--db", "my.db", "install", "codex", "--mcp", "--scope", "Acme/App", "--write")
+    )
+
+    assert done.status == 0
+    arguments = f'args = ["mcp", "--db", "{home}/my.db", "--scope", "acme/app", "--write"]'
+    assert arguments in (home / ".codex" / "config.toml").read_text()
+
+
+def test_a_server_whose_package_is_missing_is_installed_with_a_remark(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+
+    done = cli.bare("install", "codex", "--mcp")
+
+    assert done.status == 0
+    assert "note: the server needs mcp: pip install 'treering[mcp]'" in done.err
+
+
+@pytest.mark.parametrize("options", [["--write"], ["--scope", "a"], ["--mcp", "--decisions"]])
+def test_options_of_the_server_are_not_for_hooks(
+    cli: CommandLine, home: Path, options: list[str]
+) -> None:
+    done = cli.bare("install", "codex", *options)
+
+    assert done.status == 2
+    assert list((home / ".codex").iterdir()) == []

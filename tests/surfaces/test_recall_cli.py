@@ -33,7 +33,7 @@ def test_what_is_recalled_comes_with_its_score_why_and_evidence(facts: CommandLi
     assert lines[2].strip() == "said by e-nuts, e-moved"
     assert lines[3].strip() == "→ treering facts show fact-peanuts --scope acme/app"
     assert lines[-2:] == [
-        "1 fact of scope acme/app for jo",
+        "1 fact and 1 turn of scope acme/app for jo",
         "  nothing was recorded: --record counts it as used",
     ]
 
@@ -82,7 +82,10 @@ def test_the_block_is_printed_alone_for_a_prompt(facts: CommandLine) -> None:
 
     assert outcome.err == ""
     assert outcome.out.startswith("<memory>\n")
-    assert outcome.out.endswith("- Is allergic to peanuts\n</memory>\n")
+    assert outcome.out.endswith("\n</memory>\n")
+    facts_shown, turns_shown = outcome.out.split("\n\n")
+    assert facts_shown.endswith("- Is allergic to peanuts")
+    assert turns_shown.startswith("## Said Earlier, Word For Word\n- ")
 
 
 def test_only_what_fits_the_block_counts_as_used(facts: CommandLine) -> None:

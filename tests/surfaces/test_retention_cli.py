@@ -74,4 +74,4 @@ def test_gc_of_all_scopes_gives_a_receipt_for_each(cli: CommandLine) -> None:
     ]
     assert "no event of scope acme/a is past its retention" in words.out
     assert both.status == 2
-    assert "--all cannot be combined with a scope" in both.err
+    assert "--all-scopes cannot be combined with a scope" in both.err

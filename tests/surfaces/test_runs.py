@@ -11,8 +11,7 @@ from treering import NewEvent, NotFound
 from treering.ledger import runs
 from treering.ledger.runs import safe_events
 from treering.model.scopes import parse_scope
-from treering.surfaces.cli.call_search import find_calls
-from treering.surfaces.cli.run_search import find_run_id
+from treering.surfaces.cli.finding import find_calls, find_run_id
 
 if TYPE_CHECKING:
     from treering import Ledger

@@ -14,9 +14,16 @@ from builders import NOON, run_of, said
 from treering import NotFound
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import Invocation
+from treering.surfaces.cli.finding import (
+    NEIGHBOURS_MAX,
+    SHOWN_CHARACTERS_MIN,
+    ShortIds,
+    find_event,
+    for_people,
+    short_events,
+    short_runs,
+)
 from treering.surfaces.cli.main import root
-from treering.surfaces.cli.run_search import short_runs
-from treering.surfaces.cli.short_ids import ShortIds, for_people
 
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine
@@ -52,6 +59,18 @@ def test_subagents_and_forks_do_not_lengthen_the_id_of_their_parent() -> None:
 
 def test_a_name_is_shown_whole() -> None:
     assert ShortIds(["main:telegram:jo"]).shown("main:telegram:jo") == "main:telegram:jo"
+
+
+@pytest.mark.parametrize(
+    ("whole", "shown"),
+    [
+        ("gemini-tool-result-cancelled", "gemini-tool-result-cancelled"),
+        ("codex_0.4_events_of_shell_command", "codex_0.4"),
+        ("notes-of-the-meeting-2026-11-16", "notes-of"),
+    ],
+)
+def test_words_are_not_cut(whole: str, shown: str) -> None:
+    assert ShortIds([whole, FIRST]).shown(whole) == shown
 
 
 def test_an_id_of_elsewhere_is_shown_whole() -> None:
@@ -200,3 +219,40 @@ def test_an_ambiguous_event_is_not_redacted(cli: CommandLine) -> None:
 
     assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
     assert outcome.receipt["error"] == "event is ambiguous: 2 events match"
+
+
+def test_an_event_is_shown_by_a_beginning_that_can_be_typed(twins: CommandLine) -> None:
+    wholes = twins.ids("episodes", "query", *IN)
+    hits = [line.split() for line in twins("search", "hi", *IN).out.splitlines()]
+    shown = [words[2] for words in hits if len(words) > 3 and words[3].startswith("conv")]
+
+    assert shown
+    for short in shown:
+        (whole,) = (event_id for event_id in wholes if event_id.startswith(short))
+        assert SHOWN_CHARACTERS_MIN <= len(short) < len(whole)
+        receipt = twins("redact", "--event", short, *IN, "--json").receipt
+        assert receipt["target"]["event_id"] == whole
+
+
+def test_an_unknown_event_is_an_error(twins: CommandLine) -> None:
+    outcome = twins("redact", "--event", "ffffffff-ffff", *IN, "--json")
+
+    assert (outcome.status, outcome.receipt["code"]) == (1, "not_found")
+
+
+@pytest.mark.parametrize("count", [1, 2, NEIGHBOURS_MAX, NEIGHBOURS_MAX + 1])
+def test_short_ids_of_events_are_unique_among_any_number_of_neighbours(count: int) -> None:
+    wholes = [f"01997e76-d124-7592-9cac-{number:012x}" for number in range(count)]
+    with treering.open(":memory:") as ledger, click.Context(root, obj=Invocation(as_json=False)):
+        ledger.append([said("hi", event_id=one, scope=SCOPE) for one in [*wholes, "n" * 40]])
+        short = short_events(ledger, SCOPE)
+
+        for whole in wholes:
+            name = short.shown(whole)
+            assert [one for one in wholes if one.startswith(name)] == [whole]
+            assert find_event(ledger, SCOPE, name) == whole
+        assert short.shown("n" * 40) == "n" * 40
+        assert find_event(ledger, SCOPE, "nnnn") == "n" * 40
+        if count > 1:
+            with pytest.raises(NotFound, match=f"ambiguous: {count} events match"):
+                find_event(ledger, SCOPE, "01997e76")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 import msgspec
 import pytest
@@ -105,7 +107,7 @@ def test_no_payload_leaves_without_being_asked_for(talk: CommandLine) -> None:
 def test_with_payloads_inputs_and_outputs_stand_below_their_tools(talk: CommandLine) -> None:
     lines = shown(talk, "--payload").splitlines()
 
-    assert "    in  | command: df -h" in lines
+    assert "    in  | df -h" in lines
     assert "    out | 80G <script>alert(1)</script>" in lines
     assert "    out | Error: no such file" in lines
     assert "  It was about disks." in lines
@@ -220,9 +222,13 @@ def test_a_server_is_looked_at_in_the_same_way(cli: CommandLine, postgres: Place
     assert "  > grep x ok" in asked("show", "s1", "--payload").out
     assert "  grep  1 " in asked("stats").out
     assert "hello" in asked("tail", "--kind", "conversation.user").out
-    for form in FORMATS:
+    for form in set(FORMATS) - {"bundle"}:  # That is bytes, which cli cannot read.
         exported = asked("export", "s1", "--format", form, "--payload")
         assert (exported.status, "hello" in exported.out) == (0, True)
+    bundle = cli.database.with_suffix(".zip")
+    assert asked("export", "s1", "--out", str(bundle)).status == 0
+    with ZipFile(bundle) as files:
+        assert "events.jsonl" in files.namelist()
 
 
 def test_a_terminal_gets_folded_lines_and_colours(
@@ -244,3 +250,27 @@ def test_a_terminal_gets_folded_lines_and_colours(
     assert out != plain
     assert max(map(len, body.splitlines()[1:])) <= 60
     assert body.count("many words") == 15
+
+
+def test_tasks_and_edits_are_drawn_and_receipts_have_them_as_recorded(cli: CommandLine) -> None:
+    tasks = [
+        {"content": "Look", "status": "completed"},
+        {"content": "Mend", "status": "in_progress"},
+    ]
+    edit = {"file_path": "a.py", "old_string": "x = 1\n", "new_string": "x = 2\ny = 3\n"}
+    with treering.open(cli.database) as ledger:
+        session = ledger.session("s1", scope="acme/app", agent="lyria")
+        with session.turn() as turn:
+            turn.user("mend it")
+            for name, given in (("TodoWrite", {"todos": tasks}), ("Edit", edit)):
+                with turn.tool(name, given) as call:
+                    call.finish("ok")
+
+    shown = cli("show", "s1", "--scope", "acme/app", "--payload").out
+    receipt = cli("show", "s1", "--scope", "acme/app", "--payload", "--json").receipt
+
+    assert "> TodoWrite 1 of 2 tasks done ok" in shown
+    assert "in  | [x] Look\n        | [~] Mend\n" in shown
+    assert "in  | a.py +2 -1\n        | - x = 1\n        | + x = 2\n        | + y = 3\n" in shown
+    inputs = [json.loads(item["input"]) for item in receipt["items"] if item["sort"] == "tool"]
+    assert inputs == [{"todos": tasks}, edit]

@@ -125,3 +125,40 @@ def test_an_empty_scope_says_so(weeks: CommandLine) -> None:
 
 def test_the_name_of_a_scope_is_the_one_asked_for(weeks: CommandLine) -> None:
     assert weeks("stats", *IN, "--json").receipt["scope"] == HERE
+
+
+def test_the_notes_of_memory_are_not_counted_as_a_session(weeks: CommandLine) -> None:
+    with treering.open(weeks.database) as ledger:
+        ledger.memory(HERE).learn("Jo prefers tabs over spaces.")
+
+    sessions = weeks("stats", *IN, "--days", "1", "--json").receipt["activity"]["sessions"]
+
+    assert sessions == 0
+
+
+def test_numbers_are_shown_by_day(weeks: CommandLine) -> None:
+    words = ("stats", *IN, "--until", UNTIL, "--days", "14", "--by", "day")
+
+    receipt = weeks(*words, "--json").receipt
+
+    turns = {row["day"]: row["turns"] for row in receipt["rows"]}
+    assert len(turns) == 2
+    assert list(turns) == sorted(turns)
+    assert [*turns.values()] == [2, 3]
+    lines = weeks(*words).out.splitlines()
+    assert lines[0].split()[:3] == ["day", "sessions", "turns"]
+    assert [line.split()[0] for line in lines[1:3]] == list(turns)
+
+
+def test_numbers_are_shown_by_scope_the_busiest_first(weeks: CommandLine) -> None:
+    with treering.open(weeks.database) as ledger:
+        ledger.append([said("x", scope="acme/quiet", ts_ms=NOON - DAY)])
+
+    receipt = weeks("stats", *IN, "--until", UNTIL, "--by", "scope", "--json").receipt
+
+    assert [row["scope"] for row in receipt["rows"]] == [HERE, "acme/quiet"]
+
+
+def test_too_many_days_are_refused(weeks: CommandLine) -> None:
+    assert weeks("stats", *IN, "--days", "400", "--by", "day").status == 2
+    assert weeks("stats", *IN, "--session", "s1", "--by", "scope").status == 2

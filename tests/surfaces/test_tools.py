@@ -305,3 +305,19 @@ def test_a_rebuild_counts_the_calls(used: CommandLine) -> None:
 
 def test_a_group_alone_explains_itself(cli: CommandLine) -> None:
     assert "tools show call-1" in cli("tools").out
+
+
+def test_a_failed_call_is_listed_with_its_command_and_its_message(cli: CommandLine) -> None:
+    refs = {"call_id": "c1", "tool": "bash"}
+    failed = refs | {"status": "failed", "error_class": "ExitCode"}
+    with treering.open(cli.database) as ledger:
+        ledger.append(
+            [
+                said("bash: npm test", kind="tool.call", refs=refs, scope="s"),
+                said("bash failed: 2 of 9 failed", kind="tool.result", refs=failed, scope="s"),
+            ]
+        )
+
+    listed = cli("tools", "list", "--failing", "--scope", "s").out
+
+    assert "ExitCode: npm test → 2 of 9 failed\n" in listed

@@ -170,6 +170,17 @@ def test_nothing_to_list_is_no_error(cli: CommandLine) -> None:
     assert not cli.database.exists()
 
 
+def test_a_scope_of_imported_sessions_says_where_their_turns_are(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append([said("hello", session_id="imported")])
+
+    lines = cli("trace", "list", *IN).out.splitlines()
+
+    assert lines[0].startswith(f"no runs are recorded in scope {HERE}: its sessions have turns")
+    assert lines[1].split(" lists")[0].strip() == f"treering sessions show imported --scope {HERE}"
+    assert cli("sessions", "show", "imported", *IN).status == 0
+
+
 def test_an_end_that_is_dated_before_its_start_is_found(cli: CommandLine) -> None:
     with treering.open(cli.database) as ledger:
         ledger.append([said("run started", kind="run.started", run_id="r1", ts_ms=NOON)])

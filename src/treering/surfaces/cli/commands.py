@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import inspect
 import os
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -15,11 +16,12 @@ import msgspec
 
 from treering.errors import Corrupt, StorageError, TreeringError, exit_status
 from treering.surfaces.cli.output import print_error, print_receipt, say
-from treering.surfaces.cli.signals import status_of
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.streams import status_of, writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+_EXTRA: Final = re.compile(r"unexpected extra argument \((\S+)\)")
 
 TRACEBACK_VARIABLE: Final = "TREERING_TRACEBACK"
 
@@ -51,6 +53,11 @@ class _Shown(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
+            extra = _EXTRA.search(error.message)
+            options = {option for parameter in self.params for option in parameter.opts}
+            # Episodes commands say what they always said.
+            if extra and "--session" in options and " episodes " not in ctx.command_path:
+                raise ExtraArgument(error, f"--session {extra[1]}") from error
             raise
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -121,10 +128,10 @@ class LazyGroup(_Shown, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import and return a command, or None if it does not exist."""
-        place = self._lazy.get(self._aliases.get(cmd_name, cmd_name))
-        if place is None:
+        address = self._lazy.get(self._aliases.get(cmd_name, cmd_name))
+        if address is None:
             return None
-        module, _, name = place.partition(":")
+        module, _, name = address.partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
@@ -162,6 +169,14 @@ class LazyGroup(_Shown, click.Group):
         return []
 
 
+class ExtraArgument(click.UsageError):
+    """A word where none is expected; most likely it names a session."""
+
+    def __init__(self, error: click.UsageError, suggestion: str) -> None:
+        super().__init__(error.message, error.ctx)
+        self.possibilities = [suggestion]
+
+
 class UnknownCommand(click.UsageError):
     """There is no such command."""
 
@@ -181,20 +196,28 @@ def kind_of(context: click.Context, *inner: str) -> str:
 
 
 def invocation() -> Invocation:
-    """Return what the running command line says about all of its parts."""
-    found = click.get_current_context().find_object(Invocation)
-    return found or Invocation(as_json=False)
+    """Return what the running command line says about all of its parts; a server has none."""
+    context = click.get_current_context(silent=True)
+    current = None if context is None else context.find_object(Invocation)
+    return current or Invocation(as_json=False)
 
 
-def show(body: Mapping[str, Any] | msgspec.Struct, *lines: str, done: str = "") -> None:
-    """Print the receipt of the running command, or its lines for people.
+def show(
+    body: Mapping[str, Any] | msgspec.Struct,
+    *lines: str,
+    page: Callable[[], object] | None = None,
+    done: str = "",
+) -> None:
+    """Print the receipt of the running command; for people its page, then its lines.
 
-    Raises StorageError if that cannot be; it says what was ``done`` nevertheless.
+    Raise StorageError if that fails; the error says what was ``done`` nevertheless.
     """
     with writing_output(done):
         if invocation().as_json:
             print_receipt(kind_of(click.get_current_context()), body)
             return
+        if page is not None:
+            page()
         for line in lines:
             say(line)
 
@@ -232,13 +255,13 @@ def reporting(context: click.Context, kind: str) -> Iterator[None]:
 
 
 def _report(context: click.Context, kind: str, error: TreeringError) -> None:
-    found = context.find_object(Invocation)
+    running = context.find_object(Invocation)
     print_error(
         kind,
         str(error),
         code=error.code,
         hint=error.hint or f"see {context.command_path} --help",
-        as_json=found is not None and found.as_json,
+        as_json=running is not None and running.as_json,
     )
     context.exit(exit_status(error))
 

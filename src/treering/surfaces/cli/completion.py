@@ -10,18 +10,16 @@ import click
 from click.shell_completion import get_completion_class
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import COMPLETION_VARIABLE
-from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.declare import command
 
 SHELLS: Final = ("bash", "zsh", "fish")
 _LOADING: Final = "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
 
 
-@click.command(
+@command(
     "completion",
-    cls=Command,
     short_help="Print the completion script for your shell.",
     examples="""
     eval "$(treering completion bash)"
@@ -30,9 +28,6 @@ _LOADING: Final = "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then"
     """,
 )
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
-@keys_option
-@json_option
-@db_option
 def completion(*, shell: str | None) -> None:
     """Print the script that completes commands, options, scopes, sessions and runs.
 
@@ -48,8 +43,4 @@ def completion(*, shell: str | None) -> None:
     # Click asks whether the file is being loaded, which is so at the first Tab only: the second
     # one would complete nothing. The name of the function says the same at every Tab.
     script = script.replace(_LOADING, f'if [[ "$funcstack[1]" == "_{program}" ]]; then')
-    if invocation().as_json:
-        show({"shell": name, "script": script})
-        return
-    with writing_output():
-        click.echo(script)
+    show({"shell": name, "script": script}, page=lambda: click.echo(script))

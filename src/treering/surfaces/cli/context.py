@@ -2,32 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from treering.context.media import split_media
+from treering.context.texts import text_of
 from treering.errors import InvalidInput, NotFound
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_run, complete_session
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.finding import find_run_id, open_session, short_events
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.output import counted, painted, printable, say, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.cli.times import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from treering.context.assemble import Context
     from treering.ledger.contexts import Shown
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
+    from treering.model.messages import Repair, RepairCode
     from treering.model.scopes import Scope
 
+
 DIALECT_DEFAULT: Final = "openai-chat"
+TEXT_CHARACTERS_MAX: Final = 600
+"""A longer text is cut in the middle, unless ``full``."""
+_MESSAGES: Final = (
+    Column(
+        "",
+        colours={
+            "system": "magenta",
+            "thinking": "bright_black",
+            "user": "cyan",
+            "assistant": "green",
+            "call": "yellow",
+            "result": "yellow",
+            "error": "red",
+        },
+    ),
+    Column("", is_prose=True),
+)
+_SPEAKERS: Final = {"model": "assistant", "developer": "system"}
+MEANINGS: Final[dict[RepairCode, str]] = {
+    "orphan_result": "a result without a call: left out",
+    "duplicate_result": "a second result of one call: left out, the first counts",
+    "missing_result": "a call without a result: a synthetic one was added",
+    "moved_result": "a result that did not follow its call: moved there",
+    "duplicate_call_id": "a call whose id was used before: left out if it is the same call again,"
+    " else given another id",
+    "missing_call_id": "a call without an id: it was given one",
+    "empty_message": "nothing was said in it: left out",
+    "left_out_message": "a message of a log that neither its user nor its model said: left out",
+    "left_out_tool": "a tool that the dialect does not declare: left out",
+    "left_out_attachment": "a picture, file or sound that cannot be shown: replaced"
+    " by a placeholder",
+    "dropped_thinking": "a thought that the model does not take back: left out",
+    "missing_thinking": "a call without a signature: a placeholder was added",
+    "erased": "its content was redacted or has expired: a placeholder replaces it",
+    "shortened_output": "the output of a tool was cut in the middle",
+    "restarted": "all before this checkpoint or interrupt was left out, to fit",
+    "dropped_turn": "a whole turn was left out, to fit",
+    "dropped_message": "part of a turn was left out, to fit",
+    "shortened_message": "a message was cut, to fit",
+    "summarised": "from here on a summary replaces what was left out",
+    "contributor_failed": "a contributor raised an error, and added nothing",
+    "contributor_dropped": "what a contributor added was left out, to fit",
+    "budget_too_small": "not even the last message fits: nothing is shown",
+}
+_REPAIRS: Final = (Column(""), Column("", is_dim=True), Column("", is_prose=True))
 
 
 class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +108,9 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the messages held a secret, which is masked here."""
 
 
-@click.command(
+@command(
     "context",
-    cls=Command,
+    scope="project",
     short_help="Show what a model sees of a session.",
     examples="""
     treering context main:telegram:jo --scope acme/app --max-tokens 8000
@@ -69,7 +120,6 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
     """,
 )
 @click.argument("session", shell_complete=complete_session)
-@project_scope_options
 @click.option("--max-tokens", type=int, metavar="N", help="The context window of the model.")
 @click.option(
     "--dialect",
@@ -87,14 +137,10 @@ class ShownContext(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--run", "run_id", metavar="ID", shell_complete=complete_run, help="With --shown: in this run."
 )
-@keys_option
-@json_option
-@db_option
 def context(
     *,
     session: str,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     explain: bool,
     full: bool,
     private: bool,
@@ -108,21 +154,20 @@ def context(
     Nothing is recorded. --shown reconstructs what a model saw before, and says whether that is
     exact. Secrets are masked, unless --private. SESSION is an id or a short id.
     """
-    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415  (not for --help)
-
-    name = find_scope(scope, is_global=is_global)
     _check(budget, shown=shown, turn=turn, run_id=run_id)
     mask = None if private else Mask()
     with open_existing() as ledger:
-        opened = open_session(ledger, name, session)
-        body = {"scope": name, "session_id": opened.session_id, "private": private}
+        opened = open_session(ledger, scope, session)
+        body = {"scope": scope, "session_id": opened.session_id, "private": private}
         if shown:
             times = find_shown(ledger, opened, turn=turn, run_id=run_id)
-            contexts = [_told(ledger, name, one.context, mask, explain=explain) for one in times]
+            contexts = [
+                _shown_context(ledger, scope, one.context, mask, explain=explain) for one in times
+            ]
         else:
             times, contexts = (
                 [],
-                [_told(ledger, name, _next(opened, budget), mask, explain=explain)],
+                [_shown_context(ledger, scope, _next(opened, budget), mask, explain=explain)],
             )
     if not invocation().as_json:
         with writing_output():
@@ -170,10 +215,9 @@ def _next(session: Session, budget: dict[str, Any]) -> Context:
     )
 
 
-def _told(
+def _shown_context(
     ledger: Ledger, scope: Scope, context: Context, mask: Mask | None, *, explain: bool
 ) -> ShownContext:
-    from treering.surfaces.cli.context_repairs import explain as explained  # noqa: PLC0415
 
     before = 0 if mask is None else mask.masked
     request = context.request if mask is None else _masked(context.request, mask)
@@ -187,7 +231,7 @@ def _told(
         max_tokens=context.max_tokens,
         reserve_output_tokens=context.reserve_output_tokens,
         ratio=context.ratio,
-        report=explained(ledger, scope, context.report) if explain else context.report,
+        report=explain_all(ledger, scope, context.report) if explain else context.report,
         event_ids=context.event_ids,
         contributed=context.contributed,
         until_seq=context.until_seq,
@@ -199,7 +243,7 @@ def _told(
 def _masked(request: dict[str, Any], mask: Mask) -> dict[str, Any]:
     """Return a request with secrets masked, message by message."""
     return {
-        name: [mask.value(one) for one in value] if isinstance(value, list) else mask.value(value)
+        name: [mask.value(item) for item in value] if isinstance(value, list) else mask.value(value)
         for name, value in request.items()
     }
 
@@ -250,14 +294,8 @@ def _size(seen: ShownContext) -> str:
 
 
 def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
-    from treering.surfaces.cli.context_messages import (  # noqa: PLC0415  (not for --help)
-        TEXT_CHARACTERS_MAX,
-        pieces_of,
-        print_pieces,
-    )
-    from treering.surfaces.cli.context_repairs import print_explained  # noqa: PLC0415
 
-    system, messages = _parts(seen.request)
+    system, messages = message_parts(seen.request)
     say("")
     if messages:
         print_pieces(
@@ -280,7 +318,7 @@ def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
         say(f"{held}: --private shows them as they are")
 
 
-def _parts(request: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+def message_parts(request: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
     """Return the system text and the messages of any provider's request."""
     messages = next((value for value in request.values() if isinstance(value, list)), [])
     beside = request.get("config", request)
@@ -302,8 +340,6 @@ def find_shown(
     else:
         contexts = session.shown(run_id=run_id)
         if not contexts:
-            from treering.surfaces.cli.run_search import find_run_id  # noqa: PLC0415
-
             # A fork has runs of other sessions in its past.
             whole = find_run_id(ledger, session.scope, run_id)
             contexts = session.shown(run_id=whole)
@@ -324,3 +360,169 @@ def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
     asked = msgspec.convert(payload, ContextRecord, strict=False)
     context = msgspec.structs.replace(shown.context, contributed=asked.contributed)
     return msgspec.structs.replace(shown, context=context)
+
+
+class MessagePiece(msgspec.Struct, frozen=True):
+    """One thing in a message."""
+
+    speaker: str
+    """system, user or assistant; call, result or error for what tools take and give."""
+    text: str
+
+
+def print_pieces(pieces: Sequence[MessagePiece], *, characters_max: int | None) -> None:
+    """Print ``pieces`` one below the other, each line of a text on a line of its own."""
+    rows: list[list[str]] = []
+    for piece in pieces:
+        first, *more = _lines(piece.text, characters_max)
+        rows.append([piece.speaker, printable(first)])
+        rows += [["", printable(line)] for line in more]
+    print_table(_MESSAGES, rows)
+
+
+def _lines(text: str, characters_max: int | None) -> list[str]:
+    """Return the lines of ``text``; if it is long, the first and the last."""
+    if characters_max is None or len(text) <= characters_max:
+        return text.split("\n")
+    half = characters_max // 2
+    head, tail = text[:half], text[-half:]
+    if "\n" in head and "\n" in tail:
+        # Keep whole lines where possible.
+        head, tail = head.rpartition("\n")[0], tail.partition("\n")[2]
+    omitted = len(text) - len(head) - len(tail)
+    # Not the words of a cut that a model reads: this one is for people only.
+    marker = f"… {omitted:,} characters are not printed: --full prints them …"
+    return [*head.split("\n"), marker, *tail.split("\n")]
+
+
+def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[MessagePiece]:
+    """Return what the messages of any dialect hold, in order, and first of all the system text."""
+    if system:
+        yield MessagePiece("system", _words(system))
+    for message in messages:
+        speaker = _SPEAKERS.get(str(message.get("role")), str(message.get("role", "")))
+        match message:
+            case {"type": "function_call", "name": name, "arguments": given, "call_id": call_id}:
+                yield _call(call_id, name, given)
+            case {"type": "function_call_output", "output": output, "call_id": call_id}:
+                yield _result(call_id, output)
+            case {"role": "tool", "content": output, "tool_call_id": call_id}:
+                yield _result(call_id, output)
+            case {"content": list(parts)} | {"parts": list(parts)}:
+                for part in parts:
+                    yield _part(speaker, part)
+            case _:
+                if message.get("content"):
+                    yield MessagePiece(speaker, _words(message["content"]))
+                for call in message.get("tool_calls", ()):
+                    named = call["function"]
+                    yield _call(call["id"], named["name"], named["arguments"])
+
+
+def _part(speaker: str, part: Mapping[str, Any]) -> MessagePiece:
+    """Return one block of Anthropic's, or one part of Gemini's."""
+    match part:
+        case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
+            return _call(call_id, name, given)
+        case {"type": "tool_result", "tool_use_id": call_id, "content": output}:
+            return _result(call_id, output, failed=bool(part.get("is_error")))
+        case {"function_call": {"id": call_id, "name": name, "args": given}}:
+            return _call(call_id, name, given)
+        case {"function_response": {"id": call_id, "response": response}}:
+            failed = "error" in response
+            return _result(call_id, response["error" if failed else "output"], failed=failed)
+        case {"type": "thinking", "thinking": words}:
+            return MessagePiece("thinking", _words(words))
+        case {"type": "redacted_thinking"}:
+            return MessagePiece("thinking", "(sealed)")
+        case _:
+            return MessagePiece(speaker, _words(part.get("text", part)))
+
+
+def _call(call_id: str, tool: str, given: Any) -> MessagePiece:
+    return MessagePiece("call", f"{call_id}: {tool} {_words(given)}")
+
+
+def _result(call_id: str, output: Any, *, failed: bool = False) -> MessagePiece:
+    return MessagePiece("error" if failed else "result", f"{call_id}: {_words(output)}")
+
+
+def _words(value: Any) -> str:
+    """Return a value as text; files in it are described, not shown."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
+        return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
+    rest, media = split_media(value)
+    named = [f"[{file.mime or file.sort}, {file.url or f'{file.size:,} bytes'}]" for file in media]
+    texts = [] if media and not rest else [text_of(rest)]
+    return "\n".join([*texts, *named])
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """A repair or a cut, with what it means and the event that it befell."""
+
+    code: str
+    event_id: str | None
+    detail: str | None
+    meaning: str
+    seq: int | None
+    type: str | None
+    """The kind of the event."""
+    summary: str | None
+
+
+def explain_all(ledger: Ledger, scope: Scope, report: Sequence[Repair]) -> list[Explained]:
+    """Return what each repair means; of the events, only what is safe to show."""
+    mask, short = Mask(), short_events(ledger, scope)
+    explained = (explain_repair(ledger, scope, repair, mask) for repair in report)
+    return [short.within(one, "event_id") for one in explained]
+
+
+def print_explained(report: Sequence[Explained]) -> None:
+    """Print repairs and cuts, those of one sort together."""
+    if not report:
+        say("nothing was repaired or cut")
+        return
+    for code in dict.fromkeys(repair.code for repair in report):
+        repairs = [repair for repair in report if repair.code == code]
+        say_painted(f"{painted(code, bold=True)}: {repairs[0].meaning}")
+        for repair in repairs:
+            if repair.event_id is None and repair.detail:
+                say(f"  {repair.detail}")
+        rows = [
+            [
+                f"  {'-' if repair.seq is None else repair.seq}",
+                printable(repair.event_id),
+                _what(repair),
+            ]
+            for repair in repairs
+            if repair.event_id is not None
+        ]
+        if rows:
+            print_table(_REPAIRS, rows)
+
+
+def _what(repair: Explained) -> str:
+    detail = f" ({one_line(repair.detail)})" if repair.detail else ""
+    return f"{one_line(repair.summary or '')}{detail}".strip()
+
+
+def explain_repair(ledger: Ledger, scope: Scope, repair: Repair, mask: Mask) -> Explained:
+    """Return what one repair means, and what befell it; of the event, only what is safe."""
+    header = None
+    if repair.event_id is not None:
+        try:
+            header = ledger.event(scope, repair.event_id)
+        except NotFound:
+            # It has expired since.
+            header = None
+    return Explained(
+        code=repair.code,
+        event_id=repair.event_id,
+        detail=repair.detail,
+        meaning=MEANINGS[repair.code],
+        seq=None if header is None else header.seq,
+        type=None if header is None else header.kind,
+        summary=None if header is None else mask.text(header.summary),
+    )

@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, fail, invocation, show
+from treering.surfaces.cli.commands import fail, invocation, show
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_pair, shown
-from treering.surfaces.cli.options import (
-    any_scope_options,
-    json_option,
-    keys_option,
-    resolve_any_scope,
-)
 from treering.surfaces.cli.output import counted, note
 from treering.surfaces.cli.progress import filling
 
 if TYPE_CHECKING:
     from treering.model.receipts import CopyReceipt
+    from treering.model.scopes import Scope
 
 
-@click.command(
+@command(
     "copy",
-    cls=Command,
+    scope="all",
     short_help="Copy events from one ledger to another.",
     examples="""
     treering copy agents.db backup.db
@@ -35,10 +31,7 @@ if TYPE_CHECKING:
 )
 @click.argument("source")
 @click.argument("target")
-@any_scope_options
-@keys_option
-@json_option
-def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> None:
+def copy(*, source: str, target: str, scope: Scope | None) -> None:
     """Copy to TARGET the events of SOURCE that it lacks, with the chain that proves them.
 
     Each is a file or the URL of a PostgreSQL database; a missing TARGET is created. Without a
@@ -53,16 +46,15 @@ def copy(*, source: str, target: str, scope: str | None, is_global: bool) -> Non
     """
     if invocation().database is not None:
         raise InvalidInput("a copy names both of its ledgers", hint="leave --db out")
-    name = resolve_any_scope(scope, is_global=is_global)
     with (
         open_pair(source, target) as (ledger, other),
         filling("copying", then="proving") as advance,
     ):
-        receipt = ledger.admin.copy_to(other, scope=name, progress=advance)
+        receipt = ledger.admin.copy_to(other, scope=scope, progress=advance)
     if not (receipt.complete and receipt.intact):
         _fail_incomplete(receipt)
     if not receipt.sessions:
-        note(f"nothing is recorded in {f'scope {name}' if name else shown(source)}")
+        note(f"nothing is recorded in {f'scope {scope}' if scope else shown(source)}")
     present = f" ({receipt.present:,} were there already)" if receipt.present else ""
     sessions = counted(receipt.sessions, "session")
     show(
@@ -81,6 +73,6 @@ def _fail_incomplete(receipt: CopyReceipt) -> None:
         message = f"what was copied cannot be verified; {copied}"
         hint = "run treering verify on both ledgers"
     for fault in receipt.refused_sample if not invocation().as_json else ():
-        place = f"scope {fault.scope}, session {fault.session_id}"
-        note(f"{place}{f', seq {fault.seq}' if fault.seq else ''}: {fault.reason}")
+        where = f"scope {fault.scope}, session {fault.session_id}"
+        note(f"{where}{f', seq {fault.seq}' if fault.seq else ''}: {fault.reason}")
     fail(receipt, message, code="incomplete", hint=hint)

@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+import re
+from pathlib import Path, PurePath
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+from uuid import NAMESPACE_URL, uuid5
 
 import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, show, show_aside
+from treering.surfaces.cli.commands import show, show_aside
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
-from treering.surfaces.cli.ledgers import database_path
-from treering.surfaces.cli.opening import open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.files import STANDARD, is_url, output_stream, refuse_folder
+from treering.surfaces.cli.finding import open_session
+from treering.surfaces.cli.ledgers import database_path, open_to_ask
+from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
+from treering.surfaces.cli.progress import counting
 
 if TYPE_CHECKING:
-    from treering.surfaces.cli.export_formats import Exported
+    from collections.abc import Iterator
+
+    from treering.formats.claude_code.export import Subagent
+    from treering.ledger.ledger import Ledger
+    from treering.ledger.sessions import Session
+    from treering.model.events import Event
+    from treering.model.scopes import Scope
+    from treering.model.sessions import SessionOutline
+
 
 _SUFFIXES: Final = {"jsonl": "jsonl", "markdown": "md", "html": "html", "claude-code": "jsonl",
-                    "openai": "json", "apeira": "jsonl", "apeira-state": "json",
-                    "clawser": "jsonl"}  # fmt: skip
+                    "openai": "json", "bundle": "zip", "atif": "json", "otlp": "json",
+                    "apeira": "jsonl", "apeira-state": "json", "clawser": "jsonl"}  # fmt: skip
 FORMATS: Final = tuple(_SUFFIXES)
-_ENDINGS: Final = {".html": "html", ".md": "markdown"}
-"""Formats that the name of a file is enough for; several write .json and .jsonl."""
-_SPOKEN: Final = frozenset({"claude-code", "openai", "apeira", "apeira-state", "clawser"})
+_ENDINGS: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".markdown": "markdown",
+                   ".jsonl": "jsonl", ".zip": "bundle"}  # fmt: skip
+"""Formats that the last ending of a file is enough for; several write .json."""
+_SPOKEN: Final = frozenset({"claude-code", "openai", "atif", "apeira", "apeira-state", "clawser"})
 """Formats that are nothing without what was said."""
 _NOUNS: Final = {"jsonl": "event", "openai": "message", "claude-code": "line", "apeira": "episode",
-                 "apeira-state": "episode", "clawser": "event"}  # fmt: skip
+                 "apeira-state": "episode", "clawser": "event", "bundle": "event", "atif": "step",
+                 "otlp": "span"}  # fmt: skip
 """What a file consists of; one for people, of entries."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 
 
 class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,37 +60,44 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     out: str
     payloads: str
     items: int
-    """Events of jsonl and clawser, messages of openai, lines of claude-code, episodes of apeira,
-    entries of the others."""
+    """Events of jsonl and clawser, messages of openai, lines of claude-code, steps of atif, spans
+    of otlp, episodes of apeira, entries of the others."""
     masked: int
     """How many texts held a secret, which is masked in the file."""
     withheld: int
     """Entries that still looked like a secret when the file was checked."""
     secrets: int
     """Of jsonl, which is an exact copy: lines with a secret that is recorded as it is."""
+    root: str | None = None
+    """Of a bundle: the digest that its proof comes to."""
 
 
-@click.command(
+@command(
     "export",
-    cls=Command,
+    scope="project",
     short_help="Write one session to a file.",
     examples="""
     treering export main:telegram:jo --scope acme/app --format html --out jo.html
     treering export main:tele --scope acme/app --format markdown --payload | less
-    treering export main:tele --scope acme/app --format openai --out messages.json
+    treering export main:tele --scope acme/app --out main.atif.json
+    treering export main:tele --scope acme/app --payload --out share.zip
+    treering export main:tele --scope acme/app --format otlp --out http://localhost:4318
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
 @click.argument("session", shell_complete=complete_session)
-@project_scope_options
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="The format to write. Default: by the ending of --out, .html or .md.",
+    help="The format to write. Default: by the ending of --out, as .html, .md, .jsonl, .zip or"
+    " .atif.json.",
 )
 @click.option(
-    "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
+    "--out",
+    default=STANDARD,
+    metavar="FILE",
+    help="The file to write; for otlp also the URL of a collector. Default: standard output.",
 )
 @click.option(
     "--payload",
@@ -83,14 +106,10 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     " always do.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@keys_option
-@json_option
-@db_option
 def export(
     *,
     session: str,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     form: str | None,
     out: str,
     payload: bool,
@@ -100,28 +119,35 @@ def export(
 
     markdown and html are for people. openai is a list of chat messages. claude-code is a log as
     Claude Code writes it; apeira and clawser are logs of those agents; apeira-state is what
-    Apeira stores of a session. jsonl is an exact copy that treering episodes import reads.
-    Secrets are masked, except in jsonl.
+    Apeira stores of a session. bundle is the page and the events in one file, with a proof that
+    treering verify-bundle checks anywhere. atif is a trajectory for evaluations and training;
+    otlp are the spans of OpenTelemetry, with texts only if you pass --payload. jsonl is an exact
+    copy that treering episodes import reads. Secrets are masked, except in jsonl; in a bundle,
+    an event that holds one has no content.
 
     The file appears under its name when it is complete. An export to standard output puts its
     receipt on standard error.
     """
-    from treering.surfaces.cli.export_formats import write_session  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
-
-    name = find_scope(scope, is_global=is_global)
     form = form or _format_of(out)
     held = "included" if payload or form in _SPOKEN else "withheld"
-    _check_target(out, form, force=force)
+    if is_url(out):
+        _check_collector(form)
+    else:
+        _check_target(out, form, force=force)
     with open_to_ask() as ledger:
-        opened = open_session(ledger, name, session)
+        opened = open_session(ledger, scope, session)
         example = f"session.{_SUFFIXES[form]}"
-        with output_stream(out, database=database_path(), example=example) as stream:
+        target = (
+            _posting(out)
+            if is_url(out)
+            else output_stream(out, database=database_path(), example=example)
+        )
+        with target as stream:
             done = write_session(
                 ledger, opened, stream, form=form, with_payloads=held == "included"
             )
     receipt = SessionExport(
-        scope=name,
+        scope=scope,
         session_id=opened.session_id,
         format=form,
         out=out,
@@ -131,17 +157,39 @@ def export(
     if out == STANDARD:
         show_aside(receipt)
     else:
-        show(receipt, *_told(receipt, done), done=f"the export was written to {out}")
+        show(receipt, *_lines(receipt, done), done=f"the export was written to {out}")
 
 
 def _format_of(out: str) -> str:
     """Return the format that a file's name asks for. Raise InvalidInput if it asks for none."""
-    form = _ENDINGS.get(PurePath(out).suffix.lower())
-    if form is None:
+    *_, before, last = ["", "", *PurePath(out).suffixes]
+    named = before.lower().removeprefix(".")
+    if f".{_SUFFIXES.get(named)}" == last.lower():
+        return named
+    form = _ENDINGS.get(last.lower())
+    if form is None or is_url(out):
         raise InvalidInput(
             "--format is required", hint=f"pass one of {', '.join(FORMATS)}, or --out FILE.html"
         )
     return form
+
+
+def _check_collector(form: str) -> None:
+    if form != "otlp":
+        raise InvalidInput(
+            f"{form} is written to a file, not to a URL", hint="--format otlp is sent to a URL"
+        )
+
+
+@contextlib.contextmanager
+def _posting(url: str) -> Iterator[IO[bytes]]:
+    """Collect what is written, and send it to a collector."""
+    from treering.sinks.otlp import Collector  # noqa: PLC0415  (only where it is asked for)
+
+    body = io.BytesIO()
+    yield body
+    with contextlib.closing(Collector(url)) as collector:
+        collector.post(body.getvalue())
 
 
 def _check_target(out: str, form: str, *, force: bool) -> None:
@@ -155,7 +203,7 @@ def _check_target(out: str, form: str, *, force: bool) -> None:
         )
 
 
-def _told(receipt: SessionExport, done: Exported) -> list[str]:
+def _lines(receipt: SessionExport, done: Exported) -> list[str]:
     noun = _NOUNS.get(receipt.format)
     size = counted(done.items, noun) if noun else _entries(done.items)
     lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
@@ -169,6 +217,9 @@ def _told(receipt: SessionExport, done: Exported) -> list[str]:
         lines.append(f"{counted(done.masked, 'text')} held secrets, which are masked in it")
     if done.withheld:
         lines.append(_withheld(done.withheld))
+    if done.root:
+        lines.append(f"root {done.root}: give it to the receiver of the file separately")
+        lines.append(f"they check it with: treering verify-bundle {PurePath(receipt.out).name}")
     if done.secrets:
         lines.append(f"secrets as recorded in {counted(done.secrets, 'line')}: it is an exact copy")
     return lines
@@ -181,3 +232,305 @@ def _entries(number: int) -> str:
 def _withheld(number: int) -> str:
     looked = "looked like a secret and was" if number == 1 else "looked like secrets and were"
     return f"{_entries(number)} {looked} withheld"
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    items: int
+    masked: int = 0
+    withheld: int = 0
+    secrets: int = 0
+    root: str | None = None
+
+
+def write_session(
+    ledger: Ledger, session: Session, stream: IO[bytes], *, form: str, with_payloads: bool
+) -> Exported:
+    """Write a session to ``stream`` in a format that ``export`` names."""
+    match form:
+        case "jsonl":
+            return _write_copy(ledger, session, stream, with_payloads=with_payloads)
+        case "openai":
+            return _write_messages(session, stream)
+        case "claude-code":
+            return _write_claude_code(ledger, session, stream)
+        case "apeira" | "apeira-state":
+            return _write_apeira(session, stream, as_state=form == "apeira-state")
+        case "clawser":
+            return _write_clawser(session, stream)
+        case "bundle":
+            return _write_bundle(ledger, session, stream, with_payloads=with_payloads)
+        case "atif":
+            return _write_atif(ledger, session, stream)
+        case "otlp":
+            return _write_spans(ledger, session, stream, with_content=with_payloads)
+        case _:
+            return _write_page(ledger, session, stream, form, with_payloads=with_payloads)
+
+
+def _write_copy(
+    ledger: Ledger, session: Session, stream: IO[bytes], *, with_payloads: bool
+) -> Exported:
+    """Write native JSONL. Its chain holds over what was recorded, so nothing can be masked."""
+    watched: Any = _Watched(stream)
+    payloads: Literal["included", "withheld"] = "included" if with_payloads else "withheld"
+    with counting("exported", "events") as advance:
+        receipt = ledger.admin.export(
+            session.scope,
+            watched,
+            session_id=session.session_id,
+            payloads=payloads,
+            progress=advance,
+        )
+    return Exported(items=receipt.events, secrets=watched.secrets)
+
+
+class _Watched:
+    """Counts the lines that hold a secret on their way to a stream."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._look = Mask()
+        self.secrets = 0
+
+    def write(self, lines: bytes) -> int:
+        for line in lines.splitlines():
+            before = self._look.masked
+            self._look.value(msgspec.json.decode(line))
+            self.secrets += self._look.masked > before
+        return self._stream.write(lines)
+
+
+def _write_bundle(
+    ledger: Ledger, session: Session, stream: IO[bytes], *, with_payloads: bool
+) -> Exported:
+    """Write the page, the events and a proof; events that hold a secret have no content in it."""
+    from treering.app import now_ms  # noqa: PLC0415  (only where it is asked for)
+    from treering.ledger.proof_bundles import without_secrets, write_bundle  # noqa: PLC0415
+    from treering.model.times import instant  # noqa: PLC0415
+    from treering.version import __version__  # noqa: PLC0415
+
+    page, exact = io.BytesIO(), io.BytesIO()
+    shown = _write_page(ledger, session, page, "html", with_payloads=with_payloads)
+    ledger.admin.export(
+        session.scope,
+        exact,
+        session_id=session.session_id,
+        payloads="included" if with_payloads else "withheld",
+    )
+    look = Mask()
+
+    def is_secret(line: Any) -> bool:
+        before = look.masked
+        look.value(line)
+        return look.masked > before
+
+    checked = [without_secrets(line, is_secret) for line in exact.getvalue().splitlines()]
+    secrets = sum(is_left_out for _, is_left_out in checked)
+    proof = write_bundle(
+        stream,
+        page=page.getvalue(),
+        lines=[line for line, _ in checked],
+        secrets=secrets,
+        session_id=session.session_id,
+        version=__version__,
+        at=instant(now_ms()),
+    )
+    return Exported(
+        items=proof.events,
+        masked=shown.masked,
+        withheld=shown.withheld + secrets,
+        root=proof.root,
+    )
+
+
+def _write_messages(session: Session, stream: IO[bytes]) -> Exported:
+    """Write the whole conversation as chat completions take it: paired, repaired, nothing cut."""
+    mask = Mask()
+    messages = session.history()
+    stream.write(b'{"messages":[')
+    for number, message in enumerate(messages):
+        stream.write((b",\n" if number else b"\n") + msgspec.json.encode(mask.value(message)))
+    stream.write(b"\n]}\n")
+    return Exported(items=len(messages), masked=mask.masked)
+
+
+def _write_claude_code(ledger: Ledger, session: Session, stream: IO[bytes]) -> Exported:
+    """Write the session as a log that Claude Code can resume, with its subagents."""
+    from treering.derive.visible import visible  # noqa: PLC0415  (only where it is asked for)
+    from treering.formats.claude_code.export import write_session as lines_of  # noqa: PLC0415
+
+    mask = Mask()
+    name, lines = _uuid_of(session), 0
+    cwd = _cwd_of(list(session.events()))
+    for one, subagent in _with_subagents(ledger, session):
+        events = [_masked(event, mask) for event in one.events()]
+        for line in lines_of(
+            visible(events), session_id=name, cwd=cwd, beside=events, subagent=subagent
+        ):
+            stream.write(line)
+            lines += 1
+    return Exported(items=lines, masked=mask.masked)
+
+
+def _write_atif(ledger: Ledger, session: Session, stream: IO[bytes]) -> Exported:
+    """Write the session as a trajectory, with those of its subagents in it."""
+    from treering.formats.atif import SubagentTrajectory, trajectory  # noqa: PLC0415
+
+    mask, seen = Mask(), {session.session_id}
+    spawned = _spawned(ledger, session.scope)
+
+    def made(one: Session, agent: str) -> dict[str, Any] | None:
+        subagents = []
+        for outline in spawned.get(one.session_id, []):
+            if outline.session_id in seen:
+                continue
+            seen.add(outline.session_id)
+            child = ledger.session(outline.session_id, scope=one.scope, agent=outline.agent)
+            its = made(child, outline.agent)
+            if its is not None:
+                call_id = child.settings.spawned_call
+                subagents.append(SubagentTrajectory(trajectory=its, call_id=call_id))
+        events = [_masked(event, mask) for event in one.events()]
+        return trajectory(events, session_id=one.session_id, agent=agent, subagents=subagents)
+
+    whole = made(session, session.outline().agent)
+    if whole is None:
+        raise InvalidInput(
+            f"session {session.session_id} has no messages, and a trajectory has at least one",
+            hint="choose another session, or --format jsonl",
+        )
+    stream.write(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")
+    return Exported(items=len(whole["steps"]), masked=mask.masked)
+
+
+def _write_spans(
+    ledger: Ledger, session: Session, stream: IO[bytes], *, with_content: bool
+) -> Exported:
+    """Write the runs of the session, and of its subagents, as spans of OpenTelemetry."""
+    from treering.ledger.spans import trace_request, units  # noqa: PLC0415
+
+    mask = Mask()
+    builder = ledger.admin.span_builder(with_content=with_content)
+    spans = []
+    for one, _ in _with_subagents(ledger, session):
+        events = (_masked(event, mask) for event in one.events())
+        for unit in units(events):
+            spans += builder.of_unit(unit)
+    stream.write(msgspec.json.encode(trace_request(spans, service="treering")) + b"\n")
+    return Exported(items=len(spans), masked=mask.masked)
+
+
+def _spawned(ledger: Ledger, scope: str) -> dict[str, list[SessionOutline]]:
+    """Return the sessions of subagents, by the session that began them, the oldest first."""
+    spawned: dict[str, list[SessionOutline]] = {}
+    for outline in sorted(_outlines(ledger, scope), key=lambda one: one.created_ms):
+        if outline.spawned_by is not None:
+            spawned.setdefault(outline.spawned_by, []).append(outline)
+    return spawned
+
+
+def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session, Subagent | None]]:
+    """Give a session, then those of the subagents that it set to work, and that these did."""
+    from treering.formats.claude_code import export  # noqa: PLC0415
+
+    spawned = _spawned(ledger, session.scope)
+    yield session, None
+    ahead, seen = [session.session_id], {session.session_id}
+    while ahead:
+        for outline in spawned.get(ahead.pop(0), []):
+            if outline.session_id in seen:
+                continue
+            seen.add(outline.session_id)
+            ahead.append(outline.session_id)
+            child = ledger.session(outline.session_id, scope=session.scope, agent=outline.agent)
+            yield (
+                child,
+                export.Subagent(
+                    agent_id=outline.session_id.rpartition("/agent-")[2],
+                    sort=outline.agent.partition(":")[2] or None,
+                    call_id=child.settings.spawned_call,
+                ),
+            )
+
+
+def _outlines(ledger: Ledger, scope: str) -> Iterator[SessionOutline]:
+    after: str | None = None
+    while True:
+        page = ledger.sessions(scope, subagents=True, after=after)
+        yield from page.items
+        after = page.next_cursor
+        if after is None:
+            return
+
+
+def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exported:
+    """Write what counts of a session as a log of episodes, or as the state that holds one."""
+    from treering.formats.apeira import (  # noqa: PLC0415  (only where it is asked for)
+        Episodic,
+        SessionState,
+        save_state,
+        state_from_session,
+    )
+
+    mask = Mask()
+    state = state_from_session(session)
+    episodic = Episodic([mask.value(one) for one in state.episodic.read(from_id=float("-inf"))])
+    if as_state:
+        context = mask.value(state.context)
+        stream.write(save_state(SessionState(context=context, episodic=episodic)).encode())
+    else:
+        stream.write(episodic.to_jsonl().encode())
+    return Exported(items=len(episodic), masked=mask.masked)
+
+
+def _write_clawser(session: Session, stream: IO[bytes]) -> Exported:
+    """Write what counts of a session as Clawser's log of events."""
+    from treering.formats.clawser import EventLog, from_session  # noqa: PLC0415
+
+    mask, log = Mask(), EventLog()
+    log.load(mask.value(event) for event in from_session(session).events)
+    stream.write(log.to_jsonl().encode())
+    return Exported(items=log.size, masked=mask.masked)
+
+
+def _masked(event: Event, mask: Mask) -> Event:
+    return msgspec.structs.replace(
+        event, payload=mask.value(event.payload), summary=mask.text(event.summary)
+    )
+
+
+def _uuid_of(session: Session) -> str:
+    """Return the id that a session has in its own log, or else one that is always the same."""
+    match = _UUID.search(session.session_id)
+    return match[0] if match else str(uuid5(NAMESPACE_URL, f"{session.scope} {session.session_id}"))
+
+
+def _cwd_of(events: list[Event]) -> str:
+    """Return the folder that a session worked in; the current one if it is unknown."""
+    for event in events:
+        if event.kind == "session.imported" and isinstance(event.payload, dict):
+            folder = event.payload.get("cwd")
+            if isinstance(folder, str) and folder:
+                return folder
+    return str(Path.cwd())
+
+
+def _write_page(
+    ledger: Ledger, session: Session, stream: IO[bytes], form: str, *, with_payloads: bool
+) -> Exported:
+    from treering.surfaces.pages.html_page import write_html  # noqa: PLC0415  (only where asked for)
+    from treering.surfaces.pages.markdown_page import write_markdown  # noqa: PLC0415
+    from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
+
+    mask = Mask()
+    write = write_html if form == "html" else write_markdown
+    done = write(
+        stream,
+        read_cover(ledger, session),
+        pieces(ledger, session, whole(), with_payloads=with_payloads),
+        mask,
+        with_payloads=with_payloads,
+    )
+    return Exported(items=done.entries, masked=mask.masked, withheld=done.withheld)

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.facts.masking import masked
-from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.facts.read import masked
+from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
+from treering.surfaces.cli.options import parse_time
 from treering.surfaces.cli.output import counted, say
-from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.search_commands import scope_flag
-from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +27,9 @@ NAMED_MAX: Final = 20
 """Facts that are named; --json names all of them."""
 
 
-@click.command(
+@command(
     "fade",
-    cls=Command,
+    scope="project",
     short_help="Archive facts that nobody has used for long.",
     examples="""
     treering fade --scope acme/app --dry-run
@@ -39,36 +37,31 @@ NAMED_MAX: Final = 20
     """,
     if_stopped="facts are archived one after the other; run it again for the rest",
 )
-@project_scope_options
 @click.option("--dry-run", is_flag=True, help="Show what would be archived, and archive nothing.")
 @click.option("--now-ts-ms", metavar="WHEN", help="Count ages from this time instead of now.")
-@keys_option
-@json_option
-@db_option
-def fade(*, scope: str | None, is_global: bool, dry_run: bool, now_ts_ms: str | None) -> None:
+def fade(*, scope: Scope, dry_run: bool, now_ts_ms: str | None) -> None:
     """Archive the facts that nobody has used for long; for a cron job.
 
     Important and often used facts fade later. An archived fact is not lost: it comes back when
     somebody asks for it literally, or accepts it.
     """
-    name = find_scope(scope, is_global=is_global)
     receipt: FadeReceipt | None = None
     named: list[Fact] = []
     with asking(open_to_ask if dry_run else _open_to_change) as ledger:
         if ledger is not None:
-            memory = ledger.memory(name)
+            memory = ledger.memory(scope)
             receipt = memory.fade(now_ms=parse_time(now_ts_ms), dry_run=dry_run)
             mask = Mask()
             named = [masked(memory.fact(fact_id), mask) for fact_id in receipt.archived[:NAMED_MAX]]
         location = location_of(ledger)
     done = "" if dry_run else "the facts were archived"
-    if invocation().as_json:
-        fields = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
-        count = 0 if receipt is None else len(receipt.archived)
-        show({"scope": name, "ledger": location, **fields, "count": count}, done=done)
-        return
-    with writing_output(done):
-        _print(name, receipt, named)
+    fields = {"dry_run": dry_run} if receipt is None else msgspec.structs.asdict(receipt)
+    count = 0 if receipt is None else len(receipt.archived)
+    show(
+        {"scope": scope, "ledger": location, **fields, "count": count},
+        page=lambda: _print(scope, receipt, named),
+        done=done,
+    )
 
 
 def _open_to_change() -> Ledger:
@@ -83,7 +76,7 @@ def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> 
     if not receipt.archived:
         say(f"nothing has faded: checked {facts}")
         return
-    from treering.surfaces.cli.facts.tables import print_facts  # noqa: PLC0415  (for people)
+    from treering.surfaces.cli.facts.read import print_facts  # noqa: PLC0415  (for people)
 
     print_facts(named, with_state=False)
     if len(receipt.archived) > len(named):

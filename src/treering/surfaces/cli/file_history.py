@@ -11,13 +11,14 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.model.searches import HITS_MAX
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import clamp, db_option, json_option, keys_option, limit_option
+from treering.surfaces.cli.options import clamp, limit_option
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.search_commands import show_command, with_short_ids
 from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
@@ -61,9 +62,9 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
     """The command that shows the session."""
 
 
-@click.command(
+@command(
     "file-history",
-    cls=Command,
+    scope="project",
     short_help="Show which tool calls touched a file, and why.",
     examples="""
     treering file-history src/a.py
@@ -71,40 +72,38 @@ class Touch(msgspec.Struct, frozen=True, kw_only=True):
     """,
 )
 @click.argument("path")
-@project_scope_options
 @limit_option(ITEMS)
-@keys_option
-@json_option
-@db_option
-def file_history(*, path: str, scope: str | None, is_global: bool, limit: int) -> None:
+def file_history(*, path: str, scope: Scope, limit: int) -> None:
     """Show the tool calls that named PATH, newest first, and what the user had asked.
 
     PATH is a file or a folder: as it was written, relative to here, or its last parts, such as
     src/a.py. Failed runs are included. Files that a tool changed without naming them are not
     found.
     """
-    from treering.surfaces.cli.search_commands import with_short_ids  # noqa: PLC0415  (not for --help)
-
     forms = path_forms(path)
-    name = find_scope(scope, is_global=is_global)
     touches: list[Touch] = []
     more = False
     with asking(open_to_ask) as ledger:
         if ledger is not None:
-            touches, more = _touches(ledger, name, forms, clamp(limit))
-            touches = with_short_ids(ledger, name, touches)
+            touches, more = find_touches(ledger, scope, forms, clamp(limit))
+            touches = with_short_ids(ledger, scope, touches)
         location = location_of(ledger)
-    if invocation().as_json:
-        show({"scope": name, "ledger": location, "path": path, "count": len(touches),
-              "has_more": more, "sessions": len({touch.session_id for touch in touches}),
-              "items": touches})  # fmt: skip
-        return
-
-    with writing_output():
-        if touches:
-            print_touches(name, path, touches, more=more)
-        else:
-            print_nothing(name, path)
+    show(
+        {
+            "scope": scope,
+            "ledger": location,
+            "path": path,
+            "count": len(touches),
+            "has_more": more,
+            "sessions": len({touch.session_id for touch in touches}),
+            "items": touches,
+        },
+        page=lambda: (
+            print_touches(scope, path, touches, more=more)
+            if touches
+            else print_nothing(scope, path)
+        ),
+    )
 
 
 def path_forms(path: str) -> list[str]:
@@ -156,11 +155,10 @@ def _project_top(folder: str) -> str:
     return at
 
 
-def _touches(
+def find_touches(
     ledger: Ledger, scope: Scope, forms: list[str], limit: int
 ) -> tuple[list[Touch], bool]:
-    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
-
+    """Return the newest tool calls that named a file, and whether there are more."""
     with counting("indexing", "events") as progress:
         result = ledger.search(
             _asked(forms), scope=scope, limit=HITS_MAX, include_failed=True, progress=progress
@@ -200,7 +198,6 @@ def _paths(event: Event, forms: list[str]) -> list[str]:
 def _touch(
     ledger: Ledger, scope: Scope, hit: SearchHit, event: Event, paths: list[str], mask: Mask
 ) -> Touch:
-    from treering.surfaces.cli.search_commands import show_command  # noqa: PLC0415
 
     prompt, decision = _why(ledger, scope, event)
     return Touch(

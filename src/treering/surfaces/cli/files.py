@@ -22,6 +22,11 @@ _LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock", ".leases")
 """The files that make up a ledger."""
 
 
+def is_url(name: str) -> bool:
+    """Return whether ``name`` is an address on the web, not a file."""
+    return name.lower().startswith(("http://", "https://"))
+
+
 def read_input(name: str) -> bytes:
     """Return what the file, or standard input for ``-``, holds."""
     with input_stream(name) as stream:

@@ -1,4 +1,4 @@
-"""``treering install`` and ``treering uninstall``: hooks in the settings of other agents."""
+"""``treering install`` and ``treering uninstall``: hooks, or the MCP server, in other agents."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import os
 import shutil
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from treering.capture.hooks.installing import AGENTS, apply, diff, plan_install, plan_uninstall
+from treering.capture.hooks.installing import (
+    AGENTS,
+    MAIN_PROGRAM,
+    apply,
+    diff,
+    plan_install,
+    plan_uninstall,
+)
+from treering.capture.hooks.servers import ServerCommand, plan_server, plan_server_removal
 from treering.capture.hooks.settings import PROGRAM
 from treering.capture.hooks.spool import default_spool
-from treering.errors import NotFound
-from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.options import json_option
+from treering.errors import InvalidInput, NotFound
+from treering.model.scopes import parse_scope
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.completing import complete_scope
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.ledgers import database_path, is_on_server
 from treering.surfaces.cli.output import note
 
 if TYPE_CHECKING:
@@ -31,38 +44,61 @@ _dry_run = click.option(
 )
 
 
-@click.command(
+@command(
     "install",
-    cls=Command,
-    short_help="Install hooks so that an agent notifies Treering.",
+    keys=False,
+    short_help="Install hooks, or the MCP server, in an agent.",
     examples="""
     treering install claude-code --dry-run
     treering install claude-code
-    treering install codex
+    treering install codex --mcp
     """,
-    if_stopped="run it again: hooks are never installed twice",
+    if_stopped="run it again: nothing is installed twice",
 )
 @_agent
+@click.option("--mcp", is_flag=True, help="Install the server of treering mcp, not the hooks.")
+@click.option("--write", is_flag=True, help="With --mcp: let the agent remember and forget facts.")
+@click.option(
+    "--scope",
+    metavar="SCOPE",
+    shell_complete=complete_scope,
+    help="With --mcp: answer for this scope. Default: the project the agent works in.",
+)
 @click.option(
     "--decisions",
     is_flag=True,
     help="Record permission requests and denials, too. Needs a recent version of the agent.",
 )
 @_dry_run
-@json_option
-def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
-    """Put hooks into the settings of claude-code, codex, gemini or openclaw.
+def install(
+    *, agent: str, mcp: bool, write: bool, scope: str | None, decisions: bool, dry_run: bool
+) -> None:
+    """Put hooks, or the MCP server, into the settings of claude-code, codex, gemini or openclaw.
 
-    At the end of each turn they notify treering watch which transcript has grown. They read no
+    At the end of each turn hooks notify treering watch which transcript has grown. They read no
     conversation, add nothing to it, take a few hundredths of a second and never stop the agent.
+    With --mcp the agent gets tools instead, with which it can ask about earlier sessions.
 
     The rest of the settings stays the same, to the byte, and a backup is kept beside them.
     Settings that cannot be changed safely are left alone. Running it twice changes nothing
     more.
     """
+    if mcp and decisions:
+        raise InvalidInput("--decisions is for hooks", hint="drop --mcp, or --decisions")
+    if mcp:
+        arguments = _arguments(scope, *(("--write",) if write else ()))
+        server = ServerCommand(program=_program(MAIN_PROGRAM), arguments=arguments)
+        plan = plan_server(agent, server, home=Path.home(), environment=os.environ)
+        if find_spec("mcp") is None:
+            needed = "the server needs mcp: pip install 'treering[mcp]'"
+            plan = msgspec.structs.replace(plan, remarks=[*plan.remarks, needed])
+        _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has the server already")
+        return
+    if write or scope is not None:
+        raise InvalidInput("--write and --scope need --mcp", hint="add --mcp")
     plan = plan_install(
         agent,
-        program=_program(),
+        program=_program(PROGRAM),
         spool=default_spool(),
         home=Path.home(),
         environment=os.environ,
@@ -71,37 +107,52 @@ def install(*, agent: str, decisions: bool, dry_run: bool) -> None:
     _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has the hooks already")
 
 
-@click.command(
+@command(
     "uninstall",
-    cls=Command,
-    short_help="Remove those hooks from an agent.",
+    keys=False,
+    short_help="Remove those hooks, or the server, from an agent.",
     examples="""
     treering uninstall claude-code --dry-run
     treering uninstall claude-code
+    treering uninstall codex --mcp
     """,
     if_stopped="run it again: nothing else is removed",
 )
 @_agent
+@click.option("--mcp", is_flag=True, help="Remove the server of treering mcp, not the hooks.")
 @_dry_run
-@json_option
-def uninstall(*, agent: str, dry_run: bool) -> None:
-    """Remove the hooks of treering install, and nothing else.
+def uninstall(*, agent: str, mcp: bool, dry_run: bool) -> None:
+    """Remove what treering install added, and nothing else.
 
     If nothing else has changed since, the settings are what they were, to the byte. The ledger
     keeps all events.
     """
+    if mcp:
+        plan = plan_server_removal(agent, home=Path.home(), environment=os.environ)
+        _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has no Treering server")
+        return
     plan = plan_uninstall(agent, home=Path.home(), environment=os.environ)
     _finish(plan, dry_run=dry_run, unchanged=f"{plan.name} has no Treering hooks")
 
 
-def _program() -> Path:
-    """Return the program that hooks call, by its full path: agents have a PATH of their own."""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    program = str(beside) if beside.is_file() else shutil.which(PROGRAM)
+def _arguments(scope: str | None, *more: str) -> tuple[str, ...]:
+    """Return the command line of the server; a ledger that was named is named there, too."""
+    named: list[str] = []
+    if invocation().database is not None:
+        path = database_path()
+        # Agents start it in folders of their own.
+        named += ["--db", path if is_on_server() else os.path.abspath(path)]  # noqa: PTH100
+    if scope is not None:
+        named += ["--scope", parse_scope(scope)]
+    return ("mcp", *named, *more)
+
+
+def _program(name: str) -> Path:
+    """Return a program that agents call, by its full path: agents have a PATH of their own."""
+    beside = Path(sys.executable).with_name(name)
+    program = str(beside) if beside.is_file() else shutil.which(name)
     if program is None:
-        raise NotFound(
-            f"there is no {PROGRAM} beside {sys.executable}", hint="install treering again"
-        )
+        raise NotFound(f"there is no {name} beside {sys.executable}", hint="install treering again")
     return Path(os.path.abspath(program))  # noqa: PTH100  (a link to the program stays one)
 
 

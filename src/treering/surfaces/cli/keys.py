@@ -8,22 +8,14 @@ import click
 
 from treering.config import keys_folder
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command, group
 from treering.surfaces.cli.ledgers import (
     check_keys,
     open_existing,
     open_to_write,
     physically,
     scope_names,
-)
-from treering.surfaces.cli.options import (
-    any_scope_options,
-    db_option,
-    json_option,
-    keys_option,
-    resolve_any_scope,
-    resolve_scope,
-    scope_options,
 )
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.times import clock
@@ -32,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.model.receipts import DestroyReceipt, KeyGeneration
+    from treering.model.scopes import Scope
 
 _HERE: Final = "treering.surfaces.cli.keys"
 
 
-@click.group(
-    name="keys",
-    cls=LazyGroup,
+@group(
+    "keys",
     lazy={
         "create": f"{_HERE}:create",
         "list": f"{_HERE}:list_",
@@ -46,29 +38,23 @@ _HERE: Final = "treering.surfaces.cli.keys"
         "destroy": f"{_HERE}:destroy",
         "ids": f"{_HERE}:ids",
     },
-    invoke_without_command=True,
     examples="""
     treering keys create --scope acme/app
     treering keys list
     treering keys destroy --scope acme/app --yes
     """,
 )
-@keys_option
-@db_option
-@click.pass_context
-def keys(context: click.Context) -> None:
+def keys() -> None:
     """Encrypt the payloads of a scope, and manage its keys.
 
     Keys are in a folder of their own, not in the ledger. Destroying them makes the payloads
     unreadable in the ledger and in its backups. No command shows a key.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
-@click.command(
+@command(
     "create",
-    cls=Command,
+    scope="named",
     short_help="Encrypt the payloads of a scope from now on.",
     examples="""
     treering keys create --scope acme/app
@@ -76,89 +62,75 @@ def keys(context: click.Context) -> None:
     """,
     if_stopped="run it again: a key that was made is used",
 )
-@scope_options
-@keys_option
-@json_option
-@db_option
-def create(*, scope: str | None, is_global: bool) -> None:
+def create(*, scope: Scope) -> None:
     """Create a key for a scope, and encrypt every payload recorded in it from now on.
 
     Earlier payloads stay as they are; summaries and refs are never encrypted. Keep a copy of
     the key in another place: without it the payloads are lost.
     """
-    name = resolve_scope(scope, is_global=is_global)
     check_keys("change")
     with open_to_write() as ledger:
-        receipt = ledger.keys.create(name)
+        receipt = ledger.keys.create(scope)
     under = f"under generation {receipt.generation} of its key"
     show(
         receipt,
-        f"payloads of scope {name} are encrypted {under} from now on"
+        f"payloads of scope {scope} are encrypted {under} from now on"
         if receipt.created
-        else f"payloads of scope {name} are already encrypted, {under}",
+        else f"payloads of scope {scope} are already encrypted, {under}",
         f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
         done="the key was created, and the scope is encrypted",
     )
 
 
-@click.command(
+@command(
     "list",
-    cls=Command,
+    scope="all",
     short_help="List keys, and what they encrypt.",
     examples="""
     treering keys list
     treering keys list --scope acme/app --json
     """,
 )
-@any_scope_options
-@keys_option
-@json_option
-@db_option
-def list_(*, scope: str | None, is_global: bool) -> None:
+def list_(*, scope: Scope | None) -> None:
     """List every generation of the keys of one scope, or of all encrypted scopes.
 
     A key is in use, kept for older payloads, destroyed, or missing from the folder.
     """
-    name = resolve_any_scope(scope, is_global=is_global)
     with open_existing() as ledger:
         check_keys()
-        generations = ledger.keys.list(name)
+        generations = ledger.keys.list(scope)
     show({"keys": generations}, *_lines(generations))
 
 
-@click.command(
+@command(
     "rotate",
-    cls=Command,
+    scope="named",
     short_help="Encrypt with a new key from now on.",
     examples="""
     treering keys rotate --scope acme/app
     """,
     if_stopped="see treering keys list for which key is in use",
 )
-@scope_options
-@keys_option
-@json_option
-@db_option
-def rotate(*, scope: str | None, is_global: bool) -> None:
+def rotate(*, scope: Scope) -> None:
     """Create a new key for a scope and use it from now on; old keys are kept for reading.
 
     An old key can be destroyed once it no longer encrypts anything.
     """
-    name = resolve_scope(scope, is_global=is_global)
     with open_existing("change") as ledger:
         check_keys("change")
-        receipt = ledger.keys.rotate(name)
+        receipt = ledger.keys.rotate(scope)
     show(
         receipt,
-        f"payloads of scope {name} are encrypted under generation {receipt.generation} from now on",
+        f"payloads of scope {scope} are encrypted under generation {receipt.generation}"
+        " from now on",
         f"the key is in {keys_folder(invocation().keys)}: keep a copy of it in another place",
         done="the key was rotated",
     )
 
 
-@click.command(
+@command(
     "destroy",
-    cls=Command,
+    scope="named",
     short_help="Destroy keys, and what they encrypt.",
     examples="""
     treering keys destroy --scope acme/app --yes
@@ -166,7 +138,6 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
     """,
     if_stopped="what was erased stays erased; run it again for the rest",
 )
-@scope_options
 @click.option(
     "--generation",
     type=int,
@@ -174,32 +145,28 @@ def rotate(*, scope: str | None, is_global: bool) -> None:
     help="Only this key, if it no longer encrypts anything in the ledger.",
 )
 @click.option("--yes", is_flag=True, help="Destroy without asking. You cannot undo it.")
-@keys_option
-@json_option
-@db_option
-def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: bool) -> None:
+def destroy(*, scope: Scope, generation: int | None, yes: bool) -> None:
     """Redact every session of a scope, then destroy its keys.
 
     Payloads in backups of the ledger are then unreadable. Destroy copies of the keys yourself;
     exports with payloads were never encrypted.
     """
-    name = resolve_scope(scope, is_global=is_global)
     if not yes:
         what = (
-            f"redacts every session of scope {name} and destroys its keys"
+            f"redacts every session of scope {scope} and destroys its keys"
             if generation is None
-            else f"destroys generation {generation} of the key of scope {name}"
+            else f"destroys generation {generation} of the key of scope {scope}"
         )
         raise InvalidInput(f"this {what}, for good", hint="add --yes to do it")
     with open_existing("change") as ledger:
         check_keys("change")
-        receipt = ledger.keys.destroy(name, generation=generation)
+        receipt = ledger.keys.destroy(scope, generation=generation)
     show(receipt, *_destroyed(receipt), done="the keys were destroyed")
 
 
-@click.command(
+@command(
     "ids",
-    cls=Command,
+    scope="all",
     short_help="Check the key that hides ids, or accept a new one.",
     examples="""
     treering keys ids
@@ -207,12 +174,8 @@ def destroy(*, scope: str | None, is_global: bool, generation: int | None, yes: 
     """,
     if_stopped="run it again for the rest",
 )
-@any_scope_options
 @click.option("--accept", is_flag=True, help="Continue with the present key, or a new one.")
-@keys_option
-@json_option
-@db_option
-def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
+def ids(*, scope: Scope | None, accept: bool) -> None:
     """Check whether ids.secret is the file that each scope was used with.
 
     It hides ids of imported events and of what was erased, so that nobody can guess words from
@@ -221,10 +184,9 @@ def ids(*, scope: str | None, is_global: bool, accept: bool) -> None:
     """
     from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
 
-    name = resolve_any_scope(scope, is_global=is_global)
     with open_existing("change" if accept else "read") as ledger:
         check_keys("change" if accept else "read")
-        scopes = sorted({*scope_names(ledger), BOOKMARK_SCOPE}) if name is None else [name]
+        scopes = sorted({*scope_names(ledger), BOOKMARK_SCOPE}) if scope is None else [scope]
         strange = [scope for scope in scopes if not ledger.keys.fits_id_key(scope)]
         for stranger in strange if accept else ():
             ledger.keys.accept_id_key(stranger)

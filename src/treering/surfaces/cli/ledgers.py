@@ -8,33 +8,55 @@ from __future__ import annotations
 
 import contextlib
 import os
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
+
+import click
+import msgspec
 
 from treering.config import DATABASE_VARIABLE, default_database, keys_folder
 from treering.errors import (
     InvalidInput,
     NotFound,
     NotPermitted,
+    ReadOnly,
     SchemaTooOld,
     StorageError,
     TreeringError,
+    Unsupported,
 )
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.surfaces.cli.commands import invocation
-from treering.surfaces.cli.output import note
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.completing import complete_session
+from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.projects import scope_shown
+from treering.surfaces.cli.times import check_order, parse_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
+    from treering.model.queries import Page
     from treering.model.receipts import Physical
+    from treering.model.scopes import Scope
+
 
 MEMORY: Final = ":memory:"
 
 Access = Literal["read", "change"]
 """What a command means to do with what is recorded."""
+Item = TypeVar("Item")
+Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
+session_option = click.option(
+    "--session",
+    "session_id",
+    metavar="ID",
+    shell_complete=complete_session,
+    help="Only this session.",
+)
 
 
 def open_to_write() -> Ledger:
@@ -155,6 +177,11 @@ def shown(location: str) -> str:
 
 def _checked(location: str, *, is_named: bool) -> str:
     """Return where a ledger is. Raises StorageError if it cannot be there."""
+    if location.startswith(("http://", "https://")):
+        raise Unsupported(
+            "commands do not work over HTTP",
+            hint=f"name a file or postgresql://…, or use treering.open({location!r}, token=…)",
+        )
     if _is_url(location):
         return location
     path = Path(location).expanduser()
@@ -228,11 +255,145 @@ def _place_of(location: str) -> tuple[object, ...]:
 
 def scope_names(ledger: Ledger) -> list[str]:
     """Return the scopes of a ledger, all pages of them, by name."""
-    names: list[str] = []
+    outlines = items_of(lambda after: ledger.scopes(limit=PAGE_ITEMS_MAX, after=after))
+    return [outline.scope for outline in outlines]
+
+
+def items_of(
+    read: Callable[[str | None], Page[Item]], *, pages_max: int | None = None
+) -> Iterator[Item]:
+    """Return the items of all pages that ``read`` returns after a cursor, or of the first few."""
     cursor = None
-    while True:
-        page = ledger.scopes(limit=PAGE_ITEMS_MAX, after=cursor)
-        names += [outline.scope for outline in page.items]
+    for _ in count() if pages_max is None else range(pages_max):
+        page = read(cursor)
+        yield from page.items
         cursor = page.next_cursor
         if cursor is None:
-            return names
+            return
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """A span of time, both ends included; None where it is open."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def times(self) -> dict[str, int | None]:
+        """Return the times by the names of their options."""
+        return {"since": self.since_ms, "until": self.until_ms}
+
+
+def span_options(command: Decorated) -> Decorated:
+    """Add ``--since`` and ``--until``; read them with ``read_span``."""
+    since = click.option(
+        "--since", metavar="WHEN", help="Started since then: 3d, a date, or milliseconds."
+    )
+    until = click.option("--until", metavar="WHEN", help="Started until then, inclusive.")
+    return since(until(command))
+
+
+def read_span(since: str | None, until: str | None) -> Span:
+    """Return the span that was given. Raise InvalidInput if it makes no sense."""
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    now = now_ms()
+    span = Span(
+        since_ms=parse_moment(since, now_ms=now, flag="--since"),
+        until_ms=parse_moment(until, now_ms=now, flag="--until"),
+    )
+    check_order((since, span.since_ms), (until, span.until_ms))
+    return span
+
+
+def show_page(
+    page: Page[Item],
+    noun: str,
+    *,
+    scope: Scope | None,
+    location: str | None,
+    filters: Mapping[str, Any],
+    table: Callable[[Sequence[Item]], None],
+    nothing: Callable[[], None],
+    times: Mapping[str, int | None],
+    fields: Mapping[str, Any] | None = None,
+) -> None:
+    """Show a page of a list: its ``table`` and how to continue, or what ``nothing`` says.
+
+    ``times`` are options that have to be repeated: an age would mean another time by then.
+    """
+    stated = "".join(f"--{name} {ms} " for name, ms in times.items() if ms is not None)
+    more = f", and more: run it again with {stated}--cursor {page.next_cursor}"
+
+    def print_page() -> None:
+        if not (page.items or page.has_more):
+            nothing()
+            return
+        if page.items:
+            table(page.items)
+        rest = more if page.has_more else ""
+        say(f"{counted(len(page.items), noun)} of {scope_shown(scope)}{rest}")
+
+    body = {
+        "scope": scope,
+        "ledger": location,
+        "filters": filters,
+        "count": len(page.items),
+        f"{noun}s": page.items,
+        "has_more": page.has_more,
+        "next_cursor": page.next_cursor,
+        **(fields or {}),
+    }
+    show(body, page=print_page)
+
+
+@contextlib.contextmanager
+def asking(opening: Callable[[], Ledger]) -> Iterator[Ledger | None]:
+    """Open the ledger to read it; None, and nothing is created, if it does not exist."""
+    with contextlib.ExitStack() as stack:
+        ledger = None
+        try:
+            ledger = stack.enter_context(opening())
+        except NotFound:
+            if not invocation().as_json:
+                note(f"no ledger at {shown(database_path())} yet")
+        yield ledger
+
+
+def open_to_ask() -> Ledger:
+    """Open the ledger to ask about its tool calls; what is caught up with is kept, if we may.
+
+    Raises NotFound if it is not there.
+    """
+    if not is_on_server():
+        return open_existing()
+    try:
+        return open_existing("change")
+    except (ReadOnly, NotPermitted):
+        return open_existing()
+
+
+@contextlib.contextmanager
+def catching_up() -> Iterator[Callable[[int], None] | None]:
+    """Count the events that are caught up with, on a terminal."""
+    with counting("catching up with", "events") as progress:
+        yield progress
+
+
+def location_of(ledger: Ledger | None) -> str | None:
+    """Return where the ledger is, without a password; None if it does not exist."""
+    return None if ledger is None else shown(database_path())
+
+
+def nothing_found(
+    nouns: str, scope: Scope | None, *, is_filtered: bool, is_there: bool, remark: str = ""
+) -> str:
+    """Return what to say where nothing was found."""
+    if not is_there:
+        return f"no {nouns} are recorded in {scope_shown(scope)}"
+    if is_filtered:
+        return (
+            f"no {nouns} of {scope_shown(scope)} match{remark}: drop a filter, or check the names"
+        )
+    if scope is None:
+        return f"no {nouns} are recorded{remark}"
+    return f"no {nouns} are recorded in scope {scope}{remark}: check its name"

@@ -11,13 +11,14 @@ import click
 from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
 from treering.surfaces.cli.completing import COMPLETION_VARIABLE
-from treering.surfaces.cli.options import db_option, keys_option
+from treering.surfaces.cli.options import EVERYWHERE, KEYS
 from treering.surfaces.cli.output import print_error
-from treering.surfaces.cli.signals import heed_signals, status_of
 from treering.surfaces.cli.streams import (
     drop_unwritten,
     escape_unencodable,
+    heed_signals,
     stand_in_for_closed,
+    status_of,
     unwritable,
 )
 from treering.version import __version__
@@ -66,9 +67,11 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return PIPE_CLOSED
     except OSError as error:
-        known = unwritable(error)
-        print_error(PROGRAM, str(known), code=known.code, hint=known.hint or "", as_json=as_json)
-        return exit_status(known)
+        reported = unwritable(error)
+        print_error(
+            PROGRAM, str(reported), code=reported.code, hint=reported.hint or "", as_json=as_json
+        )
+        return exit_status(reported)
 
 
 @click.group(
@@ -82,6 +85,7 @@ def main(arguments: Sequence[str]) -> int:
             "uninstall": f"{_HERE}.install:uninstall",
         },
         "Look": {
+            "view": f"{_HERE}.view:view",
             "sessions": f"{_HERE}.sessions:sessions",
             "show": f"{_HERE}.show:show_transcript",
             "search": f"{_HERE}.search:search",
@@ -97,15 +101,25 @@ def main(arguments: Sequence[str]) -> int:
             "facts": f"{_HERE}.facts:facts",
             "users": f"{_HERE}.users:users",
             "fade": f"{_HERE}.fade:fade",
+            "memory": f"{_HERE}.memory:memory",
             "context": f"{_HERE}.context:context",
+            "mcp": f"{_HERE}.mcp:mcp",
         },
         "Prove and erase": {
             "verify": f"{_HERE}.verify:verify",
             "anchor": f"{_HERE}.verify:anchor",
-            "redact": f"{_HERE}.episodes.erase:redact",
-            "forget": f"{_HERE}.forget:forget",
-            "retention": f"{_HERE}.retention:retention",
-            "gc": f"{_HERE}.episodes.erase:gc",
+            "verify-bundle": f"{_HERE}.verify:verify_bundle",
+            "redact": f"{_HERE}.erase:redact",
+            "forget": f"{_HERE}.erase:forget",
+            "retention": f"{_HERE}.erase:retention",
+            "gc": f"{_HERE}.erase:gc",
+        },
+        "Serve": {
+            "serve": f"{_HERE}.serve:serve",
+            "tokens": f"{_HERE}.tokens:tokens",
+            "forward": f"{_HERE}.forward:forward",
+            "mirror": f"{_HERE}.mirror:mirror",
+            "query": f"{_HERE}.mirror:query",
         },
         "Administer": {
             "doctor": f"{_HERE}.doctor:doctor",
@@ -117,6 +131,7 @@ def main(arguments: Sequence[str]) -> int:
             "episodes": f"{_HERE}.episodes:episodes",
         },
     },
+    params=[KEYS, *EVERYWHERE],
     aliases={"episodic": "episodes"},
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -128,8 +143,6 @@ def main(arguments: Sequence[str]) -> int:
     """,
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-@keys_option
-@db_option
 @click.pass_context
 def root(context: click.Context) -> None:
     """Record what AI agents do in one append-only ledger; search, verify, erase and remember it."""
@@ -163,8 +176,8 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 def _message(error: click.UsageError) -> str:
     # An unknown option's own text repeats the suggestions that go into the hint.
-    known = isinstance(error, click.NoSuchOption)
-    text = " ".join((error.message if known else error.format_message()).split()).rstrip(".")
+    is_option = isinstance(error, click.NoSuchOption)
+    text = " ".join((error.message if is_option else error.format_message()).split()).rstrip(".")
     return text[:1].lower() + text[1:]
 
 

@@ -20,8 +20,8 @@ class Mask:
 
     def text(self, text: str | None) -> str | None:
         """Return ``text`` with its secrets masked."""
-        found: str | None = self.value(text)
-        return found
+        masked: str | None = self.value(text)
+        return masked
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with its secrets masked; a clean one comes back as it is."""

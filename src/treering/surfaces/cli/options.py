@@ -11,7 +11,8 @@ from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
-from treering.surfaces.cli.completing import complete_scope, complete_session
+from treering.surfaces.cli.completing import complete_session
+from treering.surfaces.cli.times import TIMES_HINT, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,56 +22,8 @@ Read = TypeVar("Read")
 
 PAGE_ITEMS_MAX: Final = 500
 _ECHO_CHARACTERS_MAX: Final = 60
-
-
-def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    invocation = context.find_object(Invocation)  # None while a shell completes a line
-    if value is not None and invocation is not None:
-        invocation.database = value
-
-
-def _remember_keys(context: click.Context, _: click.Parameter, value: str | None) -> None:
-    invocation = context.find_object(Invocation)
-    if value is not None and not value.strip():
-        raise click.BadParameter("it is empty; name a folder, or omit it", context)
-    if value is not None and invocation is not None:
-        invocation.keys = value
-
-
-def _remember_utc(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    invocation = context.find_object(Invocation)
-    if value and invocation is not None:
-        invocation.utc = True
-
-
-def db_option(command: Decorated) -> Decorated:
-    """Add ``--db`` and ``--utc``, which every command has."""
-    database = click.option(
-        "--db",
-        metavar="LEDGER",
-        expose_value=False,
-        callback=_remember_database,
-        help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
-    )
-    utc = click.option(
-        "--utc",
-        is_flag=True,
-        expose_value=False,
-        callback=_remember_utc,
-        help="Show times in UTC. Default: TREERING_TZ, else local time.",
-    )
-    return database(utc(command))
-
-
-keys_option = click.option(
-    "--keys",
-    metavar="FOLDER",
-    expose_value=False,
-    callback=_remember_keys,
-    help="The key folder. Default: TREERING_KEYS, else one in your configuration folder.",
-)
-json_option = click.option(
-    "--json", is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
+JSON: Final = click.Option(
+    ["--json"], is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
 )
 payload_option = click.option(
     "--payload", is_flag=True, help="Include private payloads, as stored."
@@ -102,22 +55,50 @@ derived_option = click.option(
 )
 
 
-def scope_options(command: Decorated) -> Decorated:
-    """Add ``--scope`` and ``--global``; read them with ``resolve_scope``."""
-    return _scoped(command, "The scope; required.")
+def _remember_database(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    invocation = context.find_object(Invocation)  # None while a shell completes a line
+    if value is not None and invocation is not None:
+        invocation.database = value
 
 
-def any_scope_options(command: Decorated) -> Decorated:
-    """Add the same for a command that takes all scopes; read them with ``resolve_any_scope``."""
-    return _scoped(command, "Only this scope. Default: all scopes.")
+def _remember_keys(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    invocation = context.find_object(Invocation)
+    if value is not None and not value.strip():
+        raise click.BadParameter("it is empty; name a folder, or omit it", context)
+    if value is not None and invocation is not None:
+        invocation.keys = value
 
 
-def _scoped(command: Decorated, text: str) -> Decorated:
-    scope = click.option("--scope", metavar="SCOPE", shell_complete=complete_scope, help=text)
-    everyone = click.option(
-        "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
-    )
-    return scope(everyone(command))
+def _remember_utc(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    invocation = context.find_object(Invocation)
+    if value and invocation is not None:
+        invocation.utc = True
+
+
+EVERYWHERE: Final = (
+    click.Option(
+        ["--db"],
+        metavar="LEDGER",
+        expose_value=False,
+        callback=_remember_database,
+        help="The ledger: a file, or postgresql://… Default: TREERING_DB, else your data folder.",
+    ),
+    click.Option(
+        ["--utc"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_utc,
+        help="Show times in UTC. Default: TREERING_TZ, else local time.",
+    ),
+)
+"""Options of every command and every group."""
+KEYS: Final = click.Option(
+    ["--keys"],
+    metavar="FOLDER",
+    expose_value=False,
+    callback=_remember_keys,
+    help="The key folder. Default: TREERING_KEYS, else one in your configuration folder.",
+)
 
 
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:
@@ -147,11 +128,6 @@ def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
     return name
 
 
-def resolve_any_scope(scope: str | None, *, is_global: bool) -> Scope | None:
-    """Return the scope that was named, None if none was: all of them."""
-    return None if scope is None and not is_global else resolve_scope(scope, is_global=is_global)
-
-
 def require(text: str | None, field: str, *, hint: str | None = None) -> str:
     """Return the name given for ``field``. Raises InvalidInput if it is blank or unusable."""
     from treering.model.fields import check_name  # noqa: PLC0415  (not for --help)
@@ -170,7 +146,6 @@ def parse_time(text: str | None) -> int | None:
         return None
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
     from treering.model.fields import check_time  # noqa: PLC0415
-    from treering.surfaces.cli.times import TIMES_HINT, milliseconds  # noqa: PLC0415
 
     try:
         number = _whole(text)

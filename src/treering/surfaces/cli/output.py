@@ -7,6 +7,7 @@ import os
 import sys
 import unicodedata
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -119,6 +120,12 @@ def one_line(text: str) -> str:
 def iso_time(ms: int) -> str:
     """Return milliseconds since 1970 as UTC in ISO 8601."""
     return instant(ms).replace("Z", "+00:00")
+
+
+def say_price_hint() -> None:
+    """Say how to know prices, where the table of prices is not installed."""
+    if find_spec("genai_prices") is None:
+        say("  prices: pip install 'treering[prices]'")
 
 
 def counted(number: int, noun: str) -> str:

@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from treering.capture.projects import project_name
 from treering.errors import InvalidScope
 from treering.model.scopes import parse_scope
-from treering.surfaces.cli.completing import complete_scope
 from treering.surfaces.cli.options import resolve_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
+    from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
 
-Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
-
 SCOPE_VARIABLE: Final = "TREERING_SCOPE"
-
-
-def project_scope_options(command: Decorated) -> Decorated:
-    """Add ``--scope`` and ``--global``; read them with ``find_scope``."""
-    scope = click.option(
-        "--scope",
-        metavar="SCOPE",
-        shell_complete=complete_scope,
-        help=f"The scope. Default: {SCOPE_VARIABLE}, else the project's git remote or folder.",
-    )
-    everyone = click.option(
-        "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
-    )
-    return scope(everyone(command))
 
 
 def find_scope(scope: str | None, *, is_global: bool) -> Scope:
@@ -47,6 +28,20 @@ def find_scope(scope: str | None, *, is_global: bool) -> Scope:
     if named is not None and named.strip():
         return parse_scope(named)
     return project_scope(Path.cwd())
+
+
+def known_or_all(ledger: Ledger, scope: Scope | None) -> Scope | None:
+    """Return the scope to read; None for all, if nothing is recorded of the folder's project."""
+    given = click.get_current_context().params
+    is_named = given["scope"] or given["is_global"] or os.environ.get(SCOPE_VARIABLE, "").strip()
+    if scope is None or is_named or ledger.headers(scope, first=1).items:
+        return scope
+    return None
+
+
+def scope_shown(scope: str | None) -> str:
+    """Return which scopes were read, for people."""
+    return "all scopes" if scope is None else f"scope {scope}"
 
 
 def project_scope(folder: Path) -> Scope:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.progress import counting
 
 
-@click.command(
+@command(
     "rebuild",
-    cls=Command,
     short_help="Rebuild all derived data.",
     examples="""
     treering rebuild
@@ -24,9 +24,6 @@ from treering.surfaces.cli.output import counted
 @click.option(
     "--vectors", is_flag=True, help="Rebuild only the vectors, with the current embedder."
 )
-@keys_option
-@json_option
-@db_option
 def rebuild(*, vectors: bool) -> None:
     """Delete all derived data, and rebuild it from the events.
 
@@ -43,18 +40,17 @@ def rebuild(*, vectors: bool) -> None:
     with open_existing("change") as ledger, of_all_scopes():
         receipt = ledger.admin.rebuild()
     # A server keeps the orders of time itself.
-    orders = "" if is_on_server() else f"the orders of {counted(receipt.events, 'event')}, "
+    events = "" if is_on_server() else f"the indexes of {counted(receipt.events, 'event')}, "
     show(
         receipt,
-        f"rebuilt {orders}the states of {counted(receipt.runs, 'run')},"
+        f"rebuilt {events}the states of {counted(receipt.runs, 'run')},"
         f" the records of {counted(receipt.tool_calls, 'tool call')}"
-        f" and {counted(receipt.documents, 'document')} of the memory",
+        f" and {counted(receipt.documents, 'document')} of memory",
         done="the ledger was rebuilt",
     )
 
 
 def _rebuild_vectors() -> None:
-    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
 
     with (
         open_existing("change") as ledger,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.memories import RECALL_DEFAULT, RECALL_MAX
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.memory.recall_result import RecallResult
+from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
+from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.opening import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.facts.read import masked
+from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
+from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
+from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import (
     counted,
     note,
@@ -23,22 +26,23 @@ from treering.surfaces.cli.output import (
     say,
     say_painted,
 )
-from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.search_commands import scope_flag, show_command
-from treering.surfaces.cli.streams import writing_output
-from treering.surfaces.cli.times import clock, moment
+from treering.surfaces.cli.times import clock, moment, parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.memories import RecalledEpisode, RecalledFact
+    from treering.model.memories import Fact, RecalledEpisode, RecalledFact, RecalledTurn
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.recall_answers import RecallAnswer
+    from treering.surfaces.cli.finding import ShortIds
 
+
+TURNS_PRINTED: Final = 5
 NAMED_MAX: Final = 3
 """Events that are named as evidence; the command below names all."""
 _INDENT: Final = " " * 6
+Cited = TypeVar("Cited", "Fact", "RecalledEpisode")
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +60,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None
 
 
-@click.command(
+@command(
     "recall",
-    cls=Command,
-    short_help="Recall facts and episodes about a question.",
+    scope="project",
+    short_help="Recall facts, turns and episodes about a question.",
     examples="""
     treering recall where does jo live --scope acme/app --user jo
     treering recall --scope acme/app --user jo
@@ -67,7 +71,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """,
 )
 @click.argument("words", nargs=-1, metavar="[QUERY]")
-@project_scope_options
 @click.option(
     "--user", metavar="USER", help="Recall for this person: their facts, and those of the scope."
 )
@@ -99,45 +102,27 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     metavar="N",
     help="With --block: use at most N tokens.",
 )
-@keys_option
-@json_option
-@db_option
-def recall(
-    *, words: Sequence[str], scope: str | None, is_global: bool, as_of: str | None, **asked: Any
-) -> None:
-    """Recall facts and episodes that answer QUERY, each with score, reason and evidence.
+def recall(*, words: Sequence[str], scope: Scope, as_of: str | None, **asked: Any) -> None:
+    """Recall facts, turns and episodes that answer QUERY, each with score, reason and evidence.
 
     Without a QUERY it prints a brief for the start of a session: what matters most. By default
     nothing is recorded, so nothing counts as used. Agents pass --record: facts that are never
     used fade.
     """
-    name = find_scope(scope, is_global=is_global)
     question = _question(words, as_of, **asked)
     answer: RecallAnswer | None = None
     with asking(_open_to_record if question.record else open_to_ask) as ledger:
         if ledger is not None:
-            from treering.surfaces.cli.recall_answers import answer_to  # noqa: PLC0415
-
-            answer = answer_to(ledger, name, question)
+            answer = answer_to(ledger, scope, question)
         location = location_of(ledger)
-    if invocation().as_json:
-        show({"scope": name, "ledger": location, **_fields(question, answer)})
-        return
-
-    with writing_output():
-        if question.block:
-            _print_block(answer)
-        elif answer is None or not answer.ids:
-            print_nothing(name, question, [] if answer is None else answer.recalled.notes)
-        else:
-            print_recalled(name, question, answer)
+    body = {"scope": scope, "ledger": location, **_fields(question, answer)}
+    show(body, page=lambda: _print_answer(scope, question, answer))
 
 
 def _question(
     words: Sequence[str], as_of: str | None, *, block: bool, record: bool, **asked: Any
 ) -> Question:
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
 
     if asked["max_tokens"] is not None and not block:
         raise InvalidInput("--max-tokens needs --block", hint="add --block")
@@ -171,6 +156,7 @@ def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
         "ids": [] if answer is None else answer.ids,
         "facts": [] if recalled is None else recalled.fact_hits,
         "episodes": [] if recalled is None else recalled.episode_hits,
+        "turns": [] if recalled is None else recalled.turn_hits,
         "notes": [] if recalled is None else recalled.notes,
         "masked": 0 if answer is None else answer.masked,
     }
@@ -180,6 +166,15 @@ def _fields(question: Question, answer: RecallAnswer | None) -> dict[str, Any]:
             "block": "" if answer is None else answer.block,
         }
     return fields
+
+
+def _print_answer(scope: Scope, question: Question, answer: RecallAnswer | None) -> None:
+    if question.block:
+        _print_block(answer)
+    elif answer is None or not (answer.ids or answer.recalled.turn_hits):
+        print_nothing(scope, question, [] if answer is None else answer.recalled.notes)
+    else:
+        print_recalled(scope, question, answer)
 
 
 def _print_block(answer: RecallAnswer | None) -> None:
@@ -197,11 +192,17 @@ def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> No
     recalled = answer.recalled
     for fact in recalled.fact_hits:
         _print_fact(scope, fact)
+    for turn in recalled.turn_hits:
+        _print_turn(scope, turn)
     for episode in recalled.episode_hits:
         _print_episode(scope, episode)
     parts = [
         counted(len(hits), noun)
-        for hits, noun in ((recalled.fact_hits, "fact"), (recalled.episode_hits, "episode"))
+        for hits, noun in (
+            (recalled.fact_hits, "fact"),
+            (recalled.turn_hits, "turn"),
+            (recalled.episode_hits, "episode"),
+        )
         if hits
     ]
     say(f"{' and '.join(parts)} of scope {scope}{_for(question)}")
@@ -241,8 +242,19 @@ def _print_fact(scope: Scope, hit: RecalledFact) -> None:
     if fact.state != "current":
         about.insert(0, fact.state)
     say_painted(painted(_INDENT + " · ".join(about), dim=True))
+    if hit.path:
+        led_by = ", ".join(printable(fact_id) for fact_id in hit.path)
+        say_painted(painted(f"{_INDENT}reached through {led_by}", dim=True))
     say_painted(painted(_INDENT + _evidence(hit.evidence), dim=True))
     say_painted(f"{_INDENT}→ treering facts show {printable(fact.id)} {scope_flag(scope)}")
+    say("")
+
+
+def _print_turn(scope: Scope, hit: RecalledTurn) -> None:
+    say_painted(f"{hit.score:.2f}  {painted(one_line(hit.text), bold=True)}")
+    about = ["said", printable(hit.speaker), clock(hit.ts_ms)[:10], _why(hit.why)]
+    say_painted(painted(_INDENT + " · ".join(about), dim=True))
+    say_painted(f"{_INDENT}→ {printable(show_command(scope, hit.session_id))}")
     say("")
 
 
@@ -280,3 +292,81 @@ def _for(question: Question) -> str:
 def _print_notes(notes: Sequence[str]) -> None:
     for text in notes:
         say(f"  {one_line(text)}")
+
+
+class RecallAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recalled, its secrets masked."""
+
+    recalled: RecallResult
+    block: str | None
+    ids: list[str]
+    """Of what is shown: all of it, or what fits the block."""
+    event_id: str | None
+    """The event that counts it as used; None if it does not."""
+    masked: int
+
+
+def answer_to(ledger: Ledger, scope: Scope, question: Question) -> RecallAnswer:
+    """Recall what answers a question, and record it if the question says so."""
+    memory = ledger.memory(scope)
+    session = question.session and find_session(ledger, scope, question.session)
+    recalled = memory.recall(
+        question.query,
+        user=question.user,
+        session_id=session,
+        limit=question.limit,
+        turns=TURNS_DEFAULT if question.block else TURNS_PRINTED,
+        as_of_ms=question.as_of_ms,
+        record=question.record and not question.block,
+    )
+    mask = Mask()
+    recalled = _masked(recalled, mask)
+    block, ids = recalled.block(question.max_tokens) if question.block else (None, recalled.ids)
+    event_id = recalled.event_id
+    if question.block and question.record and ids:
+        # Only what the prompt has room for is used.
+        event_id = memory.note_recalled(ids, user=question.user, session_id=session)
+    if not question.block:
+        recalled = _shortened(
+            recalled,
+            short_facts(memory),
+            short_sessions(ledger, scope),
+            short_events(ledger, scope),
+        )
+    return RecallAnswer(
+        recalled=recalled, block=block, ids=ids, event_id=event_id, masked=mask.masked
+    )
+
+
+def _shortened(
+    recalled: RecallResult, facts: ShortIds, sessions: ShortIds, events: ShortIds
+) -> RecallResult:
+    replace = msgspec.structs.replace
+
+    def cited(record: Cited) -> Cited:
+        return replace(record, evidence=tuple(map(events.shown, record.evidence)))
+
+    return replace(
+        recalled,
+        fact_hits=[
+            replace(hit, fact=cited(facts.within(hit.fact, "id"))) for hit in recalled.fact_hits
+        ],
+        episode_hits=[cited(sessions.within(hit, "session_id")) for hit in recalled.episode_hits],
+        turn_hits=[
+            replace(sessions.within(hit, "session_id"), event_id=events.shown(hit.event_id))
+            for hit in recalled.turn_hits
+        ],
+    )
+
+
+def _masked(recalled: RecallResult, mask: Mask) -> RecallResult:
+    replace = msgspec.structs.replace
+    return replace(
+        recalled,
+        fact_hits=[replace(hit, fact=masked(hit.fact, mask)) for hit in recalled.fact_hits],
+        episode_hits=[
+            replace(hit, summary=mask.text(hit.summary) or "", topics=tuple(mask.value(hit.topics)))
+            for hit in recalled.episode_hits
+        ],
+        turn_hits=[replace(hit, text=mask.text(hit.text) or "") for hit in recalled.turn_hits],
+    )

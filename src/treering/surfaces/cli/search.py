@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.model.scopes import Scope
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.finding import short_events, short_sessions
+from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import (
+    counted,
+    is_terminal,
+    one_line,
+    painted,
+    printable,
+    say,
+    say_painted,
+)
+from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.projects import known_or_all, scope_shown
+from treering.surfaces.cli.search_commands import origin_of, resuming, show_command
+from treering.surfaces.cli.tables import folded, say_folded
+from treering.surfaces.cli.times import clock, moment, typed_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.scopes import Scope
     from treering.model.searches import SearchHit, SearchResult, SessionHits
+    from treering.surfaces.cli.finding import ShortIds
     from treering.surfaces.cli.search_commands import Origin
 
+
 _WITHOUT: Final = re.compile(r"-(?!h$)[^-\s]")
-SHARED: Final = ("event_id", "seq", "ts_ms", "kind", "agent_id", "tool", "run_id", "score", "why")
+SHARED: Final = ("event_id", "seq", "ts_ms", "kind", "agent_id", "tool", "run_id", "score", "why",
+          "partial")  # fmt: skip
+TITLE_CHARACTERS_MAX: Final = 100
+MATCH_COLOUR: Final = "yellow"
+_HIT_INDENT: Final = " " * 4
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in one session, and how to go there."""
 
+    scope: str
     session_id: str
     title: str | None
     agent: str
@@ -68,14 +88,16 @@ class _Asking(Command):
         ]
         if without:
             words = [args[at] for at in without]
-            kept = [word for at, word in enumerate(args[:end]) if at not in without]
-            args = [*kept, "--", *words, *args[end + 1 :]]
+            words_before = [word for at, word in enumerate(args[:end]) if at not in without]
+            args = [*words_before, "--", *words, *args[end + 1 :]]
         return super().parse_args(ctx, args)
 
 
-@click.command(
+@command(
     "search",
     cls=_Asking,
+    scope="wide",
+    all_scopes="Search all scopes.",
     short_help="Search what was said and done in a scope.",
     examples="""
     treering search no such table --scope acme/app
@@ -85,7 +107,6 @@ class _Asking(Command):
     """,
 )
 @click.argument("words", nargs=-1, metavar="WORDS...")
-@project_scope_options
 @click.option(
     "--mode",
     type=click.Choice(SEARCH_MODES),
@@ -102,21 +123,18 @@ class _Asking(Command):
 @click.option(
     "--include-failed", is_flag=True, help="Include runs that failed or were interrupted."
 )
-@keys_option
-@json_option
-@db_option
 def search(
     *,
     words: Sequence[str],
-    scope: str | None,
-    is_global: bool,
+    scope: Scope | None,
     mode: str,
     limit: int,
     include_failed: bool,
 ) -> None:
     """Search the events of a scope by their words; the best session comes first.
 
-    Every word must match, in any order; case and accents do not matter. "two words": phrase.
+    Events with every word come first, in any order; if there are few, those with most of the words
+    follow, marked as partial. Case and accents do not matter. "two words": phrase.
     deploy*: prefix. -draft: exclude. kind: agent: session: tool: file: before: and after: are
     filters, as in after:7d or before:2026-03-05; session: takes a short id. Put a query with
     quotes between single quotes.
@@ -125,40 +143,72 @@ def search(
     and neighbouring events of the session count, too.
     """
     query = _query(words)
-    name = find_scope(scope, is_global=is_global)
-    from treering.surfaces.cli.search_commands import with_short_ids  # noqa: PLC0415  (not for --help)
-
     result: SearchResult | None = None
     sessions: list[FoundSession] = []
+    elsewhere = 0
     with asking(open_to_ask) as ledger:
         if ledger is not None:
+            scope = known_or_all(ledger, scope)
             result = _search(
-                ledger, query, name, mode=mode, limit=limit, include_failed=include_failed
+                ledger, query, scope, mode=mode, limit=limit, include_failed=include_failed
             )
             mask = Mask()
-            sessions = [_session(ledger, name, session, mask) for session in result.sessions]
-            sessions = with_short_ids(ledger, name, sessions)
+            names = _short_ids(ledger, [session.scope for session in result.sessions])
+            sessions = [
+                _session(ledger, session, names[session.scope], mask) for session in result.sessions
+            ]
+            if scope is not None and len(result.hits) < limit:
+                elsewhere = ledger.matches_elsewhere(
+                    query, scope=scope, include_failed=include_failed, zone=typed_zone()
+                )
         location = location_of(ledger)
     used = mode if result is None else result.mode
-    if invocation().as_json:
-        show({"scope": name, "ledger": location, "query": query,
-              "mode": used, "include_failed": include_failed,
-              "count": sum(len(session.hits) for session in sessions),
-              "total": 0 if result is None else result.total,
-              "at_least": result is not None and result.at_least,
-              "lag": 0 if result is None else result.lag,
-              "took_ms": 0 if result is None else result.took_ms,
-              "widened": [] if result is None else result.widened,
-              "vectors_missing": 0 if result is None else result.vectors_missing,
-              "sessions": sessions})  # fmt: skip
-        return
-    from treering.surfaces.cli.search_page import print_found, print_nothing  # noqa: PLC0415
+    show(
+        {
+            "scope": scope,
+            "ledger": location,
+            "query": query,
+            "mode": used,
+            "include_failed": include_failed,
+            "count": sum(len(session.hits) for session in sessions),
+            "total": 0 if result is None else result.total,
+            "at_least": result is not None and result.at_least,
+            "lag": 0 if result is None else result.lag,
+            "took_ms": 0 if result is None else result.took_ms,
+            "elsewhere": elsewhere,
+            "widened": [] if result is None else result.widened,
+            "vectors_missing": 0 if result is None else result.vectors_missing,
+            "sessions": sessions,
+        },
+        page=lambda: _print_page(
+            scope,
+            query,
+            result,
+            sessions,
+            mode=mode,
+            include_failed=include_failed,
+            elsewhere=elsewhere,
+        ),
+    )
 
-    with writing_output():
-        if result is not None and sessions:
-            print_found(name, result, sessions, mode=mode)
-        else:
-            print_nothing(name, query, result, mode=used, include_failed=include_failed)
+
+def _print_page(
+    scope: Scope | None,
+    query: str,
+    result: SearchResult | None,
+    sessions: Sequence[FoundSession],
+    *,
+    mode: str,
+    include_failed: bool,
+    elsewhere: int,
+) -> None:
+    if result is not None and sessions:
+        print_found(scope, result, sessions, mode=mode)
+    else:
+        used = mode if result is None else result.mode
+        print_nothing(scope, query, result, mode=used, include_failed=include_failed)
+    if elsewhere:
+        say(f"{counted(elsewhere, 'matching event')} in other scopes: --all-scopes shows them")
 
 
 def _query(words: Sequence[str]) -> str:
@@ -171,15 +221,13 @@ def _query(words: Sequence[str]) -> str:
 
 
 def _search(
-    ledger: Ledger, query: str, scope: Scope, *, mode: str, limit: int, include_failed: bool
+    ledger: Ledger, query: str, scope: Scope | None, *, mode: str, limit: int, include_failed: bool
 ) -> SearchResult:
-    from treering.surfaces.cli.progress import counting  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.times import typed_zone  # noqa: PLC0415
-
     with counting("indexing", "events") as progress:
         return ledger.search(
             query,
             scope=scope,
+            all_scopes=scope is None,
             mode=mode,
             limit=max(1, min(limit, HITS_MAX)),
             include_failed=include_failed,
@@ -188,13 +236,22 @@ def _search(
         )
 
 
-def _session(ledger: Ledger, scope: Scope, hits: SessionHits, mask: Mask) -> FoundSession:
-    from treering.surfaces.cli.search_commands import (  # noqa: PLC0415  (not for --help)
-        origin_of,
-        resuming,
-        show_command,
-    )
+class _ShortIds(NamedTuple):
+    """The ids of one scope as people read them."""
 
+    sessions: ShortIds
+    events: ShortIds
+
+
+def _short_ids(ledger: Ledger, scopes: Iterable[str]) -> dict[str, _ShortIds]:
+    return {
+        name: _ShortIds(short_sessions(ledger, Scope(name)), short_events(ledger, Scope(name)))
+        for name in dict.fromkeys(scopes)
+    }
+
+
+def _session(ledger: Ledger, hits: SessionHits, names: _ShortIds, mask: Mask) -> FoundSession:
+    scope = Scope(hits.scope)
     session = ledger.session(hits.session_id, scope=scope, agent=hits.agent_id)
     outline = session.outline()
     origin: Origin | None = None
@@ -203,22 +260,128 @@ def _session(ledger: Ledger, scope: Scope, hits: SessionHits, mask: Mask) -> Fou
         origin = origin_of(ledger, scope, hits.session_id)
     if origin is not None:
         resume, remark = resuming(origin, scope, hits.session_id, parent=outline.spawned_by)
+    session_id = names.sessions.shown(hits.session_id)
     return FoundSession(
-        session_id=hits.session_id,
+        scope=scope,
+        session_id=session_id,
         title=mask.text(hits.title or outline.title),
         agent=outline.agent,
         latest_ms=outline.updated_ms,
         count=hits.count,
-        hits=[_hit(hit, mask) for hit in hits.hits],
-        show=show_command(scope, hits.session_id),
+        hits=[_hit(hit, names.events.shown(hit.event_id), mask) for hit in hits.hits],
+        show=show_command(scope, session_id),
         imported_from=outline.imported_from,
         resume=mask.text(resume),
         remark=mask.text(remark),
     )
 
 
-def _hit(hit: SearchHit, mask: Mask) -> dict[str, Any]:
+def _hit(hit: SearchHit, event_id: str, mask: Mask) -> dict[str, Any]:
     """Return a hit as it is shown. It is masked already; what was cut may look otherwise."""
     snippet = mask.text(hit.snippet) or ""
     spans = hit.spans if snippet == hit.snippet else []
-    return {**{name: getattr(hit, name) for name in SHARED}, "snippet": snippet, "spans": spans}
+    shared = {name: getattr(hit, name) for name in SHARED}
+    return {**shared, "event_id": event_id, "snippet": snippet, "spans": spans}
+
+
+def print_found(
+    scope: Scope | None, result: SearchResult, sessions: Sequence[FoundSession], *, mode: str
+) -> None:
+    """Print what was found, session by session, and how to go there."""
+    for session in sessions:
+        _print_session(session, is_scope_shown=scope is None)
+        say("")
+    shown = sum(len(session.hits) for session in sessions)
+    more = "at least " if result.at_least else ""
+    say(
+        f"{shown:,} of {more}{counted(result.total, 'matching event')} in {scope_shown(scope)}"
+        + ("" if shown >= result.total else ": --limit shows more")
+    )
+    if result.widened:
+        words = " ".join(result.widened)
+        say(f"no exact match; showing results for {one_line(words)}")
+    if result.mode != mode:
+        say("this scope is encrypted, so only words were searched")
+    if result.lag:
+        say(f"not indexed yet: {counted(result.lag, 'event')}")
+    if result.vectors_missing:
+        say(_missing(result.vectors_missing))
+
+
+def print_nothing(
+    scope: Scope | None, query: str, result: SearchResult | None, *, mode: str, include_failed: bool
+) -> None:
+    """Say that nothing was found, and what may help."""
+    say(f"nothing in {scope_shown(scope)} matches: {one_line(query)}")
+    if scope is not None:
+        say("  only this scope was searched: name another with --scope, or use --all-scopes")
+    if mode == "words":
+        say("  no event has any of the words: try others, or a prefix such as deploy*")
+        say("  or search by meaning, too: --mode hybrid")
+    else:
+        say("  nothing is close enough: ask in other words, or search words with --mode words")
+    if result is not None and result.vectors_missing:
+        say(f"  {_missing(result.vectors_missing)}")
+    if not include_failed:
+        say("  runs that failed or were interrupted are left out: --include-failed")
+    say("  only imported logs are searched; treering doctor lists the others")
+
+
+def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:
+    """Return a snippet fit to print, its matches in colour on a terminal."""
+    pieces: list[str] = []
+    at = 0
+    for first, last in spans:
+        if first < at or last > len(snippet):
+            continue
+        pieces.append(printable(snippet[at:first]))
+        pieces.append(painted(printable(snippet[first:last]), MATCH_COLOUR, bold=True))
+        at = last
+    pieces.append(printable(snippet[at:]))
+    return "".join(pieces)
+
+
+def _missing(count: int) -> str:
+    return (
+        f"{counted(count, 'event')} without a vector of this embedder, found by words only:"
+        " run treering rebuild --vectors"
+    )
+
+
+def _print_session(session: FoundSession, *, is_scope_shown: bool) -> None:
+    about = [
+        session.session_id,
+        *([session.scope] if is_scope_shown else []),
+        session.agent,
+        moment(session.latest_ms),
+        counted(session.count, "hit"),
+    ]
+    title = one_line(session.title or about.pop(0))
+    if session.title and len(title) > TITLE_CHARACTERS_MAX:
+        title = title[: TITLE_CHARACTERS_MAX - 1] + "…"
+    say_painted(painted(title, bold=True))
+    say_painted(painted(printable(" · ".join(about)), dim=True))
+    for hit in session.hits:
+        _print_hit(hit)
+    say_painted(f"  → {printable(session.show)}")
+    if session.resume is not None:
+        say_painted(f"  → {printable(session.resume)}")
+    if session.remark is not None:
+        say_folded(painted(printable(session.remark), dim=True), lead="  ", indent="  ")
+
+
+def _print_hit(hit: dict[str, Any]) -> None:
+    what = f"  {painted(_what(hit), 'cyan')}"
+    snippet = highlighted(hit["snippet"], hit["spans"])
+    if not is_terminal():
+        say_painted(f"{what}  {snippet}")
+        return
+    say_painted(what)
+    for line in folded(snippet, _HIT_INDENT):
+        say_painted(line)
+
+
+def _what(hit: dict[str, Any]) -> str:
+    name = hit["kind"] if not hit["tool"] else f"{hit['kind']} {hit['tool']}"
+    mark = "  (partial)" if hit["partial"] else ""
+    return printable(f"{clock(hit['ts_ms'])}  {hit['event_id']}  {name}{mark}")

@@ -67,7 +67,7 @@ def show_command(scope: Scope, session_id: str) -> str:
 
 def with_short_ids(ledger: Ledger, scope: Scope, sessions: Sequence[Leading]) -> list[Leading]:
     """Return what leads to sessions, with their short ids, for people."""
-    from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
+    from treering.surfaces.cli.finding import short_sessions  # noqa: PLC0415
 
     short = short_sessions(ledger, scope)
     ids = [short.shown(session.session_id) for session in sessions]
@@ -83,9 +83,9 @@ def origin_of(ledger: Ledger, scope: Scope, session_id: str) -> Origin | None:
         page = ledger.events(scope, session_id=session_id, kinds=[IMPORTED], first=1)
         for event in page.items:
             payload: dict[str, Any] = event.payload if isinstance(event.payload, dict) else {}
-            form = (event.refs or {}).get("format")
+            log_format = (event.refs or {}).get("format")
             return Origin(
-                format=form if isinstance(form, str) else event.agent_id,
+                format=log_format if isinstance(log_format, str) else event.agent_id,
                 file=_text(payload.get("file")),
                 cwd=_text(payload.get("cwd")),
             )

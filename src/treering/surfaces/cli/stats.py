@@ -2,40 +2,101 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import msgspec
 
-from treering.derive.activity import Activity
+from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.model.scopes import Scope
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.finding import narrow_to_session
+from treering.surfaces.cli.ledgers import (
+    catching_up,
+    items_of,
+    open_to_ask,
+    scope_names,
+    session_option,
+)
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import catching_up, open_to_ask, session_option
-from treering.surfaces.cli.options import db_option, json_option, keys_option
-from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import painted, printable, say, say_painted, say_price_hint
+from treering.surfaces.cli.projects import known_or_all, scope_shown
+from treering.surfaces.cli.tables import Column, print_filled
+from treering.surfaces.cli.times import (
+    check_order,
+    clock,
+    duration,
+    milliseconds,
+    moment,
+    parse_moment,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, Header
-    from treering.model.scopes import Scope
     from treering.model.tool_records import ToolRecord
 
+
 DAYS: Final = 7
+DAYS_LISTED_MAX: Final = 366
 DAYS_MAX: Final = 3_660
 _DAY_MS: Final = 86_400_000
 _PAGE: Final = 1_000
 _USAGE: Final = "usage.reported"
+ROWS_MAX: Final = 20
+"""Tools, kinds and codes that are printed; --json has all."""
+_WORSE_UP: Final = frozenset(
+    {"runs_failed", "failure_rate", "p50_ms", "p95_ms", "alerts", "errors"}
+)
+_NAMES: Final = {
+    "runs_failed": "runs failed",
+    "tool_calls": "tool calls",
+    "failure_rate": "failing",
+    "p50_ms": "tools p50",
+    "p95_ms": "tools p95",
+    "cost_usd": "cost",
+}
+_BY: Final = (
+    (7, "sessions"),
+    (6, "turns"),
+    (5, "events"),
+    (4, "tool_calls"),
+    (3, "failure_rate"),
+    (2, "tokens"),
+    (1, "cost_usd"),
+)
+"""The numbers of each day or scope, and which of them leave a narrow terminal first."""
+_STILL: Final = 0.005
+"""A smaller change is none."""
+_TOOLS: Final = (
+    Column("  tool"),
+    Column("calls"),
+    Column("failing", leaves=4),
+    Column("open", leaves=1),
+    Column("p50", leaves=3),
+    Column("p95", leaves=2),
+)
+_MODELS: Final = (
+    Column("  model"),
+    Column("calls", leaves=1),
+    Column("input", leaves=3),
+    Column("cached", leaves=2),
+    Column("output", leaves=4),
+    Column("cost"),
+)
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """What went on in a scope, or in one session of it."""
 
-    scope: str
+    scope: str | None
+    """None: all scopes."""
     session_id: str | None
     period: Period
     activity: Activity
@@ -45,17 +106,18 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     """How numbers differ from then."""
 
 
-@click.command(
+@command(
     "stats",
-    cls=Command,
+    scope="wide",
+    all_scopes="Count all scopes.",
     short_help="Show recent activity, and what changed.",
     examples="""
     treering stats --scope acme/app
     treering stats --scope acme/app --days 30 --json
     treering stats --scope acme/app --since 2026-03-01 --until 2026-03-08
+    treering stats --by scope --days 30
     """,
 )
-@project_scope_options
 @session_option
 @click.option(
     "--days",
@@ -65,42 +127,93 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--since", metavar="WHEN", help="Since then: 3d, a date, or milliseconds.")
 @click.option("--until", metavar="WHEN", help="Until then, inclusive. Default: now.")
-@keys_option
-@json_option
-@db_option
+@click.option(
+    "--by",
+    type=click.Choice(["day", "scope"]),
+    help="One row for each day, or for each scope that you may see.",
+)
 def stats(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope | None,
     session_id: str | None,
     days: int | None,
     since: str | None,
     until: str | None,
+    by: Literal["day", "scope"] | None,
 ) -> None:
     """Count sessions, turns, tools, tokens, alerts and receipts of a scope in a period.
 
     Each number is compared with the period of the same length just before.
     """
-    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
-
-    name = find_scope(scope, is_global=is_global)
     period = _period(days, since, until)
-    with open_to_ask() as ledger, catching_up() as progress:
-        session = narrow_to_session(ledger, name, session_id)
-        figures = statistics(ledger, name, session, period, progress=progress)
-        is_empty = not figures.activity.events and not ledger.headers(name, first=1).items
-    if invocation().as_json:
-        show(_masked(figures))
+    if by is not None:
+        _show_rows(scope, session_id, period, by)
         return
-    from treering.surfaces.cli.stats_page import print_statistics  # noqa: PLC0415  (for people)
+    with open_to_ask() as ledger, catching_up() as progress:
+        scope, session = _narrow(ledger, scope, session_id)
+        figures = statistics(ledger, scope, session, period, progress=progress)
+        is_empty = not figures.activity.events and not any(
+            ledger.headers(one, first=1).items for one in _scopes(ledger, scope)
+        )
+    show(_masked(figures), page=lambda: print_statistics(_masked(figures), is_empty=is_empty))
 
-    with writing_output():
-        print_statistics(_masked(figures), is_empty=is_empty)
+
+def _narrow(
+    ledger: Ledger, scope: Scope | None, session_id: str | None
+) -> tuple[Scope | None, str | None]:
+    """Return the scope to count, None for all, and the session in it."""
+    scope = known_or_all(ledger, scope)
+    if scope is not None:
+        return scope, narrow_to_session(ledger, scope, session_id)
+    if session_id is not None:
+        raise InvalidInput("--session needs a scope", hint="name it with --scope")
+    return None, None
+
+
+def _show_rows(
+    scope: Scope | None, session_id: str | None, period: Period, by: Literal["day", "scope"]
+) -> None:
+    """Show the numbers of each day of a period, or of each scope; empty ones are left out."""
+    if by == "scope" and session_id is not None:
+        raise InvalidInput("a session has one scope", hint="drop --session, or --by")
+    with open_to_ask() as ledger, catching_up() as progress:
+        scope, session = _narrow(ledger, scope, session_id)
+        parts = (
+            ((clock(day.since_ms)[:10], scope, day) for day in _days(period))
+            if by == "day"
+            else ((name, Scope(name), period) for name in scope_names(ledger))
+        )
+        activities = [
+            (name, _activity(ledger, part, session, time, progress)) for name, part, time in parts
+        ]
+    rows: list[dict[str, Any]] = [
+        {by: name, **activity.numbers()} for name, activity in activities if activity.events
+    ]
+    if by == "scope":
+        rows.sort(key=lambda row: row["events"], reverse=True)
+    body = {"scope": scope, "session_id": session, "period": period, "by": by, "rows": rows}
+    span = f"{clock(period.since_ms)} to {moment(period.until_ms)}"
+    of = scope_shown(scope if by == "day" else None)
+    show(body, f"{of}, {span}", page=lambda: _print_rows(by, rows) if rows else None)
+
+
+def _days(period: Period) -> Iterator[Period]:
+    """Return the days of a period, in the zone of the command line."""
+    since = period.since_ms
+    for _ in range(DAYS_LISTED_MAX):
+        following = date.fromisoformat(clock(since)[:10]) + timedelta(days=1)
+        midnight = milliseconds(following.isoformat(), now_ms=since) or since
+        until = min(max(midnight - 1, since), period.until_ms)
+        yield Period(since_ms=since, until_ms=until)
+        since = until + 1
+        if since > period.until_ms:
+            return
+    raise InvalidInput(f"more than {DAYS_LISTED_MAX} days", hint="choose a shorter period")
 
 
 def statistics(
     ledger: Ledger,
-    scope: Scope,
+    scope: Scope | None,
     session_id: str | None,
     period: Period,
     *,
@@ -124,50 +237,58 @@ def statistics(
 
 def _activity(
     ledger: Ledger,
-    scope: Scope,
+    scope: Scope | None,
     session_id: str | None,
     period: Period,
     progress: Callable[[int], None] | None,
 ) -> Activity:
-    from treering.derive.activity import ActivityCounter  # noqa: PLC0415  (not for --help)
+    counter = ActivityCounter()
+    for one in _scopes(ledger, scope):
+        _count(counter, ledger, one, session_id, period, progress)
+    return counter.activity()
+
+
+def _scopes(ledger: Ledger, scope: Scope | None) -> list[Scope]:
+    return [Scope(name) for name in scope_names(ledger)] if scope is None else [scope]
+
+
+def _count(
+    counter: ActivityCounter,
+    ledger: Ledger,
+    scope: Scope,
+    session_id: str | None,
+    period: Period,
+    progress: Callable[[int], None] | None,
+) -> None:
+    from treering.memory.records import MEMORY_SESSION  # noqa: PLC0415  (not for --help)
 
     which: dict[str, Any] = {
         "session_id": session_id,
         "since_ms": period.since_ms,
         "until_ms": period.until_ms,
     }
-    tally = ActivityCounter()
-    reports = _pages(lambda after: ledger.events(
+    reports = items_of(lambda after: ledger.events(
         scope, kinds=[_USAGE], first=_PAGE, after=after, **which))  # fmt: skip
     coming: Event | None = next(reports, None)
-    headers: Iterator[Header] = _pages(
+    headers: Iterator[Header] = items_of(
         lambda after: ledger.headers(scope, first=_PAGE, after=after, **which)
     )
     for header in headers:
+        if session_id is None and header.session_id.startswith(MEMORY_SESSION):
+            continue  # What memory notes for itself is nobody's session.
         if header.kind != _USAGE:
-            tally.take(header)
+            counter.take(header)
             continue
         # Both are in the order of time, so the report with its payload is the next one.
         while coming is not None and _place(coming) < _place(header):
             coming = next(reports, None)
         is_same = coming is not None and coming.event_id == header.event_id
-        tally.take(coming if is_same and coming is not None else header)
-    records: Iterator[ToolRecord] = _pages(
+        counter.take(coming if is_same and coming is not None else header)
+    records: Iterator[ToolRecord] = items_of(
         lambda after: ledger.tool_calls(scope, first=_PAGE, after=after, progress=progress, **which)
     )
     for record in records:
-        tally.take_call(record)
-    return tally.activity()
-
-
-def _pages(read: Callable[[str | None], Any]) -> Iterator[Any]:
-    cursor = None
-    while True:
-        page = read(cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+        counter.take_call(record)
 
 
 def _place(header: Header) -> tuple[int, int]:
@@ -176,7 +297,6 @@ def _place(header: Header) -> tuple[int, int]:
 
 def _period(days: int | None, since: str | None, until: str | None) -> Period:
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.times import check_order, parse_moment  # noqa: PLC0415
 
     if days is not None and since is not None:
         raise InvalidInput("--days and --since exclude each other", hint="drop one of the two")
@@ -193,3 +313,131 @@ def _masked(figures: Statistics) -> Statistics:
     """Return the same with secrets masked in names that agents chose: of tools, models, codes."""
     clean = Mask().value(msgspec.to_builtins(figures))
     return msgspec.convert(clean, Statistics)
+
+
+def print_statistics(figures: Statistics, *, is_empty: bool) -> None:
+    """Print what went on, and what changed; ``is_empty`` if the scope has no events at all."""
+    activity = figures.activity
+    about = f"session {printable(figures.session_id)} of " if figures.session_id else ""
+    span = f"{clock(figures.period.since_ms)} to {moment(figures.period.until_ms)}"
+    say(f"{about}{scope_shown(figures.scope)}, {span}")
+    if is_empty:
+        say("nothing is recorded" + (" in this scope: check its name" if figures.scope else ""))
+        return
+    if not activity.events:
+        say("nothing was recorded in this time")
+    if not activity.events and not any(change.before for change in figures.drift):
+        say("nor in the time before it: look further back with --since")
+        return
+    _print_drift(figures)
+    if activity.tools:
+        _head("tools")
+        rows = [
+            [
+                f"  {printable(tool.tool or '(unnamed)')}",
+                f"{tool.calls:,}",
+                _rate(tool.failure_rate) if tool.failure_rate else "",
+                f"{tool.open:,}" if tool.open else "",
+                "" if tool.p50_ms is None else duration(tool.p50_ms),
+                "" if tool.p95_ms is None else duration(tool.p95_ms),
+            ]
+            for tool in activity.tools[:ROWS_MAX]
+        ]
+        print_filled(_TOOLS, rows, is_titled=True)
+        _more(len(activity.tools))
+    if activity.by_model:
+        _head("models")
+        rows = [
+            [
+                f"  {printable(model.model or 'unknown model')}",
+                f"{model.calls:,}",
+                f"{model.input_tokens:,}",
+                f"{model.cached_tokens:,}" if model.cached_tokens else "",
+                f"{model.output_tokens:,}",
+                "price not known" if model.cost_usd is None else f"${model.cost_usd:,.4f}",
+            ]
+            for model in activity.by_model
+        ]
+        print_filled(_MODELS, rows, is_titled=True)
+        if any(model.cost_usd is None for model in activity.by_model):
+            say_price_hint()
+    for name, counts in (
+        ("alerts", activity.alerts),
+        ("errors", activity.errors),
+        ("warnings", activity.warnings),
+        ("receipts", activity.receipts),
+        ("events", activity.by_kind),
+    ):
+        _print_counts(name, counts)
+
+
+def _print_rows(by: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    columns = (Column(by), *(Column(_NAMES.get(name, name), leaves=at) for at, name in _BY))
+    cells = [
+        [str(row[by]), *(_number(name, row[name]) if row[name] else "" for _, name in _BY)]
+        for row in rows
+    ]
+    print_filled([*columns], cells, is_titled=True)
+
+
+def _print_drift(figures: Statistics) -> None:
+    if figures.before is None:
+        return
+    say("")
+    changed = [metric for metric in figures.drift if metric.now or metric.before]
+    for name, now, before, change in [
+        ("", "now", "before", ""),
+        *((_NAMES.get(metric.name, metric.name), _number(metric.name, metric.now),
+           _number(metric.name, metric.before), _change(metric)) for metric in changed),
+    ]:  # fmt: skip
+        say_painted(f"  {name:<12}  {now:>12}  {before:>12}  {change}".rstrip())
+    if not changed:
+        say("  nothing to compare with")
+
+
+def _number(name: str, number: float | None) -> str:
+    if number is None:
+        return "-"
+    if name == "failure_rate":
+        return _rate(number)
+    if name.endswith("_ms"):
+        return duration(int(number))
+    return f"${number:,.4f}" if name == "cost_usd" else f"{int(number):,}"
+
+
+def _change(metric: MetricChange) -> str:
+    """Return an arrow and by how much, red where more is worse."""
+    if metric.now is None or metric.before is None:
+        return ""
+    grown = metric.now - metric.before
+    if metric.change is None:
+        return painted("↑ new", "red" if metric.name in _WORSE_UP else None) if grown else "→"
+    if abs(metric.change) < _STILL:
+        return "→"
+    colour = None
+    if metric.name in _WORSE_UP:
+        colour = "red" if grown > 0 else "green"
+    return painted(f"{'↑' if grown > 0 else '↓'} {100 * metric.change:+,.0f} %", colour)
+
+
+def _print_counts(name: str, counts: Mapping[str, int]) -> None:
+    if not counts:
+        return
+    _head(name)
+    rows = [[f"  {printable(code)}", f"{count:,}"] for code, count in counts.items()]
+    print_filled((Column(f"  {name}"), Column("count")), rows[:ROWS_MAX])
+    _more(len(counts))
+
+
+def _more(count: int) -> None:
+    if count > ROWS_MAX:
+        say(f"  and {count - ROWS_MAX:,} more: --json has all")
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f} %"
+
+
+def _head(text: str) -> None:
+    say("")
+    say_painted(painted(text, bold=True))

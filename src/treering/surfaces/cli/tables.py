@@ -23,6 +23,8 @@ PROSE_COLUMNS_MIN: Final = 20
 TIME: Final = "time"
 """The heading of a column of times; the zone is added when it is printed."""
 _GAP: Final = "  "
+NONE: Final = "-"
+"""Shown instead of a missing value."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -97,7 +99,7 @@ def print_table(
 
 
 def say_folded(text: str, *, lead: str = "", indent: str = "") -> None:
-    """Print ``text`` after ``lead``; on a terminal, folded behind an ``indent`` of that width."""
+    """Print ``text`` after ``lead``; on a terminal, folded after an ``indent`` of that width."""
     if not is_terminal():
         say_painted(f"{lead}{text}")
         return
@@ -106,7 +108,7 @@ def say_folded(text: str, *, lead: str = "", indent: str = "") -> None:
 
 
 def folded(text: str, indent: str) -> list[str]:
-    """Return coloured ``text`` as lines behind ``indent`` that fit the terminal."""
+    """Return coloured ``text`` as lines after ``indent`` that fit the terminal."""
     from rich.console import Console  # noqa: PLC0415  (only for a terminal)
     from rich.text import Text  # noqa: PLC0415
 
@@ -180,3 +182,20 @@ def _folded(text: str, room: int) -> list[str]:
 
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
     return [cell + " " * (size - width(cell)) for cell, size in zip(cells, widths, strict=False)]
+
+
+def print_filled(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], *, is_titled: bool = False
+) -> None:
+    """Print ``rows`` without the columns, but the first and the last, that say nothing."""
+    ends = {0, len(columns) - 1}
+    filled = [
+        at
+        for at in range(len(columns))
+        if at in ends or any(row[at] not in {"", NONE} for row in rows)
+    ]
+    print_table(
+        [columns[at] for at in filled],
+        [[row[at] for at in filled] for row in rows],
+        is_titled=is_titled,
+    )

@@ -9,30 +9,27 @@ import click
 import msgspec
 
 from treering.model.scopes import parse_scope
-from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.finding import narrow_to_session, short_sessions
+from treering.surfaces.cli.ledgers import open_existing, session_option
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import session_option
 from treering.surfaces.cli.options import (
     PAGE_ITEMS_MAX,
-    db_option,
-    json_option,
-    keys_option,
     parse_kinds,
 )
 from treering.surfaces.cli.output import is_terminal, one_line, painted, printable, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.signals import status_of
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.streams import status_of, writing_output
 from treering.surfaces.cli.tables import width
-from treering.surfaces.cli.times import clock
+from treering.surfaces.cli.times import about, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Header
-    from treering.surfaces.cli.short_ids import ShortIds
+    from treering.model.scopes import Scope
+    from treering.surfaces.cli.finding import ShortIds
 
 EVENTS: Final = 20
 _KIND_COLUMNS: Final = 22
@@ -77,14 +74,13 @@ class Names:
         return f"{printable(self._short.shown(header.session_id))}  "
 
     def _read(self) -> ShortIds:
-        from treering.surfaces.cli.sessions.search import short_sessions  # noqa: PLC0415
 
         return short_sessions(self._ledger, parse_scope(self._wanted.scope))
 
 
-@click.command(
+@command(
     "tail",
-    cls=Command,
+    scope="project",
     short_help="Show the latest events; -f follows.",
     examples="""
     treering tail --scope acme/app
@@ -92,7 +88,6 @@ class Names:
     treering tail -f --scope acme/app --session main:telegram:jo --json
     """,
 )
-@project_scope_options
 @session_option
 @click.option(
     "--kind", "kinds", multiple=True, metavar="KIND", help="Only events of this kind; repeatable."
@@ -107,13 +102,9 @@ class Names:
     help=f"The last N events, up to {PAGE_ITEMS_MAX}. Default: {EVENTS}.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new events until you stop it.")
-@keys_option
-@json_option
-@db_option
 def tail(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     session_id: str | None,
     kinds: Sequence[str],
     last: int,
@@ -124,14 +115,11 @@ def tail(
     Payloads are left out, and secrets in summaries are masked. With -f and --json each event is
     one JSON object on a line of its own.
     """
-    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
-
-    name = find_scope(scope, is_global=is_global)
     chosen = parse_kinds(kinds)
     with open_existing() as ledger:
-        session = narrow_to_session(ledger, name, session_id)
-        wanted = Wanted(scope=name, session_id=session, kinds=chosen)
-        start = ledger.end_cursor(name) if follow else None
+        session = narrow_to_session(ledger, scope, session_id)
+        wanted = Wanted(scope=scope, session_id=session, kinds=chosen)
+        start = ledger.end_cursor(scope) if follow else None
         headers = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
@@ -177,28 +165,25 @@ def _both(headers: Sequence[Header], coming: Iterator[Header], shown: set[str]) 
 
 
 def _print_all(wanted: Wanted, headers: Sequence[Header], mask: Mask, names: Names) -> None:
-    if invocation().as_json:
-        items = [_item(header, mask) for header in headers]
-        filters = {"session_id": wanted.session_id, "types": wanted.kinds}
-        show(
-            {
-                "scope": wanted.scope,
-                "filters": filters,
-                "count": len(items),
-                "items": items,
-                "masked": mask.masked,
-            }
-        )
-        return
-    with writing_output():
-        for header in headers:
-            say_painted(_line(header, mask, names))
-        if not headers:
-            say_painted(f"no such events are recorded in scope {wanted.scope}")
+    items = [_item(header, mask) for header in headers]
+    body = {
+        "scope": wanted.scope,
+        "filters": {"session_id": wanted.session_id, "types": wanted.kinds},
+        "count": len(items),
+        "items": items,
+        "masked": mask.masked,
+    }
+    nothing = f"no such events are recorded in scope {wanted.scope}"
+
+    def lines() -> Iterator[str]:
+        yield from (_line(header, mask, names) for header in headers)
+        yield from () if headers else [nothing]
+
+    show(body, page=lambda: [*map(say_painted, lines())])
 
 
 def _item(header: Header, mask: Mask) -> dict[str, Any]:
-    from treering.surfaces.cli.episodes.items import item  # noqa: PLC0415  (only for programs)
+    from treering.surfaces.cli.episodes.read import item  # noqa: PLC0415  (only for programs)
 
     fields = item(header)
     return fields | {"summary": mask.text(header.summary), "refs": mask.value(header.refs)}
@@ -206,11 +191,12 @@ def _item(header: Header, mask: Mask) -> dict[str, Any]:
 
 def _line(header: Header, mask: Mask, names: Names) -> str:
     session = names.of(header)
-    lead = f"{clock(header.ts_ms)}  {header.kind:<{_KIND_COLUMNS}}  {session}"
+    when = f"{about(header.refs)}{clock(header.ts_ms)}"
+    lead = f"{when}  {header.kind:<{_KIND_COLUMNS}}  {session}"
     text = one_line(mask.text(header.summary) or "")
     if is_terminal():
         room = max(shutil.get_terminal_size().columns - width(lead), 20)
         text = text if width(text) <= room else f"{text[: room - 1]}…"
     colour = _COLOURS.get(header.kind.partition(".")[0])
     kind = painted(f"{header.kind:<{_KIND_COLUMNS}}", colour)
-    return f"{painted(clock(header.ts_ms), dim=True)}  {kind}  {session}{text}"
+    return f"{painted(when, dim=True)}  {kind}  {session}{text}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -72,6 +72,19 @@ def ago(ts_ms: int, *, now_ms: int) -> str:
     return "just now"
 
 
+def duration(milliseconds: int | None) -> str:
+    """Return a duration as people say it."""
+    if milliseconds is None:
+        return "-"
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    if milliseconds < 60_000:
+        return f"{milliseconds / 1_000:.1f} s"
+    minutes, seconds = divmod(milliseconds // 1_000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
 def check_order(since: tuple[str | None, int | None], until: tuple[str | None, int | None]) -> None:
     """Raise InvalidInput if ``since`` is after ``until``: what was written, and the time."""
     if since[1] is not None and until[1] is not None and since[1] > until[1]:
@@ -100,6 +113,11 @@ def clock(ts_ms: int) -> str:
     """Return a time to the second, in the zone of the command line."""
     shown = _shown(ts_ms)
     return utc_clock(ts_ms) if shown is None else shown.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def about(refs: Any) -> str:
+    """Return ``~`` before a time that a log did not tell, and that is only approximate."""
+    return "~" if isinstance(refs, dict) and refs.get("time") == "approximate" else ""
 
 
 def moment(ts_ms: int) -> str:

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from treering.surfaces.cli.calls import duration, print_calls_of_run
-from treering.surfaces.cli.commands import Command, LazyGroup, invocation, show
+from treering.errors import InvalidInput
+from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
-from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.opening import (
+from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
+from treering.surfaces.cli.finding import (
+    find_run_id,
+    narrow_to_session,
+    short_calls,
+    short_runs,
+    short_sessions,
+)
+from treering.surfaces.cli.ledgers import (
     asking,
     catching_up,
-    going_on,
+    database_path,
     location_of,
     nothing_found,
+    open_existing,
     open_to_ask,
     read_span,
     session_option,
+    show_page,
     span_options,
 )
-from treering.surfaces.cli.options import (
-    clamp,
-    cursor_option,
-    db_option,
-    json_option,
-    keys_option,
-    limit_option,
-    require,
-)
+from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
-from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.cli.times import clock, moment
+from treering.surfaces.cli.times import clock, duration, moment
+from treering.surfaces.cli.tools import print_calls_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +47,10 @@ if TYPE_CHECKING:
     from treering.ledger.runs import RunOutline, RunView
     from treering.model.queries import Page
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.opening import Span
+    from treering.model.sessions import SessionOutline
+    from treering.sinks.bundle_files import MemoryFiles
+    from treering.sinks.run_trace import RunTrace
+
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
 _COLUMNS: Final = (
@@ -63,58 +69,47 @@ _MOMENTS: Final = (Column(""), Column(""), Column("", is_prose=True))
 LIST_ITEMS: Final = 20
 SHOW_ITEMS: Final = 200
 _HERE: Final = "treering.surfaces.cli.trace"
+_EXAMPLE: Final = "trace.zip"
 
 
-@click.group(
-    name="trace",
-    cls=LazyGroup,
+@group(
+    "trace",
     lazy={
         "list": f"{_HERE}:list_",
         "show": f"{_HERE}:show_run",
-        "export": f"{_HERE}_export:export",
+        "export": f"{_HERE}:export",
     },
-    invoke_without_command=True,
     examples="""
     treering trace list --scope acme/app --failing
     treering trace show 01a1dea1-d82d --scope acme/app
     treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip
     """,
 )
-@keys_option
-@db_option
-@click.pass_context
-def trace(context: click.Context) -> None:
+def trace() -> None:
     """List runs, show how one went, export it as a file.
 
     Every run is in the ledger, so each can be traced. Private content is exported only on
     request.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
-@click.command(
+@command(
     "list",
-    cls=Command,
+    scope="project",
     short_help="List the newest runs of a scope.",
     examples="""
     treering trace list --scope acme/app
     treering trace list --scope acme/app --session s1 --failing --since 7d
     """,
 )
-@project_scope_options
 @session_option
 @click.option("--failing", is_flag=True, help="Only runs that failed or were interrupted.")
 @span_options
 @limit_option(LIST_ITEMS)
 @cursor_option
-@keys_option
-@json_option
-@db_option
 def list_(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     session_id: str | None,
     failing: bool,
     since: str | None,
@@ -124,21 +119,16 @@ def list_(
 ) -> None:
     """List the runs of a scope, the newest first; --cursor continues with earlier ones."""
     from treering.model.queries import Page  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.run_search import short_runs  # noqa: PLC0415
-    from treering.surfaces.cli.sessions.search import (  # noqa: PLC0415
-        narrow_to_session,
-        short_sessions,
-    )
 
-    name = find_scope(scope, is_global=is_global)
     span = read_span(since, until)
     session = session_id
+    latest: list[SessionOutline] = []
     with asking(open_existing) as ledger:
         page: Page[RunOutline] = Page(items=[], has_more=False, next_cursor=None)
         if ledger is not None:
-            session = narrow_to_session(ledger, name, session_id)
+            session = narrow_to_session(ledger, scope, session_id)
             page = ledger.runs(
-                name,
+                scope,
                 session_id=session,
                 since_ms=span.since_ms,
                 until_ms=span.until_ms,
@@ -146,42 +136,44 @@ def list_(
                 limit=clamp(limit),
                 after=cursor,
             )
-            runs, sessions = short_runs(ledger, name), short_sessions(ledger, name)
+            runs, sessions = short_runs(ledger, scope), short_sessions(ledger, scope)
             outlines = [
                 sessions.within(runs.within(run, "run_id"), "session_id") for run in page.items
             ]
             page = msgspec.structs.replace(page, items=outlines)
+            latest = ledger.sessions(scope, limit=1).items
         location = location_of(ledger)
     filters = {"session_id": session, **msgspec.structs.asdict(span), "failing": failing}
-    if invocation().as_json:
-        show({"scope": name, "ledger": location, "filters": {**filters, "limit": clamp(limit)},
-              "count": len(page.items), "runs": page.items, "has_more": page.has_more,
-              "next_cursor": page.next_cursor})  # fmt: skip
+    show_page(
+        page,
+        "run",
+        scope=scope,
+        location=location,
+        filters={**filters, "limit": clamp(limit)},
+        table=partial(print_runs, with_session=session is None),
+        nothing=lambda: _say_no_runs(
+            scope,
+            latest,
+            is_filtered=any(filters.values()) or bool(cursor),
+            is_there=bool(location),
+        ),
+        times=span.times(),
+    )
+
+
+def _say_no_runs(
+    scope: Scope, latest: list[SessionOutline], *, is_filtered: bool, is_there: bool
+) -> None:
+    if latest and not is_filtered:
+        say(f"no runs are recorded in scope {scope}: its sessions have turns, as imported ones do")
+        say(f"  treering sessions show {latest[0].session_id} --scope {scope} lists them")
         return
-    with writing_output():
-        if page.items or page.has_more:
-            _print_list(name, span, page, with_session=session is None)
-        else:
-            is_filtered = any(filters.values()) or bool(cursor)
-            say(_nothing(name, is_filtered=is_filtered, is_there=bool(location)))
+    say(nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there))
 
 
-def _nothing(scope: Scope, *, is_filtered: bool, is_there: bool) -> str:
-    remark = " (imported sessions have none)"
-    return nothing_found("runs", scope, is_filtered=is_filtered, is_there=is_there, remark=remark)
-
-
-def _print_list(scope: Scope, span: Span, page: Page[RunOutline], *, with_session: bool) -> None:
-
-    if page.items:
-        print_runs(page.items, with_session=with_session)
-    more = f", and more: {going_on(span, page.next_cursor)}" if page.has_more else ""
-    say(f"{counted(len(page.items), 'run')} of scope {scope}{more}")
-
-
-@click.command(
+@command(
     "show",
-    cls=Command,
+    scope="project",
     short_help="Show how one run went.",
     examples="""
     treering trace show 01a1dea1-d82d-777b-b5a5-310511386cf7 --scope acme/app
@@ -189,46 +181,29 @@ def _print_list(scope: Scope, span: Span, page: Page[RunOutline], *, with_sessio
     """,
 )
 @click.argument("run", shell_complete=complete_run)
-@project_scope_options
 @session_option
 @limit_option(SHOW_ITEMS)
-@keys_option
-@json_option
-@db_option
-def show_run(
-    *, run: str, scope: str | None, is_global: bool, session_id: str | None, limit: int
-) -> None:
+def show_run(*, run: str, scope: Scope, session_id: str | None, limit: int) -> None:
     """Show what happened in RUN and when, and how its tools did.
 
     RUN is an id or a short id. A long run is shown by its first and last events. Payloads are
     left out.
     """
-    from treering.surfaces.cli.call_search import short_calls  # noqa: PLC0415  (not for --help)
-
-    name = find_scope(scope, is_global=is_global)
     with open_to_ask() as ledger, catching_up() as progress:
-        run_id, session = find_named_run(ledger, name, run, session_id)
+        run_id, session = find_named_run(ledger, scope, run, session_id)
         shown = ledger.run_view(
-            name, run_id, session_id=session, events_max=clamp(limit), progress=progress
+            scope, run_id, session_id=session, events_max=clamp(limit), progress=progress
         )
-        short = short_calls(ledger, name, progress=progress)
+        short = short_calls(ledger, scope, progress=progress)
         calls = [short.within(call, "call_id") for call in shown.calls]
         shown = msgspec.structs.replace(shown, calls=calls)
-    if invocation().as_json:
-        show(shown)
-        return
-
-    with writing_output():
-        print_run(shown)
+    show(shown, page=lambda: print_run(shown))
 
 
 def find_named_run(
     ledger: Ledger, scope: Scope, run: str, session_id: str | None
 ) -> tuple[str, str | None]:
     """Return the id of the run that a command line names, and that of its session if it does."""
-    from treering.surfaces.cli.run_search import find_run_id  # noqa: PLC0415  (not for --help)
-    from treering.surfaces.cli.sessions.search import narrow_to_session  # noqa: PLC0415
-
     text = require(run, "run", hint="name the run before the options").strip()
     session = narrow_to_session(ledger, scope, session_id)
     return find_run_id(ledger, scope, text, session_id=session), session
@@ -298,3 +273,131 @@ def _made_by(run: RunOutline) -> str:
         ("provider", run.provider),
     )
     return "".join(f", {name} {value}" for name, value in parts if value)
+
+
+class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was exported."""
+
+    scope: str
+    run_id: str
+    session_id: str
+    out: str
+    visibility: str
+    complete: bool
+    """Whether the run is over."""
+    truncated: bool
+    kept: int
+    """How many events of the run the ledger has."""
+    events: int
+    """Those of them that the event envelope has a kind for: they are in the trace."""
+    tool_calls: int
+    files: dict[str, int]
+    """How many bytes each of them has."""
+
+
+@command(
+    "export",
+    scope="project",
+    short_help="Write the trace of one run to a zip file.",
+    examples="""
+    treering trace export 01a1dea1-d82d --scope acme/app --out trace.zip
+    treering trace export 01a1dea1-d82d --scope acme/app --out t.zip --payload
+    """,
+    if_stopped="a file appears when it is complete; run it again",
+)
+@click.argument("run", shell_complete=complete_run)
+@session_option
+@click.option(
+    "--out", required=True, metavar="FILE", help="The zip file to write, readable by you alone."
+)
+@click.option(
+    "--payload",
+    "private",
+    is_flag=True,
+    help="Include private content: messages, tool inputs and outputs.",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+def export(
+    *,
+    run: str,
+    scope: Scope,
+    session_id: str | None,
+    out: str,
+    private: bool,
+    force: bool,
+) -> None:
+    """Write the trace of RUN to a zip of five files; the same run makes the same bytes.
+
+    It holds sizes, times, names and codes, but nothing that anybody said. --payload includes
+    that, with secrets masked.
+    """
+    _check_target(out, force=force)
+    with open_existing() as ledger:
+        run_id, session = find_named_run(ledger, scope, run, session_id)
+        session = ledger.run(scope, run_id, session_id=session).session_id
+        trace, files = _write_trace(ledger, scope, session, run_id, private=private)
+    with output_stream(out, database=database_path(), example=_EXAMPLE) as stream:
+        files.write_zip(stream)
+    bundle = trace.bundle
+    receipt = TraceReceipt(
+        scope=scope,
+        run_id=run_id,
+        session_id=session,
+        out=out,
+        visibility=bundle.visibility,
+        complete=bundle.is_over,
+        truncated=bundle.is_truncated,
+        kept=trace.kept,
+        events=bundle.counts["events"],
+        tool_calls=bundle.counts["toolCalls"],
+        files=files.sizes(),
+    )
+    show(receipt, *_report(receipt), done=f"the trace was written to {out}")
+
+
+def _check_target(out: str, *, force: bool) -> None:
+    if out == STANDARD:
+        raise InvalidInput("a trace is written to a file", hint=f"name it, as in --out {_EXAMPLE}")
+    refuse_folder(out, example=_EXAMPLE)
+    if os.path.lexists(out) and not force:
+        raise InvalidInput(
+            f"{out} already exists", hint="name another file, or pass --force to overwrite it"
+        )
+
+
+def _report(receipt: TraceReceipt) -> list[str]:
+    """Return the lines for people about an export."""
+    left_out = receipt.kept - receipt.events
+    of_all = f"{receipt.events:,} of " if left_out else ""
+    counts = f"{counted(receipt.kept, 'event')}, {counted(receipt.tool_calls, 'tool call')}"
+    lines = [f"exported run {receipt.run_id} to {receipt.out}: {of_all}{counts}"]
+    if left_out:
+        lines.append(
+            "a trace has no place for some kinds, such as user messages; the ledger keeps them"
+        )
+    if receipt.visibility == "private":
+        lines.append("it holds private content, secrets masked: be careful whom you give it to")
+    else:
+        lines.append("private content is left out; --payload includes it")
+    if not receipt.complete:
+        lines.append("the run is still open: export it again for the rest")
+    if receipt.truncated:
+        lines.append("it was too large: redactions.json lists what was cut")
+    return lines
+
+
+def _write_trace(
+    ledger: Ledger, scope: Scope, session_id: str, run_id: str, *, private: bool
+) -> tuple[RunTrace, MemoryFiles]:
+    from treering.sinks.bundle_files import MemoryFiles  # noqa: PLC0415  (not for --help)
+    from treering.sinks.run_trace import (  # noqa: PLC0415
+        write_private_trace,
+        write_safe_trace,
+    )
+
+    files = MemoryFiles()
+    if not private:
+        return write_safe_trace(ledger, scope, session_id, run_id, files), files
+    from treering.app import new_guard  # noqa: PLC0415  (only for private content)
+
+    return write_private_trace(ledger, scope, session_id, run_id, files, new_guard()), files

@@ -8,32 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from treering.errors import InvalidInput, NotFound
-from treering.surfaces.cli.commands import Command, fail, show, show_aside
+from treering.surfaces.cli.commands import fail, show, show_aside
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
+from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import database_path, of_all_scopes, open_existing
-from treering.surfaces.cli.options import (
-    anchor_option,
-    any_scope_options,
-    db_option,
-    derived_option,
-    json_option,
-    keys_option,
-    require,
-    resolve_any_scope,
-    session_id_option,
-)
+from treering.surfaces.cli.options import anchor_option, derived_option, require, session_id_option
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.sessions.search import session_or_text
 
 if TYPE_CHECKING:
     from treering.model.receipts import Broken
     from treering.model.scopes import Scope
 
 
-@click.command(
+@command(
     "verify",
-    cls=Command,
+    scope="all",
     short_help="Prove that no recorded event was changed.",
     examples="""
     treering verify
@@ -42,17 +33,12 @@ if TYPE_CHECKING:
     treering verify --scope acme/app --session-id s1
     """,
 )
-@any_scope_options
 @session_id_option
 @anchor_option
 @derived_option
-@keys_option
-@json_option
-@db_option
 def verify(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope | None,
     session_id: str | None,
     anchor_file: str | None,
     derived: bool,
@@ -62,18 +48,17 @@ def verify(
     Without a scope it verifies the whole ledger. Only an anchor that was kept elsewhere shows
     that the newest events were cut off. The exit status is 1 if the proof fails.
     """
-    name = resolve_any_scope(scope, is_global=is_global)
-    if session_id is not None and name is None:
+    if session_id is not None and scope is None:
         raise InvalidInput(
             "a session is verified within its scope", hint="add --scope, or drop --session"
         )
     session = None if session_id is None else require(session_id, "session_id")
-    prove(name, session, anchor_file=anchor_file, derived=derived)
+    prove(scope, session, anchor_file=anchor_file, derived=derived)
 
 
-@click.command(
+@command(
     "anchor",
-    cls=Command,
+    keys=False,
     short_help="Write an anchor, to verify against later.",
     examples="""
     treering anchor --out monday.anchor
@@ -84,8 +69,6 @@ def verify(
 @click.option(
     "--out", required=True, metavar="FILE", help="The file to write; - is standard output."
 )
-@json_option
-@db_option
 def anchor(*, out: str) -> None:
     """Write where every session ends to a file, for verify to compare with later.
 
@@ -162,6 +145,57 @@ def prove(
     )
 
 
+@command(
+    "verify-bundle",
+    short_help="Check a bundle of treering export, without a ledger.",
+    examples="""
+    treering verify-bundle share.zip
+    treering verify-bundle share.zip --root 9f2c…
+    treering verify-bundle share.zip --anchor monday.anchor
+    """,
+    db=False,
+    keys=False,
+)
+@click.argument("file")
+@click.option("--root", metavar="HEX", help="The root that the maker of the bundle gave you.")
+@anchor_option
+def verify_bundle(*, file: str, root: str | None, anchor_file: str | None) -> None:
+    """Prove that a bundle is as it was made: files, order and content of its events.
+
+    It needs no ledger. Anybody can make a bundle: compare its root with the one that its
+    maker gave you separately, or with an anchor of the ledger. The exit status is 1 if the proof
+    fails.
+    """
+    from treering.ledger import proof_bundles  # noqa: PLC0415  (not for --help)
+
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(input_stream(file))
+        anchor = None if anchor_file is None else stack.enter_context(input_stream(anchor_file))
+        result = proof_bundles.verify_bundle(stream, root=root, anchor=anchor)
+    if not result.intact or result.proof is None:
+        fail(
+            result,
+            f"{file} was changed: {'; '.join(result.faults)}",
+            code="corrupt",
+            hint="ask for the bundle again",
+        )
+    proof = result.proof
+    withheld = f", {proof.withheld:,} withheld" if proof.withheld else ""
+    erased = f", {proof.erased:,} erased" if proof.erased else ""
+    unchecked = "the root was compared with nothing: give the one that its maker sent you by --root"
+    against = [] if root is not None or result.anchored else [unchecked]
+    covers = proof_bundles.COVERS if proof.with_content else proof_bundles.COVERS[:-1]
+    show(
+        result,
+        f"intact: {counted(proof.events, 'event')} of session {proof.session_id} in {proof.scope}",
+        f"content: {proof.with_content:,} proved{withheld}{erased}",
+        f"root: {proof.root}",
+        *against,
+        *(f"proved: {text}" for text in covers),
+        *(f"not proved: {text}" for text in proof_bundles.COVERS_NOT),
+    )
+
+
 def _rows(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
@@ -178,3 +212,37 @@ def _place(broken: Broken | None) -> str:
     )
     place = ", ".join(f"{name} {value}" for name, value in parts if value)
     return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"
+
+
+@command(
+    "verify",
+    scope="required",
+    short_help="Prove that no event of a scope was changed.",
+    examples="""
+    treering episodes verify --scope acme/app
+    treering episodes verify --scope acme/app --session-id s1 --json
+    treering episodes verify --scope acme/app --anchor monday.anchor
+    """,
+)
+@session_id_option
+@anchor_option
+@derived_option
+def verify_episodes(
+    *,
+    scope: Scope,
+    session_id: str | None,
+    anchor_file: str | None,
+    derived: bool,
+) -> None:
+    """Prove that no event of a scope was changed, removed, inserted or reordered.
+
+    Only an anchor that was kept elsewhere shows that the newest events were cut off; only the
+    sessions of the scope are compared with it. The exit status is 1 if the proof fails.
+    treering verify proves the whole ledger.
+    """
+    prove(
+        scope,
+        None if session_id is None else require(session_id, "session_id"),
+        anchor_file=anchor_file,
+        derived=derived,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +12,13 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, fail, invocation, kind_of, show
-from treering.surfaces.cli.completing import complete_scope
-from treering.surfaces.cli.imports.page import keep_faults
+from treering.surfaces.cli.commands import fail, invocation, kind_of, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
-from treering.surfaces.cli.options import db_option, json_option, keys_option, resolve_scope
 from treering.surfaces.cli.output import counted, note, print_receipt, say
 from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from treering.capture.hooks.watching import Followed, Round
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
+    from treering.model.scopes import Scope
 
 _ID_CHARACTERS: Final = 40
 
@@ -55,9 +57,9 @@ class WatchSummary(msgspec.Struct):
     """Imports that failed."""
 
 
-@click.command(
+@command(
     "watch",
-    cls=Command,
+    scope="each",
     short_help="Follow agents' logs, and import what is new.",
     examples="""
     treering watch
@@ -68,22 +70,16 @@ class WatchSummary(msgspec.Struct):
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
-@click.option(
-    "--scope",
-    metavar="SCOPE",
-    shell_complete=complete_scope,
-    help="Put all sessions here. Default: each by its project's git remote or folder.",
-)
-@click.option(
-    "--global", "is_global", is_flag=True, help="Use the scope named global (not all scopes)."
-)
 @click.option("--poll", is_flag=True, help="Poll every few seconds, for network drives.")
 @click.option("--once", is_flag=True, help="Import what is there, then exit.")
-@keys_option
-@json_option
-@db_option
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Follow the logs in this home folder instead of yours.",
+)
 def watch(
-    *, paths: Sequence[Path], scope: str | None, is_global: bool, poll: bool, once: bool
+    *, paths: Sequence[Path], scope: Scope | None, poll: bool, once: bool, home: Path | None
 ) -> None:
     """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 
@@ -93,15 +89,15 @@ def watch(
     """
     from treering.capture.hooks.watching import only_watcher  # noqa: PLC0415  (not for --help)
 
-    named = resolve_scope(scope, is_global=is_global) if scope is not None or is_global else None
     location = database_path()
+    check_home(paths, home)
     if location == MEMORY:
         raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
     for path in paths:
         if not path.expanduser().exists():
             _tell_missing(path, once=once)
     with only_watcher(location), open_to_write() as ledger:
-        following = _Following(ledger, paths, scope=named)
+        following = _Following(ledger, paths, scope=scope, home=home)
         if once:
             is_whole = following.watch.once()
             following.finish(is_whole=is_whole)
@@ -125,7 +121,9 @@ def _tell_missing(path: Path, *, once: bool) -> None:
 class _Following:
     """A watch, and what it has come to so far."""
 
-    def __init__(self, ledger: Ledger, paths: Sequence[Path], *, scope: str | None) -> None:
+    def __init__(
+        self, ledger: Ledger, paths: Sequence[Path], *, scope: str | None, home: Path | None
+    ) -> None:
         from treering.capture.hooks.spool import default_spool  # noqa: PLC0415
         from treering.capture.hooks.watching import Watch  # noqa: PLC0415
 
@@ -136,12 +134,12 @@ class _Following:
         self._kind = kind_of(click.get_current_context())
         self.summary = WatchSummary()
         self.watch = Watch(
-            _places(paths),
+            _places(paths, home),
             take=self._take,
             report=self._report,
             remark=note,
             # Hooks tell of all agents: not for one who has named what to follow.
-            drain=None if paths else self._drain,
+            drain=None if paths or home else self._drain,
             also=() if paths else (self._spool,),
         )
 
@@ -220,7 +218,6 @@ class _Following:
             )
             more = f" and {len(source.sessions) - 1} more" if len(source.sessions) > 1 else ""
             from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-            from treering.surfaces.cli.times import clock  # noqa: PLC0415
 
             at = clock(now_ms())[11:]
             say(f"{at} {source.format} {session}{more} +{counted(source.events, 'event')}{errors}")
@@ -231,11 +228,11 @@ class _Following:
             note(f"{path} was left out: {error}")
 
 
-def _places(paths: Sequence[Path]) -> Callable[[], Sequence[Followed]]:
+def _places(paths: Sequence[Path], home: Path | None) -> Callable[[], Sequence[Followed]]:
     """Return how to find what is followed: what was named, else wherever agents keep logs."""
     if paths:
         fixed = [_Named(path.expanduser().absolute()) for path in paths]
         return lambda: fixed
     from treering.capture.log_folders import log_folders  # noqa: PLC0415
 
-    return log_folders
+    return partial(log_folders, home)

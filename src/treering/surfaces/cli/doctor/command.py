@@ -10,15 +10,13 @@ import click
 
 from treering.app import now_ms
 from treering.errors import InvalidScope, NotFound, TreeringError
-from treering.surfaces.cli.commands import Command, invocation, kind_of
+from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.doctor.findings import LEVELS, DoctorFinding, counts, masked, safely
-from treering.surfaces.cli.ledgers import database_path, shown
+from treering.surfaces.cli.ledgers import database_path, open_to_ask, shown
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, one_line, painted, print_receipt, say, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import say_folded
 
@@ -32,9 +30,9 @@ _COLOURS: Final = {"ok": "green", "warning": "yellow", "error": "red"}
 _MARGIN: Final = max(map(len, LEVELS)) + 2
 
 
-@click.command(
+@command(
     "doctor",
-    cls=Command,
+    scope="optional",
     short_help="Find problems, and say how to fix them.",
     examples="""
     treering doctor
@@ -43,12 +41,8 @@ _MARGIN: Final = max(map(len, LEVELS)) + 2
     """,
 )
 @click.argument("session", required=False, shell_complete=complete_session)
-@project_scope_options
 @click.option("--quick", is_flag=True, help="Skip the proof of the ledger, which reads all of it.")
-@keys_option
-@json_option
-@db_option
-def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bool) -> None:
+def doctor(*, session: str | None, scope: Scope | None, quick: bool) -> None:
     """Check the ledger, the logs of agents on this machine, and what connects them.
 
     Each check is ok, a warning or an error, and says what to do. With a SESSION it checks what
@@ -56,28 +50,26 @@ def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bo
     changed, except that runs of dead processes are closed. The exit status is 1 if there is an
     error.
     """
-    name = _scope(scope, is_global=is_global)
+    context = click.get_current_context()
+    is_named = context.params["scope"] is not None or context.params["is_global"]
     at_ms = now_ms()
     mask = Mask()
     with contextlib.ExitStack() as stack:
-        ledger, found = _open(stack)
+        ledger, results = _open(stack)
         if session is not None:
-            found += _of_session(ledger, name, session, at_ms, found)
+            results += _of_session(ledger, scope, session, at_ms, results)
         else:
-            found += _of_all(
-                ledger, name, at_ms, quick=quick, is_named=scope is not None or is_global
-            )
-    findings = [masked(one, mask) for one in found]
+            results += _of_all(ledger, scope, at_ms, quick=quick, is_named=is_named)
+    findings = [masked(finding, mask) for finding in results]
     body: dict[str, Any] = {
-        "scope": name,
+        "scope": scope,
         "ledger": shown(database_path()),
         "session": session,
         "quick": quick,
         "counts": counts(findings),
         "findings": findings,
     }
-    is_well = not any(one.level == "error" for one in findings)
-    context = click.get_current_context()
+    is_well = not any(finding.level == "error" for finding in findings)
     with writing_output():
         if invocation().as_json:
             print_receipt(kind_of(context), body, ok=is_well)
@@ -85,16 +77,6 @@ def doctor(*, session: str | None, scope: str | None, is_global: bool, quick: bo
             print_findings(findings)
     if not is_well:
         context.exit(1)
-
-
-def _scope(scope: str | None, *, is_global: bool) -> Scope | None:
-    """Return the scope that is meant; None if none was named and the folder can name none."""
-    try:
-        return find_scope(scope, is_global=is_global)
-    except InvalidScope:
-        if scope is not None:
-            raise
-        return None
 
 
 def _open(stack: contextlib.ExitStack) -> tuple[Ledger | None, list[DoctorFinding]]:
@@ -125,16 +107,17 @@ def _of_all(
     ledger: Ledger | None, scope: Scope | None, at_ms: int, *, quick: bool, is_named: bool
 ) -> Iterator[DoctorFinding]:
     # Each is loaded when it is needed.
-    from treering.surfaces.cli.doctor import hooks, ledger_file, logs, past  # noqa: PLC0415
+    from treering.surfaces.cli.doctor import agents  # noqa: PLC0415
+    from treering.surfaces.cli.doctor import ledger as ledger_checks  # noqa: PLC0415
 
     if ledger is not None:
-        yield from safely("the ledger", ledger_file.look)
-        yield from safely("writers", ledger_file.look_at_writers)
-        yield from safely("erasure", lambda: ledger_file.look_at_erasure(ledger))
-        yield from safely("the key of ids", lambda: ledger_file.look_at_id_key(ledger))
+        yield from safely("the ledger", ledger_checks.look)
+        yield from safely("writers", ledger_checks.look_at_writers)
+        yield from safely("erasure", lambda: ledger_checks.look_at_erasure(ledger))
+        yield from safely("the key of ids", lambda: ledger_checks.look_at_id_key(ledger))
         proved = scope if is_named else None
         if not quick:
-            yield from safely("the proof", lambda: ledger_file.prove(ledger, proved, scope))
+            yield from safely("the proof", lambda: ledger_checks.prove(ledger, proved, scope))
         if scope is None:
             yield DoctorFinding(
                 level="ok",
@@ -143,13 +126,14 @@ def _of_all(
                 fix="treering doctor --scope acme/app",
             )
         else:
-            for what, look in past.CHECKS:
+            for what, look in ledger_checks.CHECKS:
                 yield from safely(what, partial(look, ledger, scope, at_ms))
     for what, check in (
-        ("logs of agents", lambda: logs.look(ledger, scope, at_ms)),
-        ("hooks", hooks.look),
-        ("the spool", lambda: hooks.look_at_spool(at_ms)),
-        ("lines set aside", hooks.look_at_quarantine),
+        ("logs of agents", lambda: agents.look_at_logs(ledger, scope, at_ms)),
+        ("readers", agents.look_at_readers),
+        ("hooks", agents.look_at_hooks),
+        ("the spool", lambda: agents.look_at_spool(at_ms)),
+        ("lines set aside", agents.look_at_quarantine),
     ):
         yield from safely(what, check, level="warning")
 

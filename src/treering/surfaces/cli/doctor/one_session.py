@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.surfaces.cli.doctor.findings import DoctorFinding, safely
-from treering.surfaces.cli.doctor.past import CONTEXT_TOKENS
+from treering.surfaces.cli.doctor.ledger import CONTEXT_TOKENS
+from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.search_commands import origin_of, resuming, scope_flag
 from treering.surfaces.cli.times import ago
@@ -33,8 +34,6 @@ _CUTS: Final[frozenset[RepairCode]] = frozenset(
 
 def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[DoctorFinding]:
     """Check one session. Raise NotFound if it does not exist."""
-    from treering.surfaces.cli.sessions.search import open_session  # noqa: PLC0415
-
     session = open_session(ledger, scope, text)
     findings = [
         *safely("its context", lambda: _repairs(ledger, scope, session)),
@@ -46,10 +45,10 @@ def look(ledger: Ledger, scope: Scope, text: str, at_ms: int) -> Iterator[Doctor
 
 
 def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFinding]:
-    from treering.surfaces.cli.context_repairs import explain  # noqa: PLC0415
+    from treering.surfaces.cli.context import explain_all  # noqa: PLC0415
 
     report = session.context(WINDOW_TOKENS).report
-    mended = explain(ledger, scope, [repair for repair in report if repair.code not in _CUTS])
+    mended = explain_all(ledger, scope, [repair for repair in report if repair.code not in _CUTS])
     if not mended:
         message = "nothing to repair in what its model sees"
         yield DoctorFinding(level="ok", code="context", message=message)
@@ -69,9 +68,9 @@ def _repairs(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorF
 
 
 def _item(seq: int | None, event_id: str | None, summary: str | None, detail: str | None) -> str:
-    place = "" if seq is None else f"seq {seq}, "
+    where = "" if seq is None else f"seq {seq}, "
     what = " ".join(filter(None, (summary, detail and f"({detail})")))
-    return f"{place}{event_id or '-'}: {what}"
+    return f"{where}{event_id or '-'}: {what}"
 
 
 def _calls(scope: Scope, session: Session, at_ms: int) -> Iterator[DoctorFinding]:

@@ -8,32 +8,30 @@ from typing import Final
 import click
 
 from treering.errors import Disabled
-from treering.surfaces.cli.commands import LazyGroup, kind_of, reporting
-from treering.surfaces.cli.options import db_option, keys_option
+from treering.surfaces.cli.commands import kind_of, reporting
+from treering.surfaces.cli.declare import group
 
 SWITCH_VARIABLE: Final = "TREERING_EPISODES"
 _OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
 _HERE: Final = "treering.surfaces.cli.episodes"
 
 
-@click.group(
-    name="episodes",
-    cls=LazyGroup,
+@group(
+    "episodes",
     short_help="Work with single events, at a low level.",
     lazy={
         "append": f"{_HERE}.append:append",
         "query": f"{_HERE}.read:query",
         "replay": f"{_HERE}.read:replay",
         "search": f"{_HERE}.search:search",
-        "redact": f"{_HERE}.erase:redact",
-        "gc": f"{_HERE}.erase:gc",
-        "verify": f"{_HERE}.verify:verify",
+        "redact": "treering.surfaces.cli.erase:redact_episodes",
+        "gc": "treering.surfaces.cli.erase:gc_episodes",
+        "verify": "treering.surfaces.cli.verify:verify_episodes",
         "export": f"{_HERE}.copy:export",
         "import": f"{_HERE}.copy:import_",
         "ingest": f"{_HERE}.ingest:ingest",
         "extract-sessions": f"{_HERE}.extract:extract_sessions",
     },
-    invoke_without_command=True,
     examples=r"""
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
       --type tool.call --summary "git log --since friday"
@@ -41,20 +39,15 @@ _HERE: Final = "treering.surfaces.cli.episodes"
     treering episodes replay s1 --scope acme/app --include-payload
     """,
 )
-@keys_option
-@db_option
-@click.pass_context
-def episodes(context: click.Context) -> None:
+def episodes() -> None:
     """Append, query, replay and redact single events, at a low level.
 
     For everyday use see treering import, search, show and redact. Every command here names a
     scope, and sees nothing of any other. The group is also known as episodic;
     TREERING_EPISODES=off (or disabled, false, no, 0) switches it off.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
-        return
-    with reporting(context, kind_of(context, context.invoked_subcommand)):
+    context = click.get_current_context()
+    with reporting(context, kind_of(context, context.invoked_subcommand or "")):
         _check_switch()
 
 

@@ -16,19 +16,16 @@ from treering.model.codec import (
     parse_json,
 )
 from treering.model.events import NewEvent
-from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.episodes.items import ITEM_SCHEMA
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command, scope_options
+from treering.surfaces.cli.episodes.read import ITEM_SCHEMA
 from treering.surfaces.cli.files import STANDARD, read_input
 from treering.surfaces.cli.ledgers import open_to_write
 from treering.surfaces.cli.options import (
-    db_option,
-    json_option,
-    keys_option,
     parse_episode_kind,
     parse_time,
     require,
     resolve_scope,
-    scope_options,
 )
 
 if TYPE_CHECKING:
@@ -55,9 +52,9 @@ class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
     allow_tool_output: bool
 
 
-@click.command(
+@command(
     "append",
-    cls=Command,
+    options=scope_options("required"),
     short_help="Record one event.",
     examples=r"""
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
@@ -70,7 +67,6 @@ class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
     if_stopped="the event was recorded whole or not at all;"
     " look with treering episodes query before you run it again",
 )
-@scope_options
 @click.option("--session-id", metavar="ID", help="The session it belongs to.")
 @click.option("--agent-id", metavar="ID", help="Who acts, such as lyria, worker or cron-lite.")
 @click.option("--type", "kind", metavar="TYPE", help="One of the seven types above.")
@@ -94,9 +90,6 @@ class AppendOptions(msgspec.Struct, frozen=True, kw_only=True):
     "--allow-sensitive", is_flag=True, help="Record secrets and personal details as they are."
 )
 @click.option("--allow-tool-output", is_flag=True, hidden=True)
-@keys_option
-@json_option
-@db_option
 def append(*, scope: str | None, is_global: bool, spill: bool, **options: Any) -> None:
     """Record one event. It is durable when the command returns.
 

@@ -12,21 +12,17 @@ import msgspec
 from treering.errors import InvalidInput, InvalidScope
 from treering.ledger.jsonl import OpeningLine, decode_line
 from treering.model.scopes import GLOBAL, parse_scope
-from treering.surfaces.cli.commands import Command, fail, invocation, show, show_aside
+from treering.surfaces.cli.commands import fail, invocation, show, show_aside
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
+from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import database_path, open_existing, open_to_write
 from treering.surfaces.cli.options import (
-    db_option,
-    json_option,
-    keys_option,
     require,
-    resolve_scope,
-    scope_options,
     session_id_option,
 )
 from treering.surfaces.cli.output import counted, note
 from treering.surfaces.cli.progress import counting, measuring
-from treering.surfaces.cli.sessions.search import session_or_text
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -39,9 +35,9 @@ OPENING_BYTES_MAX: Final = 16_384
 """A longer first line opens no export."""
 
 
-@click.command(
+@command(
     "export",
-    cls=Command,
+    scope="required",
     short_help="Write a scope or a session as JSONL.",
     examples="""
     treering episodes export --scope acme/app --include-payload --out acme.jsonl
@@ -49,7 +45,6 @@ OPENING_BYTES_MAX: Final = 16_384
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@scope_options
 @session_id_option
 @click.option(
     "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
@@ -61,13 +56,9 @@ OPENING_BYTES_MAX: Final = 16_384
     is_flag=True,
     help="Include payloads; required for an import.",
 )
-@keys_option
-@json_option
-@db_option
 def export(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     session_id: str | None,
     out: str,
     include_payload: bool,
@@ -77,23 +68,22 @@ def export(
     A file appears under its name when it is complete, readable by you alone. An export to
     standard output puts its receipt on standard error.
     """
-    name = resolve_scope(scope, is_global=is_global)
     session = None if session_id is None else require(session_id, "session_id")
     with (
         open_existing() as ledger,
         output_stream(out, database=database_path()) as stream,
         counting("exported", "events") as advance,
     ):
-        session = None if session is None else session_or_text(ledger, name, session)
+        session = None if session is None else session_or_text(ledger, scope, session)
         receipt = ledger.admin.export(
-            name,
+            scope,
             stream,
             session_id=session,
             payloads="included" if include_payload else "withheld",
             progress=advance,
         )
     if not receipt.events:
-        note(f"nothing is recorded in scope {name}{f', session {session}' if session else ''}")
+        note(f"nothing is recorded in scope {scope}{f', session {session}' if session else ''}")
     elif not include_payload:
         note(
             "payloads are withheld, so this export cannot be imported;"
@@ -110,9 +100,9 @@ def export(
     )
 
 
-@click.command(
+@command(
     "import",
-    cls=Command,
+    scope="required",
     short_help="Import an export, with its chain.",
     examples=r"""
     treering episodes import acme.jsonl --scope acme/app
@@ -122,11 +112,7 @@ def export(
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
 @click.argument("file")
-@scope_options
-@keys_option
-@json_option
-@db_option
-def import_(*, file: str, scope: str | None, is_global: bool) -> None:
+def import_(*, file: str, scope: Scope) -> None:
     """Import an export, and verify its chain. FILE may be - for standard input.
 
     The scope must be the exported one. Events are never duplicated, so you can repeat an
@@ -136,10 +122,9 @@ def import_(*, file: str, scope: str | None, is_global: bool) -> None:
     An import restores a ledger as it was: secrets are neither masked nor refused, because the
     chain is valid only for the recorded bytes.
     """
-    name = resolve_scope(scope, is_global=is_global)
     # The file is checked first: what is not an export must not create a ledger.
     with input_stream(file) as stream:
-        export = of_scope(stream, name)
+        export = of_scope(stream, scope)
         with open_to_write() as ledger, _progress(file) as advance:
             receipt = ledger.admin.restore(export, progress=advance)
     if receipt.errors or not receipt.complete:
@@ -180,7 +165,7 @@ def _fail_incomplete(receipt: RestoreReceipt) -> None:
 def of_scope(stream: IO[bytes], scope: Scope) -> IO[bytes]:
     """Return the export in ``stream``, line by line; its first line is read and checked now.
 
-    Raises InvalidScope where it opens another scope, now or later, and InvalidInput if it is no
+    Raises InvalidScope where it opens another scope, now or later, and InvalidInput if it is not an
     export or cannot be restored.
     """
     first = stream.readline(OPENING_BYTES_MAX)

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.episodes.ingest import SPOOL, markers_option, size_option
-from treering.surfaces.cli.options import json_option
 from treering.surfaces.cli.output import counted
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_duration: float
 
 
-@click.command(
+@command(
     "extract-sessions",
-    cls=Command,
+    keys=False,
     short_help="Extract messages of OpenClaw's transcripts to a spool.",
     examples=r"""
     treering episodes extract-sessions --file spool.jsonl
@@ -88,7 +88,6 @@ class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
     type=click.FloatRange(min=0), default=0.0, metavar="S",
     help="With --follow: exit after S seconds. Default: 0, never.",
 )  # fmt: skip
-@json_option
 def extract_sessions(
     *,
     sessions_root: str | None,

@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput, NotFound
-from treering.surfaces.cli.commands import Command, show
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import (
     MEMORY,
     database_path,
@@ -17,7 +18,6 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     shown,
 )
-from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted
 
 if TYPE_CHECKING:
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
 """Where plugins of OpenClaw write to by default."""
 STATE_SUFFIX: Final = ".treering-state.json"
+markers_option = click.option(
+    "--allow-scope-markers",
+    "allows_markers",
+    is_flag=True,
+    help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
+)
+"""What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
 
 
 def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
@@ -41,15 +48,6 @@ def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
         metavar="N",
         help=f"{text} Default: {default}.",
     )
-
-
-markers_option = click.option(
-    "--allow-scope-markers",
-    "allows_markers",
-    is_flag=True,
-    help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
-)
-"""What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
 
 
 class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +62,8 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
     refs_cap_bytes: int
 
 
-@click.command(
+@command(
     "ingest",
-    cls=Command,
     short_help="Import a spool of events.",
     examples=r"""
     treering episodes ingest --rotate
@@ -111,9 +108,6 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
 @size_option("--payload-cap-bytes", "Cut larger payloads, 256 to 8192.", 8_192)
 @size_option("--conversation-payload-cap-bytes", "The same for what was said.", 4_096)
 @size_option("--refs-cap-bytes", "Cut larger refs, 128 to 4096.", 4_096)
-@keys_option
-@json_option
-@db_option
 def ingest(
     *,
     spool: str,

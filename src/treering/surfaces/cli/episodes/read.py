@@ -13,34 +13,29 @@ from treering.errors import InvalidInput
 from treering.model.codec import encode
 from treering.model.events import REDACTED, Event, Header
 from treering.model.queries import Query
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.episodes.items import item
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import open_if_there
 from treering.surfaces.cli.options import (
     clamp,
     cursor_option,
-    db_option,
     include_payload_option,
-    json_option,
-    keys_option,
     limit_option,
     parse_kinds,
     parse_time,
     require,
-    resolve_scope,
-    scope_options,
     session_id_option,
 )
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say
-from treering.surfaces.cli.sessions.search import session_or_text
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import counted, iso_time, one_line, painted, printable, say
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.cli.times import clock
+from treering.surfaces.cli.times import about, clock
 
 if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.scopes import Scope
+
 
 _PAYLOAD_INDENT: Final = " " * 4
 _COLUMNS: Final = (
@@ -54,6 +49,7 @@ _COLUMNS: Final = (
 
 QUERY_ITEMS: Final = 50
 REPLAY_ITEMS: Final = 200
+ITEM_SCHEMA: Final = "openclaw-mem.episodic.v0"
 
 
 class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +60,9 @@ class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
     types: Sequence[str]
 
 
-@click.command(
+@command(
     "query",
-    cls=Command,
+    scope="required",
     short_help="Show events of a scope, oldest first.",
     examples="""
     treering episodes query --scope acme/app
@@ -74,7 +70,6 @@ class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
     treering episodes query --scope acme/app --from-ts-ms 1767225600000 --json
     """,
 )
-@scope_options
 @session_id_option
 @click.option("--turn", metavar="ID", help="Only this turn.")
 @click.option("--types", multiple=True, metavar="TYPE,…", help="Only these types; repeatable.")
@@ -89,13 +84,9 @@ class QueryFilters(msgspec.Struct, frozen=True, kw_only=True):
 @limit_option(QUERY_ITEMS)
 @cursor_option
 @include_payload_option
-@keys_option
-@json_option
-@db_option
 def query(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     from_ts_ms: str | None,
     to_ts_ms: str | None,
     limit: int,
@@ -104,7 +95,6 @@ def query(
     **options: Any,
 ) -> None:
     """Show events of a scope, oldest first. Payloads are left out unless asked for."""
-    name = resolve_scope(scope, is_global=is_global)
     given = QueryFilters(**options)
     session = None if given.session_id is None else require(given.session_id, "session_id")
     since, until = parse_time(from_ts_ms), parse_time(to_ts_ms)
@@ -113,7 +103,7 @@ def query(
     kinds = parse_kinds(given.types)
     turn = None if given.turn is None else require(given.turn, "turn")
     asked = Query(
-        scope=name, session_id=session, turn_id=turn, kinds=tuple(kinds), since_ms=since,
+        scope=scope, session_id=session, turn_id=turn, kinds=tuple(kinds), since_ms=since,
         until_ms=until, limit=clamp(limit),
     )  # fmt: skip
     session, page = _read(asked, cursor, include_payload=include_payload)
@@ -127,18 +117,18 @@ def query(
         **({} if turn is None else {"turn": turn}),
     }
     nothing = (
-        f"no events of scope {name} match: drop a filter, or check the names"
+        f"no events of scope {scope} match: drop a filter, or check the names"
         if any((session, turn, since, until, kinds, cursor))
-        else f"nothing is recorded in scope {name}: check its name,"
+        else f"nothing is recorded in scope {scope}: check its name,"
         " or record something with treering episodes append"
     )
-    body = {"scope": name, "filters": filters, "count": len(page.items)}
+    body = {"scope": scope, "filters": filters, "count": len(page.items)}
     _show_page(body, page, nothing, with_session=session is None)
 
 
-@click.command(
+@command(
     "replay",
-    cls=Command,
+    scope="required",
     short_help="Show one session from its beginning.",
     examples="""
     treering episodes replay s1 --scope acme/app
@@ -146,7 +136,6 @@ def query(
     """,
 )
 @click.argument("session_id", shell_complete=complete_session)
-@scope_options
 @click.option(
     "--by",
     "order",
@@ -157,14 +146,10 @@ def query(
 @limit_option(REPLAY_ITEMS)
 @cursor_option
 @include_payload_option
-@keys_option
-@json_option
-@db_option
 def replay(
     *,
     session_id: str,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     order: str,
     limit: int,
     cursor: str | None,
@@ -174,25 +159,24 @@ def replay(
 
     Late events are shown where they happened; --by seq shows the order of recording.
     """
-    name = resolve_scope(scope, is_global=is_global)
     session = require(session_id, "session_id", hint="name the session before the options")
     whole: str | None
     if order == "seq":
         whole, page = _read_by_seq(
-            name, session, clamp(limit), cursor, include_payload=include_payload
+            scope, session, clamp(limit), cursor, include_payload=include_payload
         )
     else:
-        asked = Query(scope=name, session_id=session, limit=clamp(limit))
+        asked = Query(scope=scope, session_id=session, limit=clamp(limit))
         whole, page = _read(asked, cursor, include_payload=include_payload)
     body = {
-        "scope": name,
+        "scope": scope,
         "session_id": whole,
         "order": order,
         "count": len(page.items),
         "limit": clamp(limit),
         "include_payload": include_payload,
     }
-    nothing = f"scope {name} has no events of session {session}: check both names"
+    nothing = f"scope {scope} has no events of session {session}: check both names"
     _show_page(body, page, nothing, with_session=False, with_seq=True)
 
 
@@ -233,19 +217,17 @@ def _show_page(
     with_session: bool,
     with_seq: bool = False,
 ) -> None:
-    if invocation().as_json:
-        found = {
-            "items": [
-                {**item(event), "seq": event.seq} if with_seq else item(event)
-                for event in page.items
-            ],
-            "has_more": page.has_more,
-            "next_cursor": page.next_cursor,
-        }
-        show({**body, **found})
-        return
-    with writing_output():
-        _print_page(page, nothing, with_session=with_session, with_seq=with_seq)
+    items = {
+        "items": [
+            {**item(event), "seq": event.seq} if with_seq else item(event) for event in page.items
+        ],
+        "has_more": page.has_more,
+        "next_cursor": page.next_cursor,
+    }
+    show(
+        {**body, **items},
+        page=lambda: _print_page(page, nothing, with_session=with_session, with_seq=with_seq),
+    )
 
 
 def _print_page(
@@ -257,7 +239,7 @@ def _print_page(
 
     print_timeline(page.items, with_session=with_session, with_seq=with_seq)
     shown = counted(len(page.items), "event")
-    late = sum(one.seq > other.seq for one, other in pairwise(page.items)) if with_seq else 0
+    late = sum(event.seq > other.seq for event, other in pairwise(page.items)) if with_seq else 0
     if late:
         say("recorded in another order; --by seq shows it")
     if page.has_more:
@@ -271,7 +253,7 @@ def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bo
     rows = [
         [
             *([str(event.seq)] if with_seq else []),
-            clock(event.ts_ms),
+            about(event.refs) + clock(event.ts_ms),
             printable(event.kind),
             *([printable(event.session_id)] if with_session else []),
             printable(event.agent_id),
@@ -287,3 +269,24 @@ def print_timeline(events: Sequence[Header], *, with_session: bool, with_seq: bo
     hidden = {*(() if with_session else ("session",)), *(() if with_seq else ("seq",))}
     columns = [column for column in _COLUMNS if column.heading not in hidden]
     print_table(columns, rows, below=payloads)
+
+
+def item(event: Header) -> dict[str, Any]:
+    """Return the item for ``event``; it has a payload only if the event was asked for with one."""
+    fields = {
+        "id": event.position,
+        "event_id": event.event_id,
+        "ts_ms": event.ts_ms,
+        "scope": event.scope,
+        "session_id": event.session_id,
+        "agent_id": event.agent_id,
+        "type": event.kind,
+        "summary": event.summary,
+        "refs": event.refs,
+        "redacted": event.redacted,
+        "schema_version": ITEM_SCHEMA,
+        "created_at": iso_time(event.recorded_ms),
+    }
+    if isinstance(event, Event):
+        fields["payload"] = event.payload
+    return fields

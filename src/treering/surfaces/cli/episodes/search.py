@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, show
-from treering.surfaces.cli.episodes.items import item
+from treering.surfaces.cli.commands import show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.episodes.read import item
 from treering.surfaces.cli.ledgers import open_if_there
 from treering.surfaces.cli.options import (
-    db_option,
     include_payload_option,
-    json_option,
-    keys_option,
-    resolve_scope,
-    scope_options,
 )
 from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.times import clock, typed_zone
@@ -42,9 +38,9 @@ FUSION_K: Final = 60
 """By how much the first ranks are brought nearer to one another."""
 
 
-@click.command(
+@command(
     "search",
-    cls=Command,
+    scope="required",
     short_help="Search sessions by what was said and done.",
     examples="""
     treering episodes search "storage deploy" --scope acme/app
@@ -52,7 +48,6 @@ FUSION_K: Final = 60
     """,
 )
 @click.argument("text")
-@scope_options
 @click.option(
     "--limit",
     type=int,
@@ -74,14 +69,10 @@ FUSION_K: Final = 60
 )
 @include_payload_option
 @click.option("--trace", is_flag=True, help="With --json: show how events were ranked.")
-@keys_option
-@json_option
-@db_option
 def search(
     *,
     text: str,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     limit: int,
     per_session: int,
     search_limit: int,
@@ -90,31 +81,30 @@ def search(
 ) -> None:
     """Search events by their words, grouped by session; the best session comes first.
 
-    Every word must match. "two words": phrase. deploy*: prefix. -draft: exclude. kind: agent:
-    session: tool: file: after: before: are filters.
+    Events with every word come first, then those with most of them. "two words": phrase.
+    deploy*: prefix. -draft: exclude. kind: agent: session: tool: file: after: before: are filters.
     """
-    name = resolve_scope(scope, is_global=is_global)
     if not text.strip():
         raise InvalidInput("no words to search for", hint="give some words")
     with open_if_there() as ledger:
         result = ledger.search(
-            text, scope=name, limit=_within(search_limit, HITS_MAX), zone=typed_zone()
+            text, scope=scope, limit=_within(search_limit, HITS_MAX), zone=typed_zone()
         )
         ranks = {hit.event_id: rank for rank, hit in enumerate(result.hits, start=1)}
         sessions = [
             _session(
                 ledger,
-                name,
-                one,
+                scope,
+                session,
                 ranks,
                 rank=rank,
                 most=_within(per_session, ITEMS_MAX),
                 include_payload=include_payload,
             )
-            for rank, one in enumerate(result.sessions[: _within(limit, SESSIONS_MAX)], start=1)
+            for rank, session in enumerate(result.sessions[: _within(limit, SESSIONS_MAX)], start=1)
         ]
     body: dict[str, Any] = {
-        "scope": name,
+        "scope": scope,
         "query": {"text": text, "text_en": None},
         "result": {
             "mode": "lexical",
@@ -198,6 +188,8 @@ def _matched(event: Header, hit: SearchHit, rank: int) -> dict[str, Any]:
         "score": hit.score,
         "snippet": hit.snippet,
     }
+    if hit.partial:
+        match["partial"] = True
     return {**item(event), "match": match}
 
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-import click
-
-from treering.surfaces.cli.commands import LazyGroup
-from treering.surfaces.cli.options import db_option, keys_option
+from treering.surfaces.cli.declare import group
 
 _HERE: Final = "treering.surfaces.cli.facts"
 
 
-@click.group(
-    name="facts",
-    cls=LazyGroup,
+@group(
+    "facts",
     lazy={
-        "list": f"{_HERE}.list:list_",
-        "show": f"{_HERE}.show:show_fact",
-        "add": f"{_HERE}.add:add",
-        "accept": f"{_HERE}.decide:accept",
-        "reject": f"{_HERE}.decide:reject",
-        "history": f"{_HERE}.history:history",
+        "list": f"{_HERE}.read:list_",
+        "show": f"{_HERE}.read:show_fact",
+        "add": f"{_HERE}.write:add",
+        "accept": f"{_HERE}.write:accept",
+        "reject": f"{_HERE}.write:reject",
+        "history": f"{_HERE}.read:history",
         "audit": f"{_HERE}.audit:audit",
-        "extract": f"{_HERE}.extract:extract",
+        "extract": f"{_HERE}.write:extract",
     },
-    invoke_without_command=True,
     short_help="List, add, accept and reject facts.",
     examples="""
     treering facts list --scope acme/app --user jo
@@ -33,14 +28,9 @@ _HERE: Final = "treering.surfaces.cli.facts"
     treering facts audit --scope acme/app
     """,
 )
-@keys_option
-@db_option
-@click.pass_context
-def facts(context: click.Context) -> None:
+def facts() -> None:
     """List, add, accept and reject facts.
 
     FACT is an id or a short id. Every change of a fact is an event. treering recall answers
     questions from facts and episodes.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())

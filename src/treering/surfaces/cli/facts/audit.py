@@ -4,45 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import click
 import msgspec
 
 from treering.model.scopes import Scope
-from treering.surfaces.cli.commands import Command, invocation, show
-from treering.surfaces.cli.facts.reasons import in_words
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.facts.write import in_words
+from treering.surfaces.cli.finding import ShortIds, short_facts
+from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.opening import asking, location_of, open_to_ask
-from treering.surfaces.cli.options import db_option, json_option, keys_option
 from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.search_commands import scope_flag
-from treering.surfaces.cli.streams import writing_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from treering.memory.memory import Memory
     from treering.model.memories import FactAudit
-    from treering.surfaces.cli.short_ids import ShortIds
 
 NAMED_MAX: Final = 5
 """Facts of one sort that are named; --json names more."""
 
 
-@click.command(
+@command(
     "audit",
-    cls=Command,
+    scope="project",
     short_help="Find doubtful facts.",
     examples="""
     treering facts audit --scope acme/app
     treering facts audit --scope acme/app --json
     """,
 )
-@project_scope_options
-@keys_option
-@json_option
-@db_option
-def audit(*, scope: str | None, is_global: bool) -> None:
+def audit(*, scope: Scope) -> None:
     """Count the facts, list the doubtful ones, and say what to do about each.
 
     A fact is doubtful if it has no evidence, if its evidence is gone, or if it nearly repeats
@@ -50,30 +43,25 @@ def audit(*, scope: str | None, is_global: bool) -> None:
     """
     import msgspec  # noqa: PLC0415  (not for --help)
 
-    from treering.surfaces.cli.facts.search import short_facts  # noqa: PLC0415
-    from treering.surfaces.cli.short_ids import ShortIds  # noqa: PLC0415
-
-    name = find_scope(scope, is_global=is_global)
     report: FactAudit | None = None
     texts: dict[str, str] = {}
     short = ShortIds(())
     with asking(open_to_ask) as ledger:
         if ledger is not None:
-            memory = ledger.memory(name)
+            memory = ledger.memory(scope)
             report = memory.audit()
             texts = {} if invocation().as_json else _texts(memory, report)
             short = short_facts(memory)
         location = location_of(ledger)
-    if invocation().as_json:
-        fields = {} if report is None else msgspec.structs.asdict(report)
-        show({"scope": name, "ledger": location, **fields})
-        return
-
-    with writing_output():
-        if report is None:
-            say(f"no facts in scope {name}")
-        else:
-            print_audit(report, texts, short)
+    fields = {} if report is None else msgspec.structs.asdict(report)
+    show(
+        {"scope": scope, "ledger": location, **fields},
+        page=lambda: (
+            say(f"no facts in scope {scope}")
+            if report is None
+            else print_audit(report, texts, short)
+        ),
+    )
 
 
 def _texts(memory: Memory, report: FactAudit) -> dict[str, str]:

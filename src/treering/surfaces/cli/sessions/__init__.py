@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from typing import Final
 
-import click
-
-from treering.surfaces.cli.commands import LazyGroup
-from treering.surfaces.cli.options import db_option, keys_option
+from treering.surfaces.cli.declare import group
 
 _HERE: Final = "treering.surfaces.cli.sessions"
 
 
-@click.group(
-    name="sessions",
-    cls=LazyGroup,
+@group(
+    "sessions",
     lazy={
-        "list": f"{_HERE}.list:list_",
+        "list": f"{_HERE}.read:list_",
         "show": f"{_HERE}.show:show_session",
-        "tree": f"{_HERE}.tree:tree",
-        "fork": f"{_HERE}.turn:fork",
-        "undo": f"{_HERE}.turn:undo",
-        "redo": f"{_HERE}.turn:redo",
-        "rename": f"{_HERE}.mark:rename",
-        "close": f"{_HERE}.mark:close",
+        "tree": f"{_HERE}.read:tree",
+        "fork": f"{_HERE}.change:fork",
+        "undo": f"{_HERE}.change:undo",
+        "redo": f"{_HERE}.change:redo",
+        "rename": f"{_HERE}.change:rename",
+        "close": f"{_HERE}.change:close",
         "prune": f"{_HERE}.sweep:prune",
         "sweep": f"{_HERE}.sweep:sweep",
     },
-    invoke_without_command=True,
     examples="""
     treering sessions list --scope acme/app --since 7d
     treering sessions show main:telegram:jo --scope acme/app
     treering sessions undo main:telegram:jo --scope acme/app
     """,
 )
-@keys_option
-@db_option
-@click.pass_context
-def sessions(context: click.Context) -> None:
+def sessions() -> None:
     """List, show, fork, undo, close and prune sessions.
 
     SESSION is an id or a short id. No command rewrites the past of a session: a fork, an undo
     and a title are events as well.
     """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())

@@ -9,11 +9,11 @@ import msgspec
 
 from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import Command, invocation, show
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
-from treering.surfaces.cli.options import db_option, json_option, keys_option, parse_time
+from treering.surfaces.cli.options import parse_time
 from treering.surfaces.cli.output import counted, say
-from treering.surfaces.cli.projects import find_scope, project_scope_options
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.times import parse_age
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.model.receipts import SweepReceipt
+    from treering.model.scopes import Scope
 
 NEVER: Final = "never"
 NAMED_MAX: Final = 50
@@ -48,9 +49,9 @@ trust_option = click.option(
 )
 
 
-@click.command(
+@command(
     "prune",
-    cls=Command,
+    scope="project",
     short_help="Remove old sessions; keep what was learned.",
     examples="""
     treering sessions prune --scope acme/app --older-than 90d --dry-run
@@ -58,7 +59,6 @@ trust_option = click.option(
     """,
     if_stopped="sessions are pruned one after the other; run it again for the rest",
 )
-@project_scope_options
 @click.option(
     "--older-than",
     required=True,
@@ -70,13 +70,9 @@ trust_option = click.option(
 @imported_option
 @now_option
 @trust_option
-@keys_option
-@json_option
-@db_option
 def prune(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     older_than: str,
     dry_run: bool,
     yes: bool,
@@ -92,12 +88,11 @@ def prune(
     If the clock is more than 90 days ahead of the last recorded event, or a day earlier,
     nothing is pruned without --trust-clock or --now-ts-ms.
     """
-    name = find_scope(scope, is_global=is_global)
     days = parse_age(older_than, flag="--older-than") / _DAY_MS
     now_ms = _now(now_ts_ms, trust_clock=trust_clock)
     with open_if_there() as ledger:
         plan = ledger.prune(
-            name,
+            scope,
             older_than_days=days,
             include_imported=include_imported,
             now_ms=now_ms,
@@ -112,7 +107,7 @@ def prune(
                 for line in _lines(plan):
                     say(line)
         raise InvalidInput(
-            f"this removes the events of {counted(plan.count, 'session')} of scope {name},"
+            f"this removes the events of {counted(plan.count, 'session')} of scope {scope},"
             " for good",
             hint="add --yes to do it",
         )
@@ -121,14 +116,14 @@ def prune(
         return
     with open_existing("change") as ledger:
         receipt = ledger.prune(
-            name, older_than_days=days, include_imported=include_imported, now_ms=now_ms
+            scope, older_than_days=days, include_imported=include_imported, now_ms=now_ms
         )
     _show(receipt)
 
 
-@click.command(
+@command(
     "sweep",
-    cls=Command,
+    scope="project",
     short_help="Close idle sessions, and prune old ones.",
     examples="""
     treering sessions sweep --scope acme/app --dry-run
@@ -136,7 +131,6 @@ def prune(
     """,
     if_stopped="sessions are swept one after the other; run it again for the rest",
 )
-@project_scope_options
 @click.option(
     "--idle",
     default="30m",
@@ -153,13 +147,9 @@ def prune(
 @imported_option
 @now_option
 @trust_option
-@keys_option
-@json_option
-@db_option
 def sweep(
     *,
-    scope: str | None,
-    is_global: bool,
+    scope: Scope,
     idle: str,
     prune_after: str,
     dry_run: bool,
@@ -174,12 +164,11 @@ def sweep(
     If the clock is more than 90 days ahead of the last recorded event, or a day earlier,
     nothing is pruned without --trust-clock or --now-ts-ms.
     """
-    name = find_scope(scope, is_global=is_global)
     idle_ms, prune_ms = _age(idle, "--idle"), _age(prune_after, "--prune-after")
     now_ms = _now(now_ts_ms, trust_clock=trust_clock)
     with open_if_there("read" if dry_run else "change") as ledger:
         receipt = ledger.sweep(
-            name,
+            scope,
             idle_minutes=None if idle_ms is None else idle_ms / _MINUTE_MS,
             prune_days=None if prune_ms is None else prune_ms / _DAY_MS,
             include_imported=include_imported,

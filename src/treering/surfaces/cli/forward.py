@@ -1,0 +1,261 @@
+"""``treering forward``: send what is recorded to other systems, from where it stopped last."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput, StorageError
+from treering.surfaces.cli.commands import fail, invocation, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.ledgers import open_existing, scope_names
+from treering.surfaces.cli.output import counted, note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
+    from treering.spine.ports import Sink
+    from treering.spine.spine import Spine
+
+TARGETS: Final = ("webhook", "otlp", "nats")
+SECRET_VARIABLE: Final = "TREERING_WEBHOOK_SECRET"  # noqa: S105  (its name)
+PATIENCE_S: Final = 30.0
+"""How long ``--once`` waits for a receiver that takes nothing."""
+LOOK_S: Final = 0.5
+SCOPES_S: Final = 5.0
+"""How often new scopes are looked for."""
+
+
+class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sent."""
+
+    target: str
+    name: str
+    """Under which the ledger keeps how far it has come."""
+    scopes: list[str]
+    delivered: int
+    declined: int
+    """Events that were not to be sent: of other kinds, or no end of a run."""
+    refused: int
+    """Events that will never be taken; each has an alert in its session."""
+    retried: int
+    last_error: str | None
+
+
+@command(
+    "forward",
+    scope="project",
+    all_scopes="Forward all scopes, and those that come.",
+    short_help="Send events to a webhook, a collector or NATS.",
+    examples="""
+    treering forward webhook https://example.org/hooks/treering --secret-file hook.secret
+    treering forward otlp http://localhost:4318 --all-scopes
+    treering forward nats nats://localhost:4222 --kind 'run.*,tool.result' --from-now
+    treering forward webhook https://example.org/hook --once --json
+    """,
+    if_stopped="run it again: it continues where it stopped",
+)
+@click.argument("target", type=click.Choice(TARGETS))
+@click.argument("url")
+@click.option("--payload", is_flag=True, help="Send private content: messages, inputs, outputs.")
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only events of this kind; repeatable. Not for otlp, which sends whole runs.",
+)
+@click.option(
+    "--secret-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Of a webhook: the secrets that sign, one a line; made if it is not there."
+    f" Default: {SECRET_VARIABLE}.",
+)
+@click.option("--stream", metavar="NAME", help="Of NATS: the stream. Default: TREERING.")
+@click.option("--name", metavar="NAME", help="Where to continue. Default: by the target's URL.")
+@click.option("--from-now", is_flag=True, help="The first time, leave out what is there already.")
+@click.option("--once", is_flag=True, help="Send what is there, then exit.")
+def forward(
+    *,
+    target: str,
+    url: str,
+    scope: Scope | None,
+    payload: bool,
+    kinds: Sequence[str],
+    secret_file: Path | None,
+    stream: str | None,
+    name: str | None,
+    from_now: bool,
+    once: bool,
+) -> None:
+    """Send events to the URL of a TARGET as they are recorded, and all that it lacks.
+
+    webhook posts signed batches of CloudEvents. otlp posts the spans of each run that has ended
+    to a collector. nats publishes to a stream of JetStream. A receiver that is down gets
+    everything later: the ledger keeps how far each has come. What it refuses for good is recorded
+    as an alert. Ctrl-C stops it and prints the totals.
+    """
+    chosen = [one.strip() for given in kinds for one in given.split(",") if one.strip()]
+    name = name or f"{target}-{sha256(url.encode()).hexdigest()[:8]}"
+    sink = _sink(target, url, name, chosen, payload=payload, secret_file=secret_file, stream=stream)
+    with open_existing("change") as ledger:
+        spine = ledger.spine(sinks=[sink])
+        forwarding = _Forwarding(ledger, spine, scope, from_now=from_now)
+        is_whole = True
+        # A signal ends it in the ordinary way: that is what it is waiting for.
+        with contextlib.suppress(KeyboardInterrupt):
+            if not once and not invocation().as_json:
+                note(f"forwarding as {name}; Ctrl-C ends it")
+            is_whole = forwarding.once() if once else forwarding.run()
+        receipt = forwarding.receipt(target, name)
+    if not is_whole:
+        fail(
+            receipt,
+            receipt.last_error or "the receiver took nothing",
+            code="unavailable",
+            hint="run it again: it continues where it stopped",
+        )
+    show(receipt, *_lines(receipt), done="the events were sent")
+
+
+def _lines(receipt: Forwarded) -> list[str]:
+    noun = "run" if receipt.target == "otlp" else "event"
+    lines = [f"sent {counted(receipt.delivered, noun)} as {receipt.name}"]
+    if receipt.refused:
+        alerts = counted(receipt.refused, "event")
+        lines.append(f"{alerts} will never be taken: treering tail --kind ops.alert")
+    return lines
+
+
+def _sink(
+    target: str,
+    url: str,
+    name: str,
+    kinds: Sequence[str],
+    *,
+    payload: bool,
+    secret_file: Path | None,
+    stream: str | None,
+) -> Sink:
+    from treering import sinks  # noqa: PLC0415  (not for --help)
+
+    for option, given, owner in (
+        ("--secret-file", secret_file, "webhook"),
+        ("--stream", stream, "nats"),
+    ):
+        if given is not None and target != owner:
+            raise InvalidInput(f"{option} is for {owner}, not for {target}", hint="drop it")
+    if target == "otlp" and kinds:
+        raise InvalidInput("otlp sends whole runs, not kinds of events", hint="drop --kind")
+    options: dict[str, Any] = {"name": name}
+    if target != "otlp":
+        options["accepts"] = tuple(kinds) or None
+    if target == "webhook":
+        options["secret"] = _secrets(secret_file)
+    elif stream is not None:
+        options["stream"] = stream
+    made = {
+        "webhook": sinks.PrivateWebhookSink if payload else sinks.WebhookSink,
+        "otlp": sinks.PrivateOtlpSink if payload else sinks.OtlpSink,
+        "nats": sinks.PrivateNatsSink if payload else sinks.NatsSink,
+    }[target]
+    sink: Sink = made(url, **options)
+    return sink
+
+
+def _secrets(file: Path | None) -> list[str]:
+    """Return the secrets that sign: of the file, which is made if need be, or the environment."""
+    from treering.sinks.webhook import new_secret  # noqa: PLC0415  (not for --help)
+
+    if file is None:
+        stated = os.environ.get(SECRET_VARIABLE, "").split()
+        if not stated:
+            raise InvalidInput(
+                "a webhook is signed, and there is no secret",
+                hint=f"pass --secret-file FILE, or set {SECRET_VARIABLE}",
+            )
+        return stated
+    try:
+        if not file.exists():
+            descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(descriptor, "w") as stream:
+                stream.write(f"{new_secret()}\n")
+            note(f"a new secret is in {file}: the receiver needs it to check signatures")
+        return file.read_text().split()
+    except OSError as error:
+        raise StorageError(f"cannot read {file}: {error.strerror}", hint="name another") from error
+
+
+class _Forwarding:
+    """Scopes that are followed, and what has come of it."""
+
+    def __init__(
+        self, ledger: Ledger, spine: Spine, scope: Scope | None, *, from_now: bool
+    ) -> None:
+        self._ledger = ledger
+        self._spine = spine
+        self._scope = scope
+        self._from_now = from_now
+        self._followed: set[str] = set()
+
+    def once(self) -> bool:
+        """Send what is there; False if the receiver takes nothing for a while."""
+        self._follow_all()
+        moved_at, moved = time.monotonic(), 0
+        while not self._spine.flush(LOOK_S):
+            count = sum(one.delivered + one.declined for one in self._spine.status())
+            if count > moved:
+                moved_at, moved = time.monotonic(), count
+            if time.monotonic() - moved_at > PATIENCE_S or self._is_stopped():
+                return False
+        return not self._is_stopped()
+
+    def run(self) -> bool:
+        """Send what is there and what comes, until it is stopped."""
+        reported: str | None = None
+        looked_at = -SCOPES_S
+        while not self._is_stopped():
+            if time.monotonic() - looked_at >= SCOPES_S:
+                looked_at = time.monotonic()
+                self._follow_all()
+            error = next((one.last_error for one in self._spine.status() if one.last_error), None)
+            if error != reported and error is not None and not invocation().as_json:
+                note(f"{error}; trying again")
+            reported = error
+            time.sleep(LOOK_S)
+        return False
+
+    def receipt(self, target: str, name: str) -> Forwarded:
+        states = self._spine.status()
+        return Forwarded(
+            target=target,
+            name=name,
+            scopes=sorted(self._followed),
+            delivered=sum(one.delivered for one in states),
+            declined=sum(one.declined for one in states),
+            refused=sum(one.failed for one in states),
+            retried=sum(one.retried for one in states),
+            last_error=next((one.last_error for one in states if one.last_error), None),
+        )
+
+    def _follow_all(self) -> None:
+        for scope in self._scopes():
+            if scope not in self._followed:
+                self._followed.add(scope)
+                self._spine.follow(scope, from_now=self._from_now)
+
+    def _scopes(self) -> list[str]:
+        return [self._scope] if self._scope is not None else scope_names(self._ledger)
+
+    def _is_stopped(self) -> bool:
+        return any(one.stopped for one in self._spine.status())

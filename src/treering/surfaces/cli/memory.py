@@ -1,0 +1,163 @@
+"""``treering memory run``: keep the memory up to date."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command, group
+from treering.surfaces.cli.facts.write import extractor_of, model_options
+from treering.surfaces.cli.ledgers import open_existing, scope_names
+from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.times import clock, parse_age
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.ledger.ledger import Ledger
+    from treering.memory.ports import Extractor
+    from treering.model.memories import MaintenanceReceipt
+    from treering.model.scopes import Scope
+
+_HERE: Final = "treering.surfaces.cli.memory"
+IDLE_MINUTES: Final = 30
+"""As of ``Ledger.maintain``."""
+
+
+@group(
+    "memory",
+    lazy={"run": f"{_HERE}:run"},
+    short_help="Keep the memory up to date.",
+    examples="""
+    treering memory run --scope acme/app
+    treering memory run --all-scopes --every 10m
+    """,
+)
+def memory() -> None:
+    """Keep the memory up to date.
+
+    treering facts and treering recall read and change it.
+    """
+
+
+@command(
+    "run",
+    scope="project",
+    all_scopes="Do it in every scope.",
+    short_help="Learn facts, write episodes, archive, re-embed.",
+    examples="""
+    treering memory run --scope acme/app
+    treering memory run --all-scopes --every 10m
+    treering memory run --model qwen3 --url http://localhost:8080/v1
+    """,
+    if_stopped="what was done is kept; run it again for the rest",
+)
+@click.option("--every", metavar="AGE", help="Repeat after this time, as 10m or 2h, until Ctrl-C.")
+@click.option(
+    "--idle-minutes",
+    type=click.FloatRange(min=0),
+    default=IDLE_MINUTES,
+    metavar="N",
+    help=f"Write episodes of sessions idle for this long. Default: {IDLE_MINUTES}.",
+)
+@model_options
+def run(
+    *,
+    scope: Scope | None,
+    every: str | None,
+    idle_minutes: float,
+    model: str | None,
+    url: str | None,
+    budget_tokens: int,
+) -> None:
+    """Do what is due in the memory of a scope.
+
+    Learn facts from new messages, write episodes of sessions that went quiet, archive facts that
+    nobody uses, and compute vectors again after a better embedder was installed. Nothing depends
+    on it, and one process at a time does it in a scope. Imported sessions count, too.
+    """
+    pause_s = None if every is None else parse_age(every, flag="--every") / 1000
+    extractor = extractor_of(model, url)
+    with open_existing("change") as ledger:
+        settings = _Settings(extractor, budget_tokens, idle_minutes)
+        if pause_s is None:
+            receipts = settings.maintain(ledger, scope)
+            show(
+                {"scopes": receipts},
+                page=partial(_print, receipts),
+                done="the memory is up to date",
+            )
+            return
+        if not invocation().as_json:
+            note(f"doing what is due every {every}; Ctrl-C ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                receipts = settings.maintain(ledger, scope)
+                if any(map(_has_done, receipts)):
+                    show({"scopes": receipts}, page=partial(_print, receipts))
+                Event().wait(pause_s)
+
+
+class _Settings:
+    """How the memory is maintained."""
+
+    def __init__(self, model: Extractor | None, budget_tokens: int, idle_minutes: float) -> None:
+        self._model = model
+        self._budget_tokens = budget_tokens
+        self._idle_minutes = idle_minutes
+
+    def maintain(self, ledger: Ledger, scope: Scope | None) -> list[MaintenanceReceipt]:
+        scopes = [scope] if scope is not None else scope_names(ledger)
+        with counting("reading", "messages") as progress:
+            return [
+                ledger.maintain(
+                    name,
+                    model=self._model,
+                    budget_tokens=self._budget_tokens,
+                    idle_minutes=self._idle_minutes,
+                    progress=progress,
+                )
+                for name in scopes
+            ]
+
+
+def _has_done(receipt: MaintenanceReceipt) -> bool:
+    done = (receipt.facts_learned, receipt.facts_to_review, receipt.episodes_written)
+    return any((*done, receipt.facts_archived, receipt.embedded))
+
+
+def _print(receipts: Sequence[MaintenanceReceipt]) -> None:
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+
+    at = clock(now_ms())[11:]
+    for receipt in receipts:
+        if receipt.is_busy:
+            say(f"{at} {receipt.scope}: another process is at it")
+            continue
+        parts = [
+            counted(receipt.messages_read, "message") + " read",
+            counted(receipt.facts_learned, "fact") + " learned",
+        ]
+        parts += [
+            f"{count:,} {what}"
+            for count, what in (
+                (receipt.facts_to_review, "to review"),
+                (receipt.episodes_written, "episodes written"),
+                (receipt.facts_archived, "archived"),
+                (receipt.embedded, "embedded again"),
+            )
+            if count
+        ]
+        stopped = f"; stopped early: {receipt.stopped}" if receipt.stopped else ""
+        say(f"{at} {receipt.scope}: {', '.join(parts)}{stopped}")
+    to_review = next((receipt for receipt in receipts if receipt.facts_to_review), None)
+    if to_review is not None:
+        say(f"  to review: treering facts list --state quarantined --scope {to_review.scope}")
+    if not receipts:
+        say("nothing is recorded yet; start with treering import")

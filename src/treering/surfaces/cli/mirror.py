@@ -1,0 +1,205 @@
+"""``treering mirror`` and ``treering query``: the ledger in Parquet files, and questions in SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import sys
+import time
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from treering.errors import InvalidInput
+from treering.model.times import instant
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.ledgers import open_existing, scope_names
+from treering.surfaces.cli.output import counted, note, printable, say
+from treering.surfaces.cli.progress import counting
+from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.tables import Column, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from treering.model.scopes import Scope
+    from treering.sinks.parquet_mirror import MirrorReceipt, ParquetMirror
+
+MIRROR_VARIABLE: Final = "TREERING_MIRROR"
+TARGETS: Final = ("parquet",)
+ROUND_S: Final = 10.0
+"""How long new events wait for others, so that files are not too small."""
+TABLE_ROWS_MAX: Final = 1_000
+
+
+class Mirrored(msgspec.Struct, frozen=True, kw_only=True):
+    """What was mirrored."""
+
+    mirror: str
+    payloads: str
+    events: int
+    files: int
+    erasures: int
+    rewritten: int
+    scopes: list[Any]
+    """The receipt of each scope."""
+
+
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a question."""
+
+    mirror: str
+    columns: list[str]
+    rows: list[Any]
+    count: int
+
+
+@command(
+    "mirror",
+    scope="project",
+    all_scopes="Mirror all scopes, and those that come.",
+    short_help="Mirror events in Parquet files, for treering query.",
+    examples="""
+    treering mirror parquet /srv/agents.mirror --all-scopes
+    treering mirror parquet mirror --scope acme/app --once
+    """,
+    if_stopped="run it again: it continues where it stopped",
+)
+@click.argument("target", type=click.Choice(TARGETS))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--payload", is_flag=True, help="Include private content: texts, inputs, outputs.")
+@click.option("--once", is_flag=True, help="Mirror what is there, then exit.")
+def mirror(*, target: str, folder: Path, scope: Scope | None, payload: bool, once: bool) -> None:
+    """Keep a mirror of the ledger in DIR: Parquet files by scope and day.
+
+    It holds headers, tool calls and usage; texts only if you pass --payload. It follows the
+    ledger from where it stopped, and rewrites the files that an erasure touches. Ctrl-C stops it
+    and prints the totals.
+    """
+    from treering.sinks.parquet_mirror import ParquetMirror  # noqa: PLC0415  (not for --help)
+
+    del target  # There is one so far.
+    receipts: list[MirrorReceipt] = []
+    with open_existing() as ledger:
+
+        def names() -> list[str]:
+            return [scope] if scope is not None else scope_names(ledger)
+
+        with contextlib.closing(ParquetMirror(ledger, folder, payloads=payload)) as made:
+            receipts += _round(made, names())
+            if not once:
+                if not invocation().as_json:
+                    note(f"mirroring to {folder}; Ctrl-C ends it")
+                # A signal ends it in the ordinary way: that is what it is waiting for.
+                with contextlib.suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(ROUND_S)
+                        receipts += _round(made, names())
+    receipt = Mirrored(
+        mirror=str(folder),
+        payloads="included" if payload else "withheld",
+        events=sum(one.events for one in receipts),
+        files=sum(one.files for one in receipts),
+        erasures=sum(one.erasures for one in receipts),
+        rewritten=sum(one.rewritten for one in receipts),
+        scopes=receipts,
+    )
+    lines = [f"mirrored {counted(receipt.events, 'event')} to {folder}"]
+    if receipt.rewritten:
+        erased = counted(receipt.rewritten, "row")
+        lines.append(f"{erased} rewritten after {counted(receipt.erasures, 'erasure')}")
+    show(receipt, *lines, done="the events were mirrored")
+
+
+def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
+    with counting("mirrored", "events") as advance:
+        done = [made.catch_up(name, progress=advance) for name in names]
+    return [one for one in done if one.events or one.rewritten]
+
+
+@command(
+    "query",
+    scope="all",
+    short_help="Ask a mirror in SQL.",
+    examples="""
+    treering query --mirror mirror "SELECT model, sum(total_tokens) FROM usage GROUP BY model"
+    treering query --mirror mirror --csv "FROM tool_calls WHERE status = 'failed'" > failed.csv
+    treering query --mirror mirror "DESCRIBE events"
+    """,
+    db=False,
+    keys=False,
+)
+@click.argument("sql", metavar="SELECT")
+@click.option(
+    "--mirror",
+    "folder",
+    metavar="DIR",
+    envvar=MIRROR_VARIABLE,
+    type=click.Path(path_type=Path),
+    help=f"The mirror. Default: {MIRROR_VARIABLE}.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+def query(*, sql: str, scope: Scope | None, folder: Path | None, as_csv: bool) -> None:
+    """Ask a question of a mirror, in the SQL of DuckDB: one SELECT, which changes nothing.
+
+    The tables are events, tool_calls, usage, runs and sessions; "DESCRIBE events" lists columns.
+    Times are in UTC. No other file can be read.
+    """
+    from treering.sinks.parquet_query import MirrorQuery  # noqa: PLC0415  (not for --help)
+
+    if folder is None:
+        raise InvalidInput(
+            "no mirror is named", hint=f"pass --mirror DIR, or set {MIRROR_VARIABLE}"
+        )
+    with contextlib.closing(MirrorQuery(folder, sql, scope=scope)) as asked:
+        if as_csv:
+            with writing_output():
+                writer = csv.writer(sys.stdout, lineterminator="\n")
+                writer.writerow(asked.columns)
+                writer.writerows([_cell(value, none="") for value in row] for row in asked.rows())
+        elif invocation().as_json:
+            rows = [[_plain(value) for value in row] for row in asked.rows()]
+            show(QueryAnswer(mirror=str(folder), columns=asked.columns, rows=rows, count=len(rows)))
+        else:
+            _print(asked.columns, asked.rows())
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    shown = list(islice(rows, TABLE_ROWS_MAX + 1))
+    cells = [[printable(_cell(value)) for value in row] for row in shown[:TABLE_ROWS_MAX]]
+    with writing_output():
+        print_table([Column(name) for name in columns], cells, is_titled=True)
+        if len(shown) > TABLE_ROWS_MAX:
+            say(f"only the first {TABLE_ROWS_MAX:,} rows; --csv prints all")
+
+
+def _cell(value: Any, *, none: str = "-") -> str:
+    plain = _plain(value)
+    if plain is None:
+        return none
+    if isinstance(plain, float):
+        return f"{plain:.6g}"
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of DuckDB's as JSON has it."""
+    if isinstance(value, datetime):
+        return instant(int(value.replace(tzinfo=UTC).timestamp() * 1_000))
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.isoformat() if isinstance(value, date) else str(value)

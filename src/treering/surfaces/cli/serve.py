@@ -1,0 +1,191 @@
+"""``treering serve``: the ledger over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from treering.errors import InvalidInput, Unsupported
+from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.ledgers import database_path, open_existing, shown
+from treering.surfaces.cli.output import note
+from treering.surfaces.cli.tokens import default_token_file
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from treering.ledger.ledger import Ledger
+    from treering.surfaces.server.access import ServerAddress
+
+PORT_DEFAULT: Final = 8720
+
+
+@command(
+    "serve",
+    short_help="Serve the ledger and its viewer over HTTP, with live events.",
+    examples="""
+    treering serve
+    treering serve --port 0 --json
+    treering serve --read-only --open
+    treering serve --host 0.0.0.0 --token-file tokens.json --public-url https://ledger.example.org
+    """,
+    if_stopped="what was acknowledged is recorded; start it again",
+)
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Default: 127.0.0.1.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT_DEFAULT,
+    metavar="PORT",
+    help=f"0 chooses a free one. Default: {PORT_DEFAULT}.",
+)
+@click.option("--open", "is_opened", is_flag=True, help="Open it in a browser.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Accept the tokens of this file only. Default: a new one, and those of treering tokens.",
+)
+@click.option("--public-url", metavar="URL", help="The address by which others reach it.")
+@click.option("--read-only", is_flag=True, help="Refuse to write and to erase.")
+@click.option("--log", "is_logged", is_flag=True, help="Log requests to standard error.")
+def serve(
+    *,
+    host: str,
+    port: int,
+    is_opened: bool,
+    token_file: Path | None,
+    public_url: str | None,
+    read_only: bool,
+    is_logged: bool,
+) -> None:
+    """Serve the ledger to programs in any language, and its viewer to browsers, until Ctrl-C.
+
+    It prints its address and a token for this start. Programs send the token as
+    Authorization: Bearer; /v1/openapi.json describes all routes. Beyond this machine it is
+    served only with --token-file; put a proxy with TLS before it.
+    """
+    check_installed()
+    from treering.surfaces.server.access import check_public_url, is_loopback  # noqa: PLC0415
+    from treering.surfaces.server.grants import TokenFile, new_token  # noqa: PLC0415
+
+    if public_url is not None:
+        check_public_url(public_url)
+    if token_file is None and not is_loopback(host):
+        raise InvalidInput(
+            f"{host} can be reached from other machines, and no token file is named",
+            hint="make one with treering tokens add --token-file FILE, and name it",
+        )
+    if token_file is not None and not TokenFile(token_file).tokens():
+        raise InvalidInput(
+            f"{token_file} has no tokens", hint=f"treering tokens add --token-file {token_file}"
+        )
+    token = new_token() if token_file is None else None
+    if is_logged:
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
+        logging.getLogger("treering.server").setLevel(logging.INFO)
+
+    def started(address: ServerAddress) -> None:
+        _report(address, token)
+        if is_opened:
+            click.launch(page_address(address, token))
+
+    with listening(host, port) as listener, _open(is_read_only=read_only) as ledger:
+        run_server(
+            ledger,
+            listener,
+            host=host,
+            public_url=public_url,
+            token_file=token_file,
+            token=token,
+            is_read_only=read_only,
+            started=started,
+        )
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raise if the port is taken, before any ledger is opened."""
+    from treering.surfaces.server.serving import bind  # noqa: PLC0415  (not for --help)
+
+    return bind(host, port)
+
+
+def run_server(
+    ledger: Ledger,
+    listener: socket.socket,
+    *,
+    host: str,
+    token: str | None,
+    started: Callable[[ServerAddress], None],
+    public_url: str | None = None,
+    token_file: Path | None = None,
+    is_read_only: bool = False,
+) -> None:
+    """Serve a ledger, its pages and MCP, until the process is asked to end."""
+    from treering.app import now_ms  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.mcp.endpoint import McpEndpoint  # noqa: PLC0415
+    from treering.surfaces.server.access import ServerAddress  # noqa: PLC0415
+    from treering.surfaces.server.application import Application  # noqa: PLC0415
+    from treering.surfaces.server.grants import TokenFile, TokenSet  # noqa: PLC0415
+    from treering.surfaces.server.serving import make_server  # noqa: PLC0415
+    from treering.surfaces.viewer.site import ViewerSite  # noqa: PLC0415
+
+    address = ServerAddress(host=host, port=listener.getsockname()[1], public_url=public_url)
+    mcp = McpEndpoint(ledger, is_read_only=is_read_only)
+    viewer = ViewerSite(ledger, now_ms, is_read_only=is_read_only)
+    file = TokenFile(token_file or default_token_file())
+    application = Application(
+        ledger,
+        tokens=TokenSet(now_ms, file=file, token=token),
+        address=address,
+        is_read_only=is_read_only,
+        more=[mcp.route, viewer.route],
+        lifespans=[mcp.living],
+    )
+    # A signal ends it in the ordinary way: that is what it is waiting for.
+    with contextlib.suppress(KeyboardInterrupt):
+        make_server(application, started=lambda: started(address)).run(sockets=[listener])
+
+
+def _open(*, is_read_only: bool) -> Ledger:
+    from treering.app import open as open_ledger  # noqa: PLC0415  (not for --help)
+
+    if is_read_only:
+        return open_existing()
+    return open_ledger(database_path(), keys=invocation().keys)
+
+
+def _report(address: ServerAddress, token: str | None) -> None:
+    ledger = shown(database_path())
+    lines = [f"serving {ledger} at {address.url}"]
+    if token is not None:
+        lines.append(f"token {token}")
+    body = {"url": address.url, "port": address.port, "ledger": ledger, "token": token}
+    show(body, *lines)
+    sys.stdout.flush()
+    if not invocation().as_json:
+        note("Ctrl-C ends it")
+
+
+def page_address(address: ServerAddress, token: str | None, path: str = "/") -> str:
+    """Return the address of a page to open; a fragment is in no log and no Referer."""
+    return f"{address.url}{path}" if token is None else f"{address.url}{path}#token={token}"
+
+
+def check_installed() -> None:
+    """Raise Unsupported unless there is what serving needs."""
+    from importlib.util import find_spec  # noqa: PLC0415  (not for --help)
+
+    for name in ("starlette", "uvicorn"):
+        if find_spec(name) is None:
+            raise Unsupported(
+                f"serving needs {name}, which is not installed",
+                hint="pip install 'treering[serve]'",
+            )
