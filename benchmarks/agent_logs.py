@@ -102,6 +102,18 @@ class Maker:
                 written += len(line)
                 yield line
 
+    def steps(self) -> Iterator[tuple[str, str, Any]]:
+        """Give the steps of turns without end: what it is, the id of its call, what is told."""
+        while True:
+            yield "user", "", self._prose(20, 120)
+            for _ in range(self._dice.randint(*ROUNDS)):
+                call = self._id("call_")
+                yield "thought", "", self._prose(20, 80)
+                yield "text", "", self._prose(10, 60)
+                yield "call", call, self._given()
+                yield "result", call, self._code(self._dice.choice(RESULTS))
+            yield "text", "", self._prose(30, 200)
+
     # Claude Code.
 
     def _claude_session(self) -> Iterator[bytes]:

@@ -19,7 +19,9 @@ import msgspec
 import treering
 from agent_logs import write_claude_code, write_codex, write_small_sessions
 from copying import peak_mb
+from other_logs import FORMS, write_other
 from report import Row, Section, at_least, at_most
+from store_logs import STORES
 from treering.capture.intake.ledger_buffer import BATCH_BYTES, BATCH_EVENTS
 from workload import FULL, Effort
 
@@ -29,6 +31,7 @@ EVENTS_MIN: Final = 10_000
 MEGABYTES_MAX: Final = 200
 CLAUDE_CODE_MB: Final = 60
 CODEX_MB: Final = 30
+OTHER_MB: Final = 10
 LARGE_MB: Final = 300
 FILES: Final = 1_000
 SMALL_SPEED_MIN: Final = 18
@@ -40,13 +43,15 @@ _NOTE: Final = (
 
 
 def run(effort: Effort, folder: Path) -> Section:
-    """Import two logs, a large one, and a folder of small sessions."""
+    """Import a log of each agent, a large one, and a folder of small sessions."""
     share = 1 if effort.large >= FULL.large else 20
     claude_code = write_claude_code(folder / "claude.jsonl", CLAUDE_CODE_MB * 10**6 // share)
     codex = write_codex(folder / "rollout.jsonl", CODEX_MB * 10**6 // share)
     rows = [
         *_rows("Claude Code", claude_code, folder),
         *_rows("Codex", codex, folder),
+        *(_other_row(form, folder, OTHER_MB * 10**6 // share) for form in FORMS),
+        *(_store_row(form, folder, OTHER_MB * 10**6 // share) for form in STORES),
         _large_row(folder, LARGE_MB // share),
         *_folder_rows(folder, FILES // share),
     ]
@@ -81,6 +86,25 @@ def _rows(name: str, log: Path, folder: Path) -> list[Row]:
         ),
         Row(what=f"{name}, all of it again", measured=f"{size / repeated:.1f} MB/s"),
     ]  # fmt: skip
+
+
+def _other_row(form: str, folder: Path, size: int) -> Row:
+    """Return how fast the log of another agent is imported: one round, to compare readers."""
+    log = write_other(folder / "others" / f"{form.replace(' ', '-')}.jsonl", form, size)
+    seconds = _measured("import", folder / f"{log.stem}.db", log)["seconds"]
+    megabytes = log.stat().st_size / 1e6
+    return Row(what=f"{form}, {megabytes:.0f} MB", measured=f"{megabytes / seconds:.1f} MB/s")
+
+
+def _store_row(form: str, folder: Path, size: int) -> Row:
+    """Return how fast a log is imported that is not lines."""
+    place = folder / "stores" / form
+    place.mkdir(parents=True)
+    log = STORES[form](place, size)
+    seconds = _measured("import", place / "ledger.db", log)["seconds"]
+    files = [log] if log.is_file() else [one for one in log.rglob("*") if one.is_file()]
+    megabytes = sum(one.stat().st_size for one in files) / 1e6
+    return Row(what=f"{form}, {megabytes:.0f} MB", measured=f"{megabytes / seconds:.1f} MB/s")
 
 
 def _large_row(folder: Path, megabytes: int) -> Row:

@@ -21,7 +21,7 @@ from memory_facts import USER, Asked, new_facts, questions, record, texts
 from report import Row, Section, at_least, at_most
 from searches import Texts
 from treering import NewEvent
-from treering.memory.alignment import content_words
+from treering.memory.questions import content_words
 from workload import AGENT, SCOPE, SEED, Effort, in_turns
 
 MANY: Final = "bench/many"
@@ -79,7 +79,7 @@ def _recall(effort: Effort, folder: Path, many: int) -> Section:
         }
         walls = in_turns(ways, rounds=effort.repeats, calls=CALLS)
         met = [_is_met(ledger, one) for one in asked]
-        # Apart from the others: whoever asks next takes in what these record.
+        # After the others: the next recall must read what these record.
         recorded = {"recorded": _asking(ledger, MANY, asked, record=True)}
         walls |= in_turns(recorded, rounds=effort.repeats, calls=CALLS)
     ms = {name: statistics.median(found) * 1e3 for name, found in walls.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import treering
+from mcp_speed import agent_section
 from report import Row, Section, at_most
 from treering import NewEvent
 from workload import AGENT, SCOPE, SEED, START_MS, Effort
@@ -33,8 +34,8 @@ _NOTE: Final = (
 )
 
 
-def run(effort: Effort, folder: Path) -> Section:
-    """Measure searches of a large ledger."""
+def run(effort: Effort, folder: Path) -> list[Section]:
+    """Measure searches of a large ledger: by the library, and by an agent."""
     path = folder / "searches.db"
     texts = Texts()
     with treering.open(path, durability="normal", guard="off") as ledger:
@@ -62,7 +63,9 @@ def run(effort: Effort, folder: Path) -> Section:
         rows.append(_erasing(ledger))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows.append(Row(what="memory at most", measured=f"{peak:,.0f} MB"))
-    return Section(title=f"Searches of {effort.large:,} events", rows=rows, notes=[_NOTE])
+    searches = Section(title=f"Searches of {effort.large:,} events", rows=rows, notes=[_NOTE])
+    queries = [query for asked in texts.queries().values() for query in asked]
+    return [searches, agent_section(path, queries, starts=effort.repeats)]
 
 
 def _queries(ledger: treering.Ledger, texts: "Texts") -> list[Row]:

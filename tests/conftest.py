@@ -25,12 +25,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from served import Switchboard
     from treering import Ledger
 
 STALL_SECONDS: Final = rounds(360)
 """How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
 
 DATABASES: Final = ("file", "memory", "postgres")
+OVER_HTTP: Final = frozenset({
+    *("test_append", "test_filters", "test_find_ids", "test_forks", "test_memory_facts"),
+    *("test_memory_recall", "test_reading", "test_run_numbers", "test_search", "test_tool_calls"),
+})  # fmt: skip
+"""Contracts that a ledger on a server keeps as well."""
+NOT_OVER_HTTP: Final = frozenset({
+    # It refuses: sealing and expiring, the inside of indexes, followers of committed runs alone,
+    # first events, summarisers and contributors of the caller, short ids.
+    "test_a_committed_follower_gets_a_run_when_it_has_ended_well",
+    "test_a_committed_follower_that_stopped_before_an_end_gets_the_whole_run",
+    "test_a_contributor_shows_what_fits_and_records_it_with_the_run",
+    "test_a_fact_and_its_evidence_lead_to_each_other",
+    "test_a_mode_is_one_of_three_and_a_limit_is_a_number_of_hits",
+    "test_a_scope_that_nobody_has_written_to_has_nothing",
+    "test_a_sealed_scope_is_found_by_its_summaries_alone",
+    "test_a_word_in_the_middle_of_a_very_long_output_is_found",
+    "test_an_event_that_has_to_be_the_first_of_its_session_is_refused_behind_others",
+    "test_an_imported_erasure_reaches_what_was_searched",
+    "test_facts_and_episodes_come_with_scores_reasons_and_evidence",
+    "test_ids_are_found_by_how_they_start",
+    "test_ids_of_erased_events_are_found_by_how_they_start",
+    "test_ids_of_erased_events_stay_known",
+    "test_large_payloads_are_read_a_few_at_a_time",
+    "test_looking_at_a_context_uses_nothing",
+    "test_matches_in_other_scopes_are_counted",
+    "test_no_session_is_opened_by_recalling_in_it",
+    "test_the_index_can_be_thrown_away_and_finds_the_same",
+    "test_the_index_says_how_far_behind_it_is_and_catches_up",
+    "test_what_expired_is_not_found_any_more",
+    "test_what_no_longer_holds_comes_back_neither_itself_nor_in_an_episode",
+    "test_what_was_remembered_is_still_known_when_it_is_folded_anew",
+})  # fmt: skip
 CHOSEN: Final = {"contract": DATABASES}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
 FILE_SPEAKS_FOR_MEMORY: Final = frozenset({
@@ -144,6 +177,8 @@ def _move_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         monkeypatch.setenv(variable, str(home / variable.lower()))
     for variable in ("TREERING_DB", "TREERING_SCOPE", "TREERING_EPISODES"):
         monkeypatch.delenv(variable, raising=False)
+    # Which one is the default depends on what is installed, and a model is slow.
+    monkeypatch.setenv("TREERING_EMBEDDER", "static")
 
 
 @pytest.fixture
@@ -180,6 +215,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     folder = metafunc.definition.path.parent.name
     chosen = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
     shared = [database for database in chosen if database != "memory"]
+    definition = metafunc.definition
+    is_offered = definition.path.stem in OVER_HTTP and definition.name not in NOT_OVER_HTTP
+    if folder == "contract" and is_offered:
+        chosen = (*chosen, "http")
     if "kept_in" in metafunc.fixturenames:
         is_spoken_for = not LONG and metafunc.definition.path.stem in FILE_SPEAKS_FOR_MEMORY
         metafunc.parametrize("kept_in", shared if is_spoken_for else chosen, scope="module")
@@ -201,7 +240,10 @@ def unchanged(
             location = ":memory:"
         else:
             location = str(tmp_path_factory.mktemp("unchanged") / "ledger.db")
-        yield undo.enter_context(treering.open(location))
+        ledger = undo.enter_context(treering.open(location))
+        if kept_in == "http":
+            ledger = undo.enter_context(request.getfixturevalue("_switchboard").connect(ledger))
+        yield ledger
 
 
 @pytest.fixture
@@ -220,11 +262,22 @@ def open_ledger(
             opened.append(treering.open(":memory:"))
         else:
             opened.append(treering.open(tmp_path / f"{len(opened)}.db"))
+        if kept_in == "http":
+            opened.append(request.getfixturevalue("_switchboard").connect(opened[-1]))
         return opened[-1]
 
     yield opening
-    for ledger in opened:
+    for ledger in reversed(opened):
         ledger.close()
+
+
+@pytest.fixture(scope="session")
+def _switchboard() -> Iterator[Switchboard]:
+    """Serve whichever ledgers tests open, by one server."""
+    from served import Switchboard
+
+    with Switchboard() as switchboard:
+        yield switchboard
 
 
 @pytest.fixture

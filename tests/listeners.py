@@ -164,5 +164,5 @@ def run_program(program: str, *arguments: str) -> list[Any]:
         text=True,
         timeout=SOON * 3,
     )
-    assert not done.stderr
+    assert done.stderr == ""
     return [json.loads(line) for line in done.stdout.splitlines()]

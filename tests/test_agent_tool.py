@@ -83,6 +83,17 @@ def test_a_cursor_goes_on_behind_the_last_item(told: Ledger) -> None:
     assert (second["has_more"], second["next"]) == (False, None)
 
 
+def test_the_newest_come_first_on_request_and_a_cursor_goes_towards_the_past(told: Ledger) -> None:
+    asked: dict[str, Any] = {"scope": HERE, "limit": 2, "newestFirst": True}
+    first = memory_episodes_query(told, asked)
+    second = memory_episodes_query(told, {**asked, "cursor": first["next"]["cursor"]})
+
+    assert (ids(first), ids(second)) == (["e3", "e2"], ["e1"])
+    assert second["has_more"] is False
+    turned = memory_episodes_query(told, scope=HERE, limit=2, cursor=first["next"]["cursor"])
+    assert turned["error"]["code"] == "invalid_cursor"
+
+
 def test_payloads_are_given_when_asked_for_with_their_secrets_masked(told: Ledger) -> None:
     told.append([said(f"key {TOKEN}", session_id="s3", refs={"token": TOKEN})])
 
@@ -171,6 +182,7 @@ def test_the_definition_is_a_schema_that_providers_take() -> None:
         "types": "array",
         "limit": "integer",
         "includePayload": "boolean",
+        "newestFirst": "boolean",
         "cursor": "string",
     }
     assert json.loads(json.dumps(MEMORY_EPISODES_QUERY)) == MEMORY_EPISODES_QUERY

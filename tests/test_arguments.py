@@ -53,6 +53,8 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "exact_counter": treering.context.exact_counter,
     "import_logs": treering.import_logs,
     "open": treering.open,
+    "record": treering.record,
+    "tool": treering.tool,
 }
 
 

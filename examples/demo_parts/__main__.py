@@ -9,10 +9,12 @@ import time
 from rich.text import Text
 
 from . import logs, recording, taking_in
+from .asking import show_asking
 from .killing import show_kills
 from .proving import show_proof
 from .recording import show_recording
 from .remembering import show_memory
+from .serving import show_server
 from .stage import FOLDER, code, console, failures, line, prepare
 from .taking_in import show_logs
 
@@ -24,8 +26,10 @@ def main() -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # Not every locale has every character.
     prepare()
     show_logs()
+    show_asking()
     show_recording()
     show_memory()
+    show_server()
     show_proof()
     show_kills()
     farewell(time.monotonic() - started)
@@ -48,6 +52,7 @@ def farewell(seconds: float) -> None:
         f"treering {recorded} show {of_session} --payload",
         f"treering {recorded} context {of_session} --max-tokens 250 --explain",
         f"treering --db {FOLDER}/tampered-0.db verify",
+        f"treering {recorded} serve",
         "treering --help",
     )
     line("docs/quickstart.md has the first steps, docs/python.md the whole API", style="dim")

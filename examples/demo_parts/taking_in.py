@@ -84,6 +84,7 @@ def make_a_page() -> None:
     page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     check(done.returncode == 0 and FAILURE in page and "src=" not in page,
           f"open {PAGE} in a browser")  # fmt: skip
+    line(f"or look at everything, live: treering --db {LEDGER} view")
 
 
 def look_for_the_secret() -> None:

@@ -48,7 +48,7 @@ from treering.derive.terms import terms
 from treering.formats.parsed import is_content_key, without_mark
 from treering.formats.records import read_records
 from treering.formats.registry import find_format
-from treering.formats.sources import fingerprint, sniff, tail_print
+from treering.formats.sources import fingerprint, open_source, sniff, tail_print
 from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:
@@ -199,9 +199,10 @@ def _worded(value: Any, word: str) -> Any:
 def tokens_of_log(path: Path, records: list[dict[str, Any]]) -> Iterator[bytes | str]:
     """Give all that the source code would make of a log: keys, ids, marks, prints."""
     write(path, records)
-    form = find_format(sniff(path))
+    with open_source(path) as stream:
+        form = find_format(sniff(stream))
     assert form is not None
-    reader = form.READER(path)
+    reader = form.reader(path)
     told = []
     with path.open("rb") as stream:
         for record in read_records(stream):
@@ -216,10 +217,10 @@ def tokens_of_log(path: Path, records: list[dict[str, Any]]) -> Iterator[bytes |
         said = sha256(msgspec.json.encode([one.kind, one.payload])).hexdigest()
         if is_content_key(one.key) or is_content_key(one.session):
             yield key
-            yield named_id(form.NAME, without_mark(one.session), key)
-            yield named_id(form.NAME, "", key)
-            yield named_id(form.NAME, without_mark(one.session), f"{key}\0{said}")
-            yield ledger_name(without_mark(one.session), form.NAME)
+            yield named_id(form.name, without_mark(one.session), key)
+            yield named_id(form.name, "", key)
+            yield named_id(form.name, without_mark(one.session), f"{key}\0{said}")
+            yield ledger_name(without_mark(one.session), form.name)
     state = msgspec.json.encode(reader.state()).decode()
     yield from re.findall(r"[0-9A-Za-z_-]{8,}", state)
     marks = re.findall(r"[0-9A-Za-z_-]{8,}", state.replace("~words~", ""))
