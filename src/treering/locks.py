@@ -83,7 +83,7 @@ class Lock:
     def take(self, patience_s: float = PATIENCE_S, *, frame: FrameType | None = None) -> bool:
         """Take the lock for ``frame``, by default the caller's; nested calls do nothing.
 
-        Return False if another thread holds it and there is no patience. Raise Busy when patience
+        Return False if another thread holds it and we may not wait. Raise Busy when patience
         runs out.
         """
         caller = frame or _frame(1)
@@ -202,7 +202,7 @@ class LockSet:
     __slots__ = ("_locks",)
 
     def __init__(self, locks: Sequence[Lock]) -> None:
-        """``locks`` must be taken in the same order everywhere."""
+        """Everybody must acquire ``locks`` in the same order."""
         self._locks = locks
 
     def take(self) -> None:

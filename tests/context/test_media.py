@@ -275,7 +275,7 @@ def test_a_picture_that_does_not_fit_is_told_and_the_rest_is_shown(
     context = asked(session, dialect, max_tokens=200)
 
     assert "What is this?" in str(context.messages)
-    assert left_out(context) == ["there is no room"]
+    assert left_out(context) == ["no room"]
     assert context.tokens <= 200
 
 

@@ -385,7 +385,7 @@ def test_a_chat_of_cursor_in_the_terminal_is_whole(tmp_path: Path, ledger: Ledge
     assert texts(found) == [("user", "Tide?"), ("assistant", "No tide."), ("user", "Tide?")]
     assert calls(found) == {"t1": ("Shell", "Failed", "Exit code: 1\n\nno tide")}
     assert thoughts(found) == ["Look it up."]
-    assert receipt.skipped == {"a blob that is no message": 1}
+    assert receipt.skipped == {"a blob that is not a message": 1}
 
 
 # OpenCode.

@@ -461,7 +461,7 @@ def test_what_was_erased_since_is_not_exact(talk: CommandLine) -> None:
          "drop one of the two"),
         (("--shown", "--turn", "2"), 1, "what the model was shown in turn 2 is not recorded",
          "turn.context() records it; --max-tokens shows what it would be shown now"),
-        (("--shown", "--turn", "9"), 1, "there is no turn 9", "turns count from 1"),
+        (("--shown", "--turn", "9"), 1, "no turn 9", "turns count from 1"),
         (("--shown", "--run", "nothing"), 1, f"no run nothing in scope {HERE}",
          f"treering trace list --scope {HERE} shows the runs of the scope"),
     ],

@@ -141,7 +141,7 @@ def test_the_status_where_no_ledger_is(empty: Site) -> None:
     outcome = empty("db", "status")
 
     assert outcome.status == 1
-    assert "there is no ledger at" in outcome.err
+    assert "no ledger at" in outcome.err
     assert "treering db init" in outcome.err
     assert not empty.is_laid_out()
 

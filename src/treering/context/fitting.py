@@ -220,7 +220,7 @@ class _Fitting:
         for message in turn:
             for event_id in media_ids(message):
                 self.repairs.append(
-                    Repair(code="left_out_attachment", event_id=event_id, detail="there is no room")
+                    Repair(code="left_out_attachment", event_id=event_id, detail="no room")
                 )
 
     def _words(self, message: ModelMessage, room: int) -> ModelMessage | None:

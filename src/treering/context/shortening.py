@@ -48,7 +48,7 @@ def shorten_to(text: str, tokens: int, count: Counter) -> str:
 
 
 def _marked(text: str, tokens: int, count: Counter) -> int:
-    """Return how many characters fit around a marker; 0 if there is no room."""
+    """Return how many characters fit around a marker; 0 if none fit."""
     low, high = 0, min(len(text), tokens * CHARACTERS_PER_TOKEN_MAX)
     while low < high:
         middle = (low + high + 1) // 2

@@ -53,7 +53,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             raise self.unavailable(f"its answer is not a valid {self.wanted}") from error
 
     def unavailable(self, why: str) -> Unavailable:
-        """Return the error that says why there is no answer."""
+        """Return the error that says why no answer came."""
         return Unavailable(
             f"no {self.wanted} from {self.url}: {why}",
             hint="check the address, the model and the key",

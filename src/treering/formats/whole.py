@@ -64,7 +64,7 @@ class WholeReader:
         return None
 
     def resume(self, state: Any) -> None:
-        """Refuse: there is no state to resume from."""
+        """Refuse: a whole file has no state to resume from."""
         del state
         raise ValueError("this format has no state to resume from")
 

@@ -167,7 +167,7 @@ def compact(
         tokens = min(max_tokens // 4, tokens)
     text, by, failure = _summarised(older, earlier, tokens, summariser)
     if not text:
-        # There is no room for a word, and messages without a summary must stay.
+        # Not a single word fits, and messages without a summary must stay.
         return None
     return Compaction(
         summary=text,
@@ -250,7 +250,7 @@ def _room(earlier: str | None, tokens: int) -> int:
 
 
 def _joined(earlier: str | None, text: str, tokens: int) -> str:
-    """Return a summary after the one before it, which is cut where there is no room for both."""
+    """Return a summary after the one before it, which is cut if both do not fit."""
     if not earlier:
         return text
     kept = shorten_to(earlier, tokens - estimate(text) - BREAK_TOKENS, estimate).strip()

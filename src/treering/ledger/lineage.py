@@ -89,7 +89,7 @@ class Lineage:
         return next(self.segments()).after_seq
 
     def head_seq(self) -> int:
-        """Return the last seq; 0 if there is no past."""
+        """Return the last seq; 0 if the session has no past."""
         return self._head_of(self.session_id)
 
     def _head_of(self, session_id: str) -> int:

@@ -143,7 +143,7 @@ def read_statistics(
 def _has_no_events(store: EventStore, query: ToolQuery) -> bool:
     """Whether the query names a period without tool events.
 
-    The time of a record is that of its call or its result, so there is no record either. It takes
+    The time of a record is that of its call or its result, so no record exists either. It takes
     one look at the index by time, while catching up reads every event since the last time.
     """
     if query.since_ms is query.until_ms is None:

@@ -68,7 +68,7 @@ class Views:
             raise InvalidInput(f"{number!r} is not a turn", hint="turns count from 1")
         turn = self._turn(number)
         if turn is None:
-            raise NotFound(f"there is no turn {number}", hint="turns count from 1")
+            raise NotFound(f"no turn {number}", hint="turns count from 1")
         return turn
 
     def _turn(self, number: int) -> TurnView | None:

@@ -127,7 +127,7 @@ class DocumentIndex:
         return step.more
 
     def embed_queries(self, queries: Sequence[str]) -> Matrix | None:
-        """Return the vectors of queries; None if there is no embedder, or it fails."""
+        """Return the vectors of queries; None without an embedder, or if it fails."""
         if self.embedder is None:
             return None
         try:

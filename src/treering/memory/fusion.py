@@ -98,7 +98,7 @@ def rank(
     ``lengths`` are the numbers of their terms: a long document is preferred to a short one, and
     where most are long, neighbours count less.
 
-    All arrays are indexed by document number. Without an embedder there is no similarity, and words
+    All arrays are indexed by document number. Without an embedder similarity is unknown, and words
     alone count.
     """
     import numpy as np  # noqa: PLC0415

@@ -93,7 +93,7 @@ class TraceFolder:
 
 
 def read_about(path: Path) -> dict[str, Any] | None:
-    """Return the metadata of a trace; None if there is no trace at ``path``."""
+    """Return the metadata of a trace; None if ``path`` holds no trace."""
     try:
         with (path / ABOUT).open("rb") as stream:
             about = msgspec.json.decode(stream.read(ABOUT_BYTES_MAX))

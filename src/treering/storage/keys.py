@@ -148,7 +148,7 @@ class KeyFolder:
 
     def seals(self, scope: str) -> bool:
         """Whether the scope has a key in use, or one that is about to be."""
-        # Every append asks, and mostly there is no file: this is quicker than catching an error.
+        # Every append asks, and mostly no file exists: this is quicker than catching an error.
         if not os.access(self._paths.get(scope) or self._path(scope), os.F_OK):
             return False
         opened = self._open(scope)

@@ -33,6 +33,6 @@ def session_of(user_id: str, session_id: str) -> str:
 
 
 def tag(*texts: str) -> str:
-    """Return a hash that stands for texts in a key."""
+    """Return a hash that replaces texts in a key."""
     text = "\0".join(texts).encode(errors="surrogatepass")
     return blake2b(text, digest_size=_BYTES).hexdigest()

@@ -91,7 +91,7 @@ class Ingest:
     def once(self, upkeep: Upkeep = "none", *, suffix: str = "ingested") -> IngestReceipt:
         """Ingest everything new, then truncate or rotate the spool if requested.
 
-        Raises NotFound if there is no spool and never was, and Busy if another pass is running.
+        Raises NotFound if no spool exists or ever did, and Busy if another pass is running.
         """
         if not self.spool.exists() and not self._state.exists():
             raise NotFound(f"no spool at {self.spool}", hint="set the file with --file")

@@ -121,7 +121,7 @@ class ChatReader(WholeReader):
             return [self._meta(record, row)]
         message = fields_of(row.get("message"))
         if not message:
-            return [ParsedRecord(record=record, skipped="a blob that is no message")]
+            return [ParsedRecord(record=record, skipped="a blob that is not a message")]
         role, content = str(message.get("role")), message.get("content")
         if not self.sessions:
             self._begin({})

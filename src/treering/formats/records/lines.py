@@ -39,7 +39,7 @@ class RawLine(msgspec.Struct, frozen=True, gc=False):
     whole: bool = True
     """Whether it is complete: only the last line of a file may not be."""
     fault: str | None = None
-    """Why there is no text: TOO_LONG or NULS."""
+    """Why the text is missing: TOO_LONG or NULS."""
     indent: int = 0
     """How far in it begins, if what is before it was cut off."""
 

@@ -49,7 +49,7 @@ def nearest(
     embedder: str,
     limit: int,
 ) -> list[tuple[int, float]] | None:
-    """Return numbers of documents and cosines, the nearest first; None if there is no index."""
+    """Return numbers of documents and cosines, the nearest first; None without an index."""
     if not 0 < len(vector) - SCALE_BYTES <= DIMENSIONS_MAX:
         return None
     if memory_documents.index_state(connection, *where).count < HNSW_DOCUMENTS:

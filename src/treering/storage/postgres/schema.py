@@ -64,7 +64,7 @@ def check_server(connection: Connection, address: Address) -> None:
 
 
 def stored_version(connection: Connection, address: Address) -> int:
-    """Return the schema version of the ledger; 0 if there is no ledger."""
+    """Return the schema version of the ledger; 0 if the database has none."""
     found = connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.ledger",)).fetchone()
     if found is None or found[0] is None:
         return 0
@@ -76,9 +76,7 @@ def check_version(version: int, address: Address) -> None:
     """Raise if this program cannot use a ledger of schema ``version``; 0 means no ledger."""
     known = len(migrations())
     if not version:
-        raise NotFound(
-            f"there is no ledger at {address.shown}", hint="make one with treering db init"
-        )
+        raise NotFound(f"no ledger at {address.shown}", hint="make one with treering db init")
     if version > known:
         raise SchemaTooNew(
             f"{address.shown} has schema {version}, this program knows up to {known}",

@@ -96,7 +96,7 @@ class Database:
 
     @property
     def in_memory(self) -> bool:
-        """Whether there is no file."""
+        """Whether the file does not exist."""
         return self.path == MEMORY
 
     def writer(self) -> apsw.Connection:
@@ -246,7 +246,7 @@ class Database:
     def rewrite_pages(self) -> None:
         """Write every page again, so that none holds bytes of something that was erased.
 
-        It is skipped if another program uses the file, or there is no room.
+        It is skipped if another program uses the file, or the disk is full.
         """
         with self.lock:
             connection = self.writer()
@@ -297,7 +297,7 @@ class Database:
 
     def _settle_read_only(self) -> None:
         if not Path(self.path).is_file():
-            raise NotFound(f"there is no ledger at {self.path}", hint="check the path")
+            raise NotFound(f"no ledger at {self.path}", hint="check the path")
         if not shares_live_log(self.path):
             self._copy = PrivateCopy(self.path)
         try:

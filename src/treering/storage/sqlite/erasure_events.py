@@ -52,7 +52,7 @@ def unseen_erasures(
 
     Call inside the transaction that removes them: it moves the companion's mark. The kinds of
     erased events come by scope and position. Raise Unsound if the ledger is shorter than it was, or
-    if there is no record of how long it was.
+    if its length was never recorded.
     """
     after = fetch_value(companion, "SELECT value FROM facts WHERE name = 'erased_through'")
     gone: dict[int, dict[int, int]] = {}

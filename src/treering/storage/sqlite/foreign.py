@@ -44,7 +44,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
     and Busy if it is written to faster than it can be copied.
     """
     if not path.is_file():
-        raise NotFound(f"there is no file {path}", hint="check the path")
+        raise NotFound(f"no file {path}", hint="check the path")
     try:
         with contextlib.closing(_copied(path).connect()) as connection:
             connection.pragma("trusted_schema", False)
@@ -59,7 +59,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
         if error.errno != errno.ENOSPC:
             raise
         raise StorageFull(
-            f"there is no room for a copy of {path}, which is read instead of it",
+            f"no room for the copy of {path} that would be read",
             hint="set TMPDIR to a folder with more room",
         ) from error
 

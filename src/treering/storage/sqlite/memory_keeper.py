@@ -64,7 +64,7 @@ class MemoryKeeper:
         reader.database.companions.append(self._memory)
 
     def memory_rows(self, scope: Scope) -> SavedFold:
-        """Return the rows of a scope; none if there is no file, or an unsound one."""
+        """Return the rows of a scope; none if the file is missing or damaged."""
         number = self._scope_number(scope)
 
         def look(connection: apsw.Connection) -> SavedFold:
@@ -199,7 +199,7 @@ class MemoryKeeper:
     def finish(self) -> tuple[Physical, int | None]:
         """Remove erased bytes from the file; return whether that is done, and up to which position.
 
-        None if there is no file, and nothing to be done.
+        None if the file does not exist, so that nothing has to be done.
         """
         if not self._memory.exists:
             self._sweep(None)
@@ -263,7 +263,7 @@ class MemoryKeeper:
         return last == self._last_position() != 0
 
     def term_key(self, scope: Scope) -> bytes:
-        """Return the key that the words of a scope are hashed under; empty if there is no scope."""
+        """Return the key that hashes the words of a scope; empty if the scope does not exist."""
         with self._database.reading() as ledger:
             return find_scope(ledger, scope)[1]
 

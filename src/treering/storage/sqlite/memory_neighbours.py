@@ -72,7 +72,7 @@ class Neighbours:
     def nearest(
         self, scope: int, shelf: IndexName, vector: bytes, *, embedder: str, limit: int
     ) -> list[tuple[int, float]] | None:
-        """Return numbers of documents and cosines, the nearest first; None if there is no index."""
+        """Return numbers of documents and cosines, the nearest first; None without an index."""
         with self._file.lock.guard, self._file.lock:
             held = self._file.read(lambda c: memory_documents.index_state(c, scope, shelf))
             if held is None or held.count < HNSW_DOCUMENTS:

@@ -57,7 +57,7 @@ LAG: Final[dict[IndexName, str]] = {
     "memories": f"{_LAG} AND e.kind IN ({{memories}})",
 }
 # Most events are of other kinds. The order of time by kind has all up to its mark but expired ones,
-# so everything before the next entry is passed over; up to the mark, if there is no entry.
+# so everything before the next entry is passed over; up to the mark, without an entry.
 _BEFORE_NEXT: Final = """
 SELECT coalesce(
   min(t.position) - 1,

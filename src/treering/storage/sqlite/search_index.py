@@ -332,7 +332,7 @@ class SearchIndex:
     def finish(self) -> tuple[Physical, int | None]:
         """Erase from the index; return whether that is done, and up to which position.
 
-        The position is None if there is no index.
+        The position is None without an index.
         """
         if not self._file.exists:
             return "done", None

@@ -181,7 +181,7 @@ def _secrets(file: Path | None) -> list[str]:
         stated = os.environ.get(SECRET_VARIABLE, "").split()
         if not stated:
             raise InvalidInput(
-                "a webhook is signed, and there is no secret",
+                "a webhook is signed and needs a secret",
                 hint=f"pass --secret-file FILE, or set {SECRET_VARIABLE}",
             )
         return stated

@@ -72,7 +72,7 @@ def path_in(given: Mapping[str, Any]) -> str:
 
 
 def changes_in(given: Mapping[str, Any], *, is_write: bool) -> list[FileChange]:
-    """Return what a tool was asked to change; nothing if it is no edit.
+    """Return what a tool was asked to change; nothing if it is not an edit.
 
     With ``is_write``, a text beside the name of a file is its new content.
     """

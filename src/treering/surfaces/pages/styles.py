@@ -171,7 +171,7 @@ def _style_of(token: str) -> str:
 
 
 def _overwritten(text: str) -> str:
-    """Return a text as a terminal shows it: after a carriage return, a line begins anew."""
+    """Return a text as a terminal shows it: after a carriage return, a line begins again."""
     # ``clean`` writes a carriage return as the picture of one.
     if "␍" not in text:
         return text

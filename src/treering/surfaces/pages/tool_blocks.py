@@ -209,7 +209,7 @@ class _Drawing:
             yield self.text("input", tidy, language="json")
 
     def options(self) -> Iterator[TextBlock]:
-        """Return the arguments of a call whose file is told by its line."""
+        """Return the arguments of a call whose line names its file."""
         rest = {name: one for name, one in self._content.given.items() if name not in _TOLD}
         if rest:
             yield self.text(

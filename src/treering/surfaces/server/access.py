@@ -6,7 +6,7 @@
 A browser page of another site can neither reach the server by a name that it controls (Host), nor
 read or send anything with the user's cookie (Origin, Sec-Fetch-Site, SameSite). An application
 asks ``grant_of`` for the caller's grant: None if no token came, or an outdated cookie, which a
-browser keeps sending: it must be able to log in anew. A link on a page of another site may lead to
+browser keeps sending: it must be able to log in again. A link on a page of another site may lead to
 a page of ours, without any token. An application names the route of a request with ``name_route``
 for the log: a path may hold names of sessions.
 """
@@ -116,7 +116,7 @@ def grant_of(scope: Scope) -> Grant | None:
 
 
 def refusal_of(scope: Scope) -> str | None:
-    """Return why the cookie of a request is no good; None if none came."""
+    """Return why the cookie of a request is not accepted; None if none came."""
     refusal: str | None = scope.get(_REFUSAL)
     return refusal
 

@@ -99,7 +99,7 @@ class Subscription:
         """Whether nothing comes any more: the server ends, or the client is too slow."""
 
     def put(self, scope: Scope, items: Iterable[LiveEvent]) -> None:
-        """Add events; if there is no room for them, the subscription is over."""
+        """Add events; end the subscription if they do not fit."""
         if self.is_over:
             return  # What comes after a gap must not be sent.
         self._items.extend((scope, item) for item in items)

@@ -26,7 +26,7 @@ class CallWords(NamedTuple):
     message: str
     """What it said at last, on one line."""
     remark: str
-    """How it ended, if that is not ok: an error class, or why there is no result."""
+    """How it ended, if that is not ok: an error class, or why the result is missing."""
 
 
 def call_words(request: PageRequest, record: ToolRecord) -> CallWords:

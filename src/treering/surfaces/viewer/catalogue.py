@@ -1,7 +1,7 @@
 """What pages count, kept while the server runs: sessions, turns, usage and failures of each scope.
 
 It is read once for the period that is asked for, and then only what came since. After an erasure it
-is read anew: nothing that was erased stays here.
+is read again: nothing that was erased stays here.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _STATES: Final = {
 
 
 class SessionListArguments(ViewArguments, frozen=True, kw_only=True):
-    """What the list is filtered by, and where it goes on."""
+    """What the list is filtered by, and where it continues."""
 
     q: str = ""
     state: str | None = None
@@ -163,7 +163,7 @@ def _rows(
         last = {record.session_id: record for record in one.failures}
         for outline in one.outlines.values():
             if outline.spawned_by is not None:
-                continue  # Its parent tells of it.
+                continue  # Its parent shows it.
             if not period.since_ms <= outline.updated_ms <= period.until_ms:
                 continue
             name = outline.session_id

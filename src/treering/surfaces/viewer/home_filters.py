@@ -52,7 +52,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     words: str = ""
     """What is searched for, with the operators that only a search has."""
     plain: str = ""
-    """The words alone, as they may stand in a title."""
+    """The words alone, as a title shows them."""
 
     def compares(self, numbers: SessionNumbers) -> bool:
         """Return whether the numbers of a session fit."""

@@ -158,7 +158,7 @@ class Bar(NamedTuple):
 
 
 def bar_chart(bars: Sequence[Bar], *, title: str, value: str) -> Markup:
-    """Return bars side by side, with the same numbers as a table behind them."""
+    """Return bars side by side, and the same numbers as a table."""
     top = max((sum(bar.parts) for bar in bars), default=0) or 1
     width = 100 / max(len(bars), 1)
     drawn = [_bar(bar, at * width, width, top) for at, bar in enumerate(bars)]
@@ -225,7 +225,7 @@ def _bar(bar: Bar, left: float, width: float, top: float) -> Markup:
 
 
 def share_bar(share: float, *, style: str = "bar-1", floor: float | None = None) -> Markup:
-    """Return how much of one, as a bar with ``floor`` as a line; the number stands beside it."""
+    """Return a fraction of one as a bar and a number, with ``floor`` as a line."""
     return html(
         '<svg class="share" height="8" aria-hidden="true"><rect class="bar-2" width="100%"'
         ' height="8"></rect><rect class="{}" width="{}%" height="8"></rect>{}</svg>',

@@ -32,7 +32,7 @@ PERIODS: Final = {
     "365d": "A year",
     "all": "All time",
 }
-"""The periods that the frame offers, as they stand in the address."""
+"""The periods that the frame offers, as the address spells them."""
 _DAY_MS: Final = 86_400_000
 
 

@@ -174,7 +174,7 @@ def rows(request: PageRequest) -> Markup | Response:
 
 
 def find(request: PageRequest) -> Response:
-    """Return where a text stands in a session."""
+    """Return where a text is in a session."""
     asked: FindArguments = request.arguments
     return _answer(found_hits(request, opened(request), asked.text, asked.after))
 
@@ -212,7 +212,9 @@ def export(request: PageRequest) -> Response:
     session = opened(request)
     form = request.arguments.format
     if form not in {"html", "markdown"}:
-        raise InvalidInput(f"{form[:40]} is no format of the viewer", hint="use html or markdown")
+        raise InvalidInput(
+            f"{form[:40]} is not a format of the viewer", hint="use html or markdown"
+        )
     if last_seq(session) > EXPORT_EVENTS_MAX:
         command = f"treering export {session.session_id} --scope {session.scope} --format {form}"
         raise InvalidInput("the session is too long for a browser", hint=f"run {command}")
@@ -458,6 +460,6 @@ def _answer(value: msgspec.Struct) -> Response:
 
 
 def _json(value: SessionMap | None) -> Markup:
-    """Return a value as JSON that cannot end the element it stands in."""
+    """Return a value as JSON that cannot end the element around it."""
     text = "null" if value is None else msgspec.json.encode(value).decode()
     return Markup(text.replace("<", "\\u003c"))

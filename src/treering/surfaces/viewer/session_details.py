@@ -37,7 +37,7 @@ PIECES_MAX: Final = 400
 PIECE_CHARACTERS_MAX: Final = 4_000
 CUTS_MAX: Final = 200
 TREE_TURNS_MAX: Final = 500
-"""Of so many turns at the end, the tree shows what was undone."""
+"""How many turns at the end the tree shows undone events of."""
 _EVENT_REFS: Final = frozenset({"message", "outcome", "at_event", "event_id", "target"})
 _SESSION_REFS: Final = frozenset({"parent", "spawned_by"})
 

@@ -1,4 +1,4 @@
-"""The transcript of a session in pages of so many events, and what a filter or a word finds in it.
+"""The transcript of a session in pages, and what a filter or a word finds in it.
 
 Pages are counted by seq: page 0 is the first ``PAGE_EVENTS`` events, and so on. A page is the same
 whichever way one comes to it, and a session of any length has its pages at known places.
