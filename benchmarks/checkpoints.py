@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,8 @@ _NOTE: Final = (
     " list grows by a text of 200 characters at every step, or a counter changes. Growth compares"
     " the bytes of the second half with those of the first: 1 is linear, 3 is quadratic."
     " InMemorySaver keeps everything in the process; SqliteSaver commits without waiting for the"
-    " disk."
+    " disk. On PostgreSQL both wait for it: one server as it is shipped, over its Unix socket."
+    " Bytes there are what the database grew by."
 )
 
 
@@ -32,6 +34,7 @@ def run(effort: Effort, folder: Path) -> Section:
         for name, (saver, size, close) in _savers(folder, sort).items():
             rows += _measure(f"{name}, {sort}", saver, size, sort, steps)
             close()
+        rows += _on_postgres(sort, steps)
     return Section(
         title="Checkpoints and records", rows=rows + _records(folder, effort), notes=[_NOTE]
     )
@@ -53,6 +56,41 @@ def _savers(folder: Path, sort: str) -> dict[str, tuple[Any, Callable[[], int], 
         "SqliteSaver": (SqliteSaver(connection), lambda: _size(theirs), connection.close),
         "InMemorySaver": (InMemorySaver(), lambda: 0, lambda: None),
     }
+
+
+def _on_postgres(sort: str, steps: int) -> list[Row]:
+    """Measure both savers on one server, each in a database of its own."""
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    from postgres import AS_SHIPPED
+    from postgres_server import Server
+    from treering.adapters.langgraph import TreeringSaver
+
+    rows: list[Row] = []
+    with Server(AS_SHIPPED, on_disk=True) as server:
+        for name in ("ours", "theirs"):
+            server.create_database(name)
+        with treering.open(server.url("ours")) as ledger:
+            saver = TreeringSaver(ledger, scope=SCOPE)
+            size = partial(_growth, server.url("ours"), _database_size(server.url("ours")))
+            rows += _measure(f"TreeringSaver on PostgreSQL, {sort}", saver, size, sort, steps)
+        with PostgresSaver.from_conn_string(server.url("theirs")) as theirs:
+            theirs.setup()
+            size = partial(_growth, server.url("theirs"), _database_size(server.url("theirs")))
+            rows += _measure(f"PostgresSaver, {sort}", theirs, size, sort, steps)
+    return rows
+
+
+def _growth(url: str, before: int) -> int:
+    return _database_size(url) - before
+
+
+def _database_size(url: str) -> int:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _measure(name: str, saver: Any, size: Callable[[], int], sort: str, steps: int) -> list[Row]:
@@ -91,7 +129,7 @@ def _measure(name: str, saver: Any, size: Callable[[], int], sort: str, steps: i
             measured=f"{statistics.median(times) * 1e3:.2f} ms",
         ),
         at_most(f"{name}: the latest checkpoint", latest_ms, LATEST_MS_MAX, shown, "ms")
-        if name == "TreeringSaver, counter"
+        if name.startswith("TreeringSaver, ")
         else Row(what=f"{name}: the latest checkpoint", measured=shown),
     ]
     if sizes[0]:
