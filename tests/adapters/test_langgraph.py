@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -24,7 +25,7 @@ import treering
 from effort import PATIENCE_S
 from treering import aio
 from treering.adapters.langgraph import TreeringSaver, TreeringStore
-from treering.adapters.langgraph.byte_deltas import GrowingValue, applied, difference
+from treering.adapters.langgraph.byte_deltas import GrowingValue, Version, applied, difference
 from treering.errors import SensitiveContent, StorageFull
 
 if TYPE_CHECKING:
@@ -255,6 +256,78 @@ def test_two_savers_of_one_thread_lose_nothing(ledger: Ledger) -> None:
             assert found.checkpoint["channel_values"]["messages"] == items
 
 
+def test_what_another_saver_erases_is_not_remembered(ledger: Ledger, saver: TreeringSaver) -> None:
+    put_many(saver, 12)
+    latest: Any = {"configurable": {"thread_id": "t"}}
+    assert saver.get_tuple(latest) is not None
+    session = ledger.session("langgraph:t", scope=SCOPE, agent="x")
+    values = [one.event_id for one in session.headers(kinds=["state.value"])]
+
+    ledger.redact(SCOPE, event_ids=values)
+
+    found = saver.get_tuple(latest)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {}
+
+
+def test_a_large_value_is_read_once(
+    saver: TreeringSaver, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The latest checkpoint is read at every step of a conversation."""
+    items = put_many(saver, 40)
+    latest: Any = {"configurable": {"thread_id": "t"}}
+    reader = TreeringSaver(ledger, scope=SCOPE)
+    assert reader.get_tuple(latest) == saver.get_tuple(latest)
+    asked: list[str] = []
+    store = ledger._engine.store.record_keys
+    latest_of = store.latest
+
+    def counted(scope: Any, name: str, keys: Any) -> Any:
+        asked.extend(keys)
+        return latest_of(scope, name, keys)
+
+    monkeypatch.setattr(store, "latest", counted)
+
+    for one in (saver, reader):
+        found = one.get_tuple(latest)
+        assert found is not None
+        assert found.checkpoint["channel_values"]["messages"] == items
+    # Only the small value, of the other channel.
+    assert len({key for key in asked if "/v/" in key}) == 1
+
+
+def test_branches_that_are_put_at_the_same_time_can_all_be_read(saver: TreeringSaver) -> None:
+    """Each is stored as its difference to versions that another one may have replaced."""
+    root = put_many(saver, 3)
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    start = saver.get_tuple(config)
+    assert start is not None
+
+    def branch(number: int) -> list[tuple[Any, list[str]]]:
+        items, at, made = list(root), start.config, []
+        version: Any = start.checkpoint["channel_versions"]["messages"]
+        for step in range(12):
+            items.append(f"{number}.{step} ".ljust(300, str(number)))
+            version = saver.get_next_version(version, None)
+            checkpoint = empty_checkpoint()
+            checkpoint["id"] = str(uuid6())
+            checkpoint["channel_values"] = {"messages": list(items)}
+            checkpoint["channel_versions"] = {"messages": version}
+            at = saver.put(at, checkpoint, {"step": step}, {"messages": version})
+            made.append((at, list(items)))
+        return made
+
+    with ThreadPoolExecutor(4) as pool:
+        branches = list(pool.map(branch, range(4)))
+
+    again = TreeringSaver(saver._ledger, scope=SCOPE)
+    for reader in (saver, again):
+        for at, items in (step for made in branches for step in made):
+            found = reader.get_tuple(at)
+            assert found is not None
+            assert found.checkpoint["channel_values"]["messages"] == items
+
+
 def test_threads_of_any_name_and_bad_arguments(saver: TreeringSaver) -> None:
     for thread in ("x" * 300, "a/b", "", "ünï\n"):
         items = put_many(saver, 2, thread)
@@ -301,10 +374,10 @@ def test_a_value_is_made_again_of_its_differences(parts: list[bytes], start: int
     growing, content = GrowingValue(), b"\x93" + b"x" * start
     for at, part in enumerate(parts):
         content = content[:1] + content[1:] + part if at % 7 else part + content
-        differs = growing.against(content)
+        number, delta, bases = growing.next(content)
         name = str(at)
-        stored[name] = content if differs is None else (differs[0], differs[1][0].name)
-        growing.add(name, name, content, whole=differs is None)
+        stored[name] = content if delta is None else (delta, bases[-1].name)
+        growing = GrowingValue((*bases, Version(number, name, name, content)))
         made, path = stored[name], []
         while isinstance(made, tuple):
             path.append(made[0])

@@ -9,12 +9,14 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, said
+from concurrency.processes import colleagues
 from effort import PATIENCE_S
 from treering.errors import Conflict, InvalidInput, SensitiveContent
 from treering.ledger.keyed_records import RecordChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from multiprocessing.connection import Connection
 
     from treering import Ledger
     from treering.ledger.keyed_records import KeyedRecords
@@ -52,6 +54,7 @@ def test_a_value_comes_back_as_it_was_put(records: KeyedRecords) -> None:
 
     many = records.get_many([f"k{at}" for at in range(len(VALUES))] + ["unknown"])
     assert [one.value for one in many.values()] == VALUES
+    assert records.versions([*many, "unknown"]) == {key: one.version for key, one in many.items()}
 
 
 def test_the_latest_value_counts_and_the_others_are_history(records: KeyedRecords) -> None:
@@ -59,6 +62,7 @@ def test_the_latest_value_counts_and_the_others_are_history(records: KeyedRecord
         records.put("k", value)
     assert records.remove(["k", "unknown"]) == 1
     assert records.get("k") is None
+    assert records.versions(["k"]) == {}
     assert records.keys() == []
     assert records.remove(["k"]) == 0
 
@@ -115,6 +119,69 @@ def test_of_many_who_expect_the_same_one_wins(open_shared: Callable[[], Ledger])
 
     assert sorted(won) == list(range(8))
     assert len(list(ledgers[0].records(HERE, "race").history("k"))) == 8
+
+
+def count_up(pipe: Connection, location: str, times: int, number: int) -> None:
+    """Once told to, add one to a counter so many times; tell how often another was faster."""
+    with treering.open(location) as ledger:
+        records = ledger.records(HERE, "counters", session_id=f"counted by {number}")
+        pipe.send("ready")
+        pipe.recv()
+        conflicts = added = 0
+        while added < times:
+            current = records.get("k")
+            value, version = (current.value, current.version) if current else (0, "")
+            try:
+                records.put("k", value + 1, expected=version)
+                added += 1
+            except Conflict:
+                conflicts += 1
+        pipe.send(conflicts)
+
+
+def claim(pipe: Connection, location: str, number: int) -> None:
+    """In each round, put keys that nobody may have put before, all or none; tell who did."""
+    with treering.open(location) as ledger:
+        records = ledger.records(HERE, "claims")
+        pipe.send("ready")
+        while (keys := pipe.recv()) is not None:
+            changes = [RecordChange(key=key, value=number, expected="") for key in keys]
+            try:
+                pipe.send(records.put_all(changes)[0].value)
+            except Conflict:
+                pipe.send(None)
+
+
+def test_processes_that_count_together_lose_no_step(location: str) -> None:
+    """Compare-and-set by processes that share nothing but the database."""
+    with treering.open(location) as ledger:
+        records = ledger.records(HERE, "counters")
+        with colleagues(3, count_up, location, 8) as counters:
+            for counter in counters:
+                counter.hear()
+            for counter in counters:
+                counter.tell("go")
+            for counter in counters:
+                counter.hear()
+
+        assert [one.value for one in records.history("k")] == list(range(1, 25))
+        assert ledger.admin.verify(derived=True).intact
+
+
+def test_of_processes_that_claim_the_same_keys_one_has_them_all(location: str) -> None:
+    with treering.open(location) as ledger, colleagues(3, claim, location) as claimants:
+        for claimant in claimants:
+            claimant.hear()
+        for number in range(4):
+            keys = [f"{number}/{at}" for at in range(3)]
+            for claimant in claimants:
+                claimant.tell(keys)
+            [owner] = {word for claimant in claimants if (word := claimant.hear()) is not None}
+
+            held = ledger.records(HERE, "claims").get_many(keys)
+            assert {one.value for one in held.values()} == {owner}
+            assert len(held) == 3
+        assert ledger.admin.verify(derived=True).intact
 
 
 def test_a_put_that_was_acknowledged_is_read_by_everybody(

@@ -117,6 +117,11 @@ class KeyedRecords:
             if key in events and (record := _record(key, events[key])) is not None
         }
 
+    def versions(self, keys: Sequence[str]) -> dict[str, str]:
+        """Return the versions of those of ``keys`` that have a record, without their values."""
+        versions = self._store.versions(self.scope, self.name, _check_keys(keys))
+        return {key: version for key, version in versions.items() if version}
+
     def keys(
         self, prefix: str = "", *, limit: int = PAGE_ITEMS_DEFAULT, after: str = ""
     ) -> list[str]:

@@ -306,6 +306,9 @@ class RecordStore(Protocol):
     def keys(self, scope: Scope, name: str, prefix: str, *, after: str, limit: int) -> list[str]:
         """Return the first keys with a record that begin with ``prefix``, after another."""
 
+    def versions(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Return the id of the newest event of each key; "" if it has none, or was removed."""
+
     def last_erasure(self, scope: Scope, session_id: str) -> int:
         """Return the seq of the last event that vouches for an erasure in a session, or 0."""
 

@@ -42,39 +42,33 @@ class Version(NamedTuple):
     content: bytes
 
 
-class GrowingValue:
+class Addition(NamedTuple):
+    """How the next version of a value is to be stored."""
+
+    number: int
+    delta: Delta | None
+    """The difference to the last of ``bases``; None if the version is to be stored whole."""
+    bases: tuple[Version, ...]
+    """All versions that it is made of, the whole one first."""
+
+
+class GrowingValue(NamedTuple):
     """The versions of one value that the next one can be stored against."""
 
-    def __init__(self) -> None:
-        self._path: list[Version] = []
+    path: tuple[Version, ...] = ()
 
-    def __len__(self) -> int:
-        return sum(len(version.content) for version in self._path)
-
-    def against(self, content: bytes) -> tuple[Delta, list[Version]] | None:
-        """Return the difference to an earlier version, and all versions that it needs.
-
-        None if the value is to be stored whole.
-        """
-        number = self._path[-1].number + 1 if self._path else 0
+    def next(self, content: bytes) -> Addition:
+        """Return how to store the next version."""
+        number = self.path[-1].number + 1 if self.path else 0
+        whole = Addition(0, None, ())
         if number % WINDOW == 0 or len(content) <= WHOLE_BYTES_MAX:
-            return None
+            return whole
         base = number & (number - 1)
-        path = [version for version in self._path if version.number <= base]
-        delta = difference(path[-1].content, content)
+        bases = tuple(version for version in self.path if version.number <= base)
+        delta = difference(bases[-1].content, content)
         if len(delta.middle) + len(delta.head) > len(content) // 2:
-            return None
-        return delta, path[::-1]
-
-    def add(self, name: str, record: str, content: bytes, *, whole: bool) -> None:
-        """Note a version that was stored."""
-        if whole:
-            self._path = [Version(0, name, record, content)]
-            return
-        number = self._path[-1].number + 1
-        base = number & (number - 1)
-        self._path = [version for version in self._path if version.number <= base]
-        self._path.append(Version(number, name, record, content))
+            return whole
+        return Addition(number, delta, bases)
 
 
 def difference(old: bytes, new: bytes) -> Delta:

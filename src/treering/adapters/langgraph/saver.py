@@ -13,7 +13,6 @@ serializer makes: a graph continues with exactly what it had.
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
 from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -28,7 +27,8 @@ from langgraph.checkpoint.base import (
 )
 from typing_extensions import override
 
-from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, applied
+from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, Version, applied
+from treering.adapters.langgraph.recent_values import RecentValues
 from treering.aio import AsyncItems, sync_ledger
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
@@ -54,8 +54,11 @@ if TYPE_CHECKING:
 
 RECORDS: Final = "langgraph"
 ATTEMPTS_MAX: Final = 20
-GROWING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Earlier versions of values that are kept in memory, to store later ones as what changed."""
+LATEST_MAX: Final = 2_000
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""Values that are kept in memory: to store the next versions as what changed, and to read them."""
+CACHED_BYTES_MIN: Final = 1_024
+"""Smaller values are read as quickly as their versions."""
 ALL: Final = 2**31
 _EMPTY: Final = "empty"
 _TAG: Final = 24
@@ -93,6 +96,24 @@ class _Place(NamedTuple):
         }
 
 
+class _Value(NamedTuple):
+    """A value as it was serialized."""
+
+    type: str
+    content: bytes
+    versions: Mapping[str, str]
+    """Versions of all records that it is made of: with another one, it is another value."""
+
+
+class _ValueChange(NamedTuple):
+    """A value that is about to be put."""
+
+    change: RecordChange
+    channel: str
+    added: Version
+    bases: tuple[Version, ...]
+
+
 class TreeringSaver(BaseCheckpointSaver[str]):
     """Saves the checkpoints of graphs in a ledger, for synchronous and asynchronous graphs.
 
@@ -112,10 +133,12 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         self._scope = scope
         self._agent = agent
         self._all = self._ledger.records(scope, RECORDS, agent=agent)
-        self._latest: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
+        self._latest = RecentValues[tuple[str, str], tuple[str, str]](LATEST_MAX)
         """The newest checkpoint of namespaces, and the version of its record."""
-        self._growing: OrderedDict[tuple[str, str, str], GrowingValue] = OrderedDict()
+        self._growing = RecentValues[tuple[str, str, str], GrowingValue](BYTES_MAX, _growing_size)
         """Values by thread, namespace and channel."""
+        self._values_read = RecentValues[str, _Value](BYTES_MAX, _value_size)
+        """Values by their keys."""
 
     # Reading.
 
@@ -191,36 +214,58 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         )
 
     def _values(self, place: _Place, versions: Mapping[str, Any]) -> dict[str, Any]:
-        keys = {place.value(channel, version): channel for channel, version in versions.items()}
-        records = self._all.get_many(list(keys))
-        contents = self._contents(records)
+        channels = {place.value(channel, version): channel for channel, version in versions.items()}
+        values = self._cached(channels)
+        missing = [key for key in channels if key not in values]
+        if missing:
+            values |= self._read(missing)
         return {
-            keys[key]: self.serde.loads_typed((record.value["type"], contents[key]))
-            for key, record in records.items()
-            if record.value["type"] != _EMPTY
+            channel: self.serde.loads_typed((values[key].type, values[key].content))
+            for key, channel in channels.items()
+            if key in values and values[key].type != _EMPTY
         }
 
-    def _contents(self, records: Mapping[str, KeyedRecord]) -> dict[str, bytes]:
-        """Return the bytes of values, made of the versions that they differ from."""
+    def _cached(self, keys: Iterable[str]) -> dict[str, _Value]:
+        """Return the values that were put or read here before, if they are still the same."""
+        cached = {key: value for key in keys if (value := self._values_read.get(key))}
+        needed = {key for value in cached.values() for key in value.versions}
+        current = self._all.versions(sorted(needed)) if needed else {}
+        return {
+            key: value
+            for key, value in cached.items()
+            if all(current.get(one) == version for one, version in value.versions.items())
+        }
+
+    def _cache(self, key: str, value: _Value) -> None:
+        if len(value.content) >= CACHED_BYTES_MIN:
+            self._values_read.add(key, value)
+
+    def _read(self, keys: Sequence[str]) -> dict[str, _Value]:
+        """Return values, made of the versions that they differ from."""
+        records = self._all.get_many(keys)
         needed = {
-            f"{key.rpartition('/')[0]}/{name}"
+            base: key
             for key, record in records.items()
             for name in record.value.get("bases", ())
+            if (base := f"{key.rpartition('/')[0]}/{name}") not in records
         }
-        bases = self._all.get_many(sorted(needed)) if needed else {}
-        made: dict[str, bytes] = {}
+        made = self._cached(needed)
+        missing = [base for base in needed if base not in made]
+        bases = records | (self._all.get_many(missing) if missing else {})
 
-        def content(key: str, record: KeyedRecord) -> bytes:
+        def make(key: str) -> _Value:
             if key not in made:
-                value = record.value
-                if "delta" not in value:
-                    made[key] = value.get("content", b"")
-                else:
-                    base = f"{key.rpartition('/')[0]}/{value['bases'][0]}"
-                    made[key] = applied(Delta(*value["delta"]), content(base, bases[base]))
+                value, versions = bases[key].value, {key: bases[key].version}
+                content = value.get("content", b"")
+                if "delta" in value:
+                    base = make(f"{key.rpartition('/')[0]}/{value['bases'][0]}")
+                    content = applied(Delta(*value["delta"]), base.content)
+                    versions |= base.versions
+                made[key] = _Value(value["type"], content, versions)
+                self._cache(key, made[key])
             return made[key]
 
-        return {key: content(key, record) for key, record in records.items()}
+        return {key: make(key) for key in records}
 
     def _writes(self, place: _Place, checkpoint_id: str) -> builtins.list[PendingWrite]:
         """Return the writes of a checkpoint, each once, in the order in which they are replayed."""
@@ -273,11 +318,10 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         place = _place(config)
-        values = checkpoint["channel_values"]
         rest: dict[str, Any] = {**checkpoint}
-        del rest["channel_values"]
+        state = rest.pop("channel_values")
         stated = get_checkpoint_metadata(config, metadata)
-        saved = {
+        saved: dict[str, Any] = {
             "thread": place.thread_id,
             "ns": place.ns,
             "id": checkpoint["id"],
@@ -286,8 +330,8 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             "metadata": self._dumped(stated),
         }
         contents = {
-            channel: self.serde.dumps_typed(values[channel]) if channel in values else (_EMPTY, b"")
-            for channel, version in new_versions.items()
+            channel: self.serde.dumps_typed(state[channel]) if channel in state else (_EMPTY, b"")
+            for channel in new_versions
         }
         refs = {
             name: stated[name]
@@ -297,14 +341,14 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         records = self._records(place)
         known: set[str] = set()
         for attempt in range(ATTEMPTS_MAX):
-            changes = [
+            values = [
                 self._value_change(place, channel, new_versions[channel], *contents[channel])
                 for channel in contents
                 if place.value(channel, new_versions[channel]) not in known
             ]
-            changes.append(self._checkpoint_change(place, saved, refs))
+            change = self._checkpoint_change(place, saved, refs)
             try:
-                put = records.put_all(changes)
+                *stored, head = records.put_all([*(value.change for value in values), change])
             except Conflict:
                 # Another process was here, or the same version was put before: then it stays.
                 if attempt == ATTEMPTS_MAX - 1:
@@ -313,7 +357,10 @@ class TreeringSaver(BaseCheckpointSaver[str]):
                 keys = [place.value(channel, new_versions[channel]) for channel in contents]
                 known = set(self._all.get_many(keys))
                 continue
-            self._note(place, put, changes, contents, new_versions)
+            if place.latest in change.also:
+                self._latest.add((place.thread, place.tag), (saved["id"], head.version))
+            for value, record in zip(values, stored, strict=True):
+                self._note_value(place, value, record.version)
             break
         return place.config(checkpoint["id"])
 
@@ -326,9 +373,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             record = self._all.get(place.latest)
             newest = record or self._newest(place)
             latest = (newest.value["id"] if newest else "", record.version if record else "")
-            self._latest[place.thread, place.tag] = latest
-            if len(self._latest) > CHANGES_MAX:
-                self._latest.popitem(last=False)
+            self._latest.add((place.thread, place.tag), latest)
         also = [place.latest] if saved["id"] >= latest[0] else []
         if isinstance(run := refs.get("run_id"), str):
             also.append(_run_key(run))
@@ -343,58 +388,38 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
     def _value_change(
         self, place: _Place, channel: str, version: Any, kind: str, content: bytes
-    ) -> RecordChange:
+    ) -> _ValueChange:
         """Return a value as a change: whole, or as its difference to an earlier version."""
         key = place.value(channel, version)
-        growing = self._growing.get((place.thread, place.tag, channel))
-        differs = None if growing is None else growing.against(content)
-        if differs is None:
-            value = {"type": kind} if kind == _EMPTY else {"type": kind, "content": content}
-            return RecordChange(key=key, value=value, expected="")
-        delta, bases = differs
-        return RecordChange(
+        growing = self._growing.get((place.thread, place.tag, channel)) or GrowingValue()
+        number, delta, bases = growing.next(content)
+        value: dict[str, Any] = {"type": kind}
+        if delta is not None:
+            value |= {"delta": [*delta], "bases": [base.name for base in reversed(bases)]}
+        elif kind != _EMPTY:
+            value["content"] = content
+        change = RecordChange(
             key=key,
-            value={"type": kind, "delta": [*delta], "bases": [base.name for base in bases]},
+            value=value,
             expected="",
             # Whoever prunes keeps what is needed, as far as it is there.
             requires={place.value(channel, base.name): base.record for base in bases},
         )
+        return _ValueChange(change, channel, Version(number, str(version), "", content), bases)
 
-    def _note(
-        self,
-        place: _Place,
-        put: Sequence[KeyedRecord],
-        changes: Sequence[RecordChange],
-        contents: Mapping[str, tuple[str, bytes]],
-        versions: ChannelVersions,
-    ) -> None:
-        """Remember what was put, for the next checkpoint."""
-        stored = {record.key: record for record in put}
-        for change in changes:
-            if place.latest in change.also:
-                latest = (change.value["id"], stored[change.key].version)
-                self._latest[place.thread, place.tag] = latest
-                self._latest.move_to_end((place.thread, place.tag))
-        for channel, (kind, content) in contents.items():
-            record = stored.get(place.value(channel, versions[channel]))
-            name = (place.thread, place.tag, channel)
-            if record is None or kind == _EMPTY:
-                self._growing.pop(name, None)
-                continue
-            growing = self._growing.setdefault(name, GrowingValue())
-            self._growing.move_to_end(name)
-            whole = "delta" not in record.value
-            growing.add(str(versions[channel]), record.version, content, whole=whole)
-        held = sum(map(len, self._growing.values()))
-        while held > GROWING_BYTES_MAX and self._growing:
-            held -= len(self._growing.popitem(last=False)[1])
+    def _note_value(self, place: _Place, value: _ValueChange, version: str) -> None:
+        """Remember a value that was put, for its next version and for readers."""
+        kind, content = value.change.value["type"], value.added.content
+        versions = {**value.change.requires, value.change.key: version}
+        self._cache(value.change.key, _Value(kind, content, versions))
+        path = (*value.bases, value.added._replace(record=version))
+        growing = GrowingValue(() if kind == _EMPTY else path)
+        self._growing.add((place.thread, place.tag, value.channel), growing)
 
     def _forget(self, place: _Place) -> None:
         """Forget what is remembered of a thread."""
-        caches: tuple[OrderedDict[Any, Any], ...] = (self._latest, self._growing)
-        for remembered in caches:
-            for name in [name for name in remembered if name[0] == place.thread]:
-                remembered.pop(name, None)
+        self._latest.drop(lambda name: name[0] == place.thread)
+        self._growing.drop(lambda name: name[0] == place.thread)
 
     @override
     def put_writes(
@@ -611,6 +636,14 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
     def _loaded(self, stored: Sequence[Any]) -> Any:
         return self.serde.loads_typed((stored[0], stored[1]))
+
+
+def _growing_size(growing: GrowingValue) -> int:
+    return sum(len(version.content) for version in growing.path)
+
+
+def _value_size(value: _Value) -> int:
+    return len(value.content)
 
 
 def _place(config: RunnableConfig) -> _Place:

@@ -134,6 +134,18 @@ class RecordKeys:
         events: list[Event] = self._reader.read(scope, look, self._reader.to_events)
         return {listed[at - 1]: event for at, event in zip(asked_at, events, strict=True)}
 
+    def versions(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Return the id of the newest event of each key; "" if it has none, or was removed."""
+
+        def look(connection: Connection) -> dict[str, str]:
+            scope_key = self._cache.scope_key(connection, scope)
+            if scope_key is None:
+                return dict.fromkeys(keys, "")
+            places = {key: record_key(scope_key, name, key) for key in keys}
+            return versions_of(connection, scope, places)
+
+        return self._server.read(look, scope)
+
     def history(self, scope: Scope, name: str, key: str, *, after: int, limit: int) -> list[Event]:
         """Return events of a key after a position, the oldest first."""
 

@@ -124,6 +124,15 @@ class RecordKeys:
                     found[key] = row
         return dict(zip(found, self._to_events(list(found.values())), strict=True))
 
+    def versions(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """Return the id of the newest event of each key; "" if it has none, or was removed."""
+        with self._database.reading() as connection:
+            number, scope_key = self._scope(connection, scope)
+            return {
+                key: version_of(connection, number, record_key(scope_key, name, key))
+                for key in keys
+            }
+
     def history(self, scope: Scope, name: str, key: str, *, after: int, limit: int) -> list[Event]:
         """Return events of a key after a position, the oldest first."""
         with self._database.reading() as connection:
