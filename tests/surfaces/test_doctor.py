@@ -91,6 +91,18 @@ def test_a_sound_ledger_is_proved_unless_it_has_to_be_quick(cli: CommandLine, ho
     assert found(whole)["scope_empty"]["level"] == "warning"
 
 
+def test_derived_data_is_sampled_where_the_proof_was_made(cli: CommandLine, home: Path) -> None:
+    with treering.open(cli.database) as ledger:
+        ledger.append([said(scope=ELSEWHERE)])
+        nothing = cli("doctor", "--json")
+        ledger.memory(ELSEWHERE).learn("Lives in Porto", user="u1")
+
+    elsewhere = cli("doctor", "--json")
+
+    assert "derived" not in found(nothing)
+    assert "rows sampled" in found(elsewhere)["derived"]["message"]
+
+
 def test_a_changed_ledger_is_an_error_with_exit_status_1(cli: CommandLine, home: Path) -> None:
     with treering.open(cli.database) as ledger:
         ledger.append([said("one"), said("two")])

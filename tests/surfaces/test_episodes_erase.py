@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import pytest
@@ -297,3 +298,34 @@ def test_what_cannot_be_combined_with_matching_is_refused(
     herons: CommandLine, options: tuple[str, ...]
 ) -> None:
     assert herons("redact", *options, "--scope", "s").status == 2
+
+
+def test_a_session_can_be_looked_at_before_it_is_redacted(herons: CommandLine) -> None:
+    words = ("redact", "--session", "a", "--scope", "s")
+
+    tried = herons(*words, "--dry-run")
+    receipt = herons(*words, "--dry-run", "--json").receipt
+
+    assert tried.out.splitlines()[0] == "would redact 2 events of session a in scope s"
+    assert (receipt["count"], receipt["redacted_count"]) == (2, 0)
+    assert herons(*words, "--json").receipt["redacted_count"] == 2
+
+
+@pytest.mark.parametrize("target", [("--session", "a"), ("--matching", "heron")])
+def test_a_person_at_a_terminal_is_asked_before_much_is_redacted(
+    herons: CommandLine, monkeypatch: pytest.MonkeyPatch, target: tuple[str, str]
+) -> None:
+    class Terminal(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(io, "TextIOWrapper", Terminal)
+    words = ("redact", *target, "--scope", "s")
+
+    refused = herons(*words, stdin="n\n")
+
+    assert refused.status == 2
+    assert "nothing was erased" in refused.err
+    assert "heron two" in herons("episodes", "query", "--scope", "s").out
+    assert herons(*words, stdin="y\n").status == 0
+    assert "heron two" not in herons("episodes", "query", "--scope", "s").out

@@ -19,6 +19,8 @@ from formats.logs import codex
 from formats.logs.claude_code import SESSION
 from formats.logs.terminals import GROK_SESSION, GROK_SUMMARY, RECORDS, content, document
 from surfaces.processes import PROGRAM
+from treering.model.intakes import ImportReceipt
+from treering.surfaces.cli.imports import report
 
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine
@@ -266,13 +268,39 @@ def test_faults_and_files_left_out_are_told_beside_the_output(
     done = cli("import", str(folder), "--scope", "acme/app")
 
     assert done.status == 0
-    assert f"{path}, line 3, byte {size}: not JSON" in done.err
-    assert "… and 2 more; --json names up to 100" in done.err
+    assert f"{path}, line 3, byte {size}: not JSON, and 11 more such lines\n" in done.err
     assert (
         f"{folder / 'b.json'} was left out: not a log Treering can read; its first line" in done.err
     )
     assert "not JSON" not in done.out
     assert "12 in error" in done.out
+
+
+def test_every_fault_is_listed_on_request(cli: CommandLine, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", claude_log("one").lines)
+    add(path, b"no json\n" * 12)
+
+    done = cli("import", str(path), "--scope", "acme/app", "-v")
+
+    assert done.err.count(": not JSON\n") == 12
+
+
+def test_few_reasons_are_listed_and_all_on_request() -> None:
+    skipped = {f"reason {number}": number for number in range(1, 6)}
+    receipt = ImportReceipt(
+        dry_run=False, files=1, files_unchanged=0, files_refused=0, bytes=0, lines=15, imported=0,
+        duplicates=0, skipped=skipped, errors=0, mended={}, events=0, sessions=0, sessions_new=0,
+        subagents=0, by_scope={}, by_format={}, faults=[], sources=[],
+    )  # fmt: skip
+
+    few, everything = (
+        [line for line in report(receipt, [], verbose=verbose) if line.startswith("  skipped")]
+        for verbose in (False, True)
+    )
+
+    assert few[0] == "  skipped 5: reason 5"
+    assert few[3:] == ["  skipped 3 for 2 other reasons: -v lists them"]
+    assert len(everything) == 5
 
 
 def test_files_that_only_repeat_others_are_told_in_one_line(

@@ -151,6 +151,18 @@ def test_nothing_found_says_what_may_help(tides: CommandLine) -> None:
         assert word in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("query", "absent"),
+    [
+        ("whale", "no event has any of the words"),
+        ('"tide whale"', "no event has the words side by side"),
+        ("whale kind:tool.call", "no event that passes the filters has any of the words"),
+    ],
+)
+def test_nothing_found_says_what_is_absent(tides: CommandLine, query: str, absent: str) -> None:
+    assert absent in tides("search", query, *IN).out
+
+
 def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine) -> None:
     outcome = cli("search", "whale", *IN)
 

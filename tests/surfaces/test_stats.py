@@ -162,3 +162,13 @@ def test_numbers_are_shown_by_scope_the_busiest_first(weeks: CommandLine) -> Non
 def test_too_many_days_are_refused(weeks: CommandLine) -> None:
     assert weeks("stats", *IN, "--days", "400", "--by", "day").status == 2
     assert weeks("stats", *IN, "--session", "s1", "--by", "scope").status == 2
+
+
+def test_events_that_are_older_than_the_period_are_mentioned(weeks: CommandLine) -> None:
+    week = weeks("stats", *IN, "--until", UNTIL, "--utc").out
+    quiet = weeks("stats", *IN, "--since", str(NOON - 20 * DAY), "--until", str(NOON - 15 * DAY))
+    everything = weeks("stats", *IN, "--since", str(NOON - 30 * DAY), "--until", UNTIL)
+
+    assert week.splitlines()[-1].startswith("older events are not counted, the first of 20")
+    assert "older events are not counted" in quiet.out
+    assert "older events" not in everything.out

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
+import msgspec
 
 from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
@@ -15,8 +17,14 @@ from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command, group, own_options
-from treering.surfaces.cli.finding import find_event, narrow_to_session, short_events
+from treering.surfaces.cli.finding import (
+    find_event,
+    find_session,
+    narrow_to_session,
+    short_events,
+)
 from treering.surfaces.cli.ledgers import (
+    items_of,
     of_all_scopes,
     open_existing,
     open_if_there,
@@ -119,15 +127,19 @@ redact_episodes = command("redact", scope="required", **_REDACT)(_redact)
     short_help="Erase the content of events or a session.",
     examples="""
     treering redact --event 01a1de94-e936 --scope acme/app
-    treering redact --session s1 --scope acme/app --replacement null
+    treering redact --session s1 --scope acme/app --dry-run
     treering redact --matching '"blue heron"' --scope acme/app --dry-run
     """,
     if_stopped=_REDACT["if_stopped"],
     options=own_options(_redact),
 )
 @click.option("--matching", metavar="WORDS", help="Redact every event that a search finds.")
-@click.option("--dry-run", is_flag=True, help="With --matching: show them, and erase nothing.")
-@click.option("--yes", is_flag=True, help="With --matching: erase without asking.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="With --session or --matching: show what would go, and erase nothing.",
+)
+@click.option("--yes", is_flag=True, help="With --session or --matching: erase without asking.")
 def redact(*, scope: Scope, matching: str | None, dry_run: bool, yes: bool, **target: Any) -> None:
     """Erase summary, refs and payload for good; the rows and the chain stay.
 
@@ -135,18 +147,83 @@ def redact(*, scope: Scope, matching: str | None, dry_run: bool, yes: bool, **ta
     An id may be short, if no other id in the scope matches.
 
     --matching takes words as treering search does, and redacts what has all of them; with
-    --session only there. Look with --dry-run first.
+    --session only there. Look with --dry-run first. At a terminal, --session and --matching ask
+    before they erase; elsewhere --matching needs --yes.
     """
+    event_id, session_id = target["event_id"], target["session_id"]
     if matching is None:
-        if dry_run or yes:
-            raise InvalidInput("--dry-run and --yes need --matching", hint="name the words")
+        if event_id is None and session_id is not None:
+            if dry_run or (_can_ask() and not yes):
+                plan = _SessionPlan.of(scope, session_id)
+                if dry_run:
+                    show(plan, *plan.lines())
+                    return
+                plan.confirm()
+        elif dry_run or yes:
+            raise InvalidInput(
+                "--dry-run and --yes need --session or --matching", hint="name what to redact"
+            )
         _redact(scope=scope, **target)
         return
-    if target["event_id"] is not None:
+    if event_id is not None:
         raise InvalidInput("--event and --matching exclude each other", hint="drop one of the two")
-    _redact_matching(
-        scope, matching, target["session_id"], target["replacement"], dry_run=dry_run, yes=yes
-    )
+    _redact_matching(scope, matching, session_id, target["replacement"], dry_run=dry_run, yes=yes)
+
+
+class _SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What redacting a session would erase."""
+
+    scope: str
+    session_id: str
+    count: int
+    by_kind: dict[str, int]
+    dry_run: bool = True
+    redacted_count: int = 0
+
+    @classmethod
+    def of(cls, scope: Scope, text: str) -> Self:
+        """Count the events of a session that still have content. Raise NotFound."""
+        from treering.ledger.erasure import NUMBERS_ONLY  # noqa: PLC0415  (not for --help)
+
+        require(text, "session_id")
+        with open_existing() as ledger:
+            session_id = find_session(ledger, scope, text)
+            headers = items_of(lambda after: ledger.replay(scope, session_id, after=after))
+            kinds = Counter(
+                header.kind
+                for header in headers
+                if not (header.redacted or header.expired or header.kind in NUMBERS_ONLY)
+            )
+        return cls(
+            scope=scope,
+            session_id=session_id,
+            count=kinds.total(),
+            by_kind=dict(sorted(kinds.items())),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Return the plan for people."""
+        events = counted(self.count, "event")
+        yield f"would redact {events} of session {self.session_id} in scope {self.scope}"
+        yield from (f"  {kind}: {number:,}" for kind, number in self.by_kind.items())
+
+    def confirm(self) -> None:
+        """Show the plan and ask. Raise InvalidInput if the answer is no."""
+        with writing_output():
+            for line in self.lines():
+                say(line)
+        _ask("Erase them for good?")
+
+
+def _can_ask() -> bool:
+    """Whether a person is there to answer."""
+    return not invocation().as_json and sys.stdin.isatty()
+
+
+def _ask(question: str) -> None:
+    """Raise InvalidInput unless a person agrees."""
+    if not click.confirm(question, err=True):
+        raise InvalidInput("nothing was erased", hint="answer y, or add --yes")
 
 
 def _redact_matching(
@@ -163,14 +240,18 @@ def _redact_matching(
     with open_existing("read" if dry_run else "change") as ledger:
         session = narrow_to_session(ledger, scope, session_id)
         hits, elsewhere, is_cut = _matching(ledger, scope, words, session)
-        found = counted(len(hits), "event") + (" or more" if is_cut else "")
-        if hits and not (dry_run or yes):
-            raise InvalidInput(
-                f"this erases {found} of scope {scope}, for good",
-                hint="add --yes to do it, or --dry-run to see them",
-            )
+        events = counted(len(hits), "event") + (" or more" if is_cut else "")
         short, mask = short_events(ledger, scope), Mask()
         rows = [_preview(short.within(hit, "event_id"), mask) for hit in hits]
+        if rows and not (dry_run or yes):
+            if not _can_ask():
+                raise InvalidInput(
+                    f"this erases {events} of scope {scope}, for good",
+                    hint="add --yes to do it, or --dry-run to see them",
+                )
+            with writing_output():
+                print_table(_PREVIEW, rows)
+            _ask(f"Erase {events} of scope {scope} for good?")
         while hits and not dry_run:
             for hit in hits:
                 receipt = ledger.redact(scope, event_id=hit.event_id, replacement=replacement)
@@ -181,7 +262,7 @@ def _redact_matching(
             hits = [hit for hit in more if hit.event_id not in erased]
     lines = [f"nothing in scope {scope} matches: {one_line(words)}"]
     if dry_run and rows:
-        lines = [f"would redact {found} of scope {scope}"]
+        lines = [f"would redact {events} of scope {scope}"]
     elif erased:
         count = counted(len(erased), "event")
         lines = [f"redacted {count} of scope {scope}; {physically(physical)}"]
@@ -454,7 +535,7 @@ def forget(*, user: str, scope: Scope, dry_run: bool, yes: bool) -> None:
 
 def _confirm(plan: ForgetReceipt, person: str) -> None:
     """Ask for the user's name again. Raise InvalidInput if it is not confirmed."""
-    if invocation().as_json or not sys.stdin.isatty():
+    if not _can_ask():
         events = counted(plan.events_erased, "event")
         raise InvalidInput(
             f"this erases {events} of scope {plan.scope}, for good",

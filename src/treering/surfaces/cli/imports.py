@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.intakes import ImportReceipt
+    from treering.model.intakes import Fault, ImportReceipt
     from treering.model.scopes import Scope
-FAULTS_SHOWN: Final = 10
+FAULTS_SHOWN: Final = 5
+"""Files with faults of one sort that are named."""
+REASONS_SHOWN: Final = 3
 REFUSED_SHOWN: Final = 5
 SCOPES_SHOWN: Final = 8
 ENDINGS_SHOWN: Final = 5
@@ -71,6 +73,7 @@ _DAY_MS: Final = 86_400_000
     help="Search this home folder instead of yours: of another user, or of Windows.",
 )
 @click.option("--no-index", is_flag=True, help="Do not index now; the first search does it.")
+@click.option("-v", "--verbose", is_flag=True, help="List every reason and every fault.")
 def import_(
     *,
     paths: Sequence[Path],
@@ -80,6 +83,7 @@ def import_(
     again: bool,
     home: Path | None,
     no_index: bool,
+    verbose: bool,
 ) -> None:
     """Import the logs of agents: Claude Code, Codex, Copilot, Gemini, Qwen and others.
 
@@ -107,7 +111,7 @@ def import_(
                 for name in receipt.by_scope:
                     ledger.admin.index(name, progress=progress)
     keep_faults(receipt)
-    warn(receipt)
+    warn(receipt, verbose=verbose)
     if others := not_logs(receipt, paths):
         fail(
             receipt,
@@ -118,7 +122,7 @@ def import_(
         )
     if _unclaimed(receipt) and not invocation().as_json:
         note(ASK)
-    show(receipt, *report(receipt, paths), done="the logs were imported")
+    show(receipt, *report(receipt, paths, verbose=verbose), done="the logs were imported")
     if receipt.unreadable:
         click.get_current_context().exit(1)
 
@@ -170,14 +174,11 @@ def keep_faults(receipt: ImportReceipt) -> None:
         note_faults(receipt.sources, new_guard())
 
 
-def warn(receipt: ImportReceipt) -> None:
+def warn(receipt: ImportReceipt, *, verbose: bool) -> None:
     """Report what could not be imported, on standard error."""
     if invocation().as_json:
         return
-    for fault in receipt.faults[:FAULTS_SHOWN]:
-        note(f"{fault.file}, line {fault.line}, byte {fault.offset}: {fault.reason}")
-    if receipt.errors > FAULTS_SHOWN:
-        note(f"… and {receipt.errors - FAULTS_SHOWN:,} more; --json names up to 100")
+    _warn_of_faults(receipt, verbose=verbose)
     for path in receipt.unreadable[:REFUSED_SHOWN]:
         note(f"nothing of {path} can be read: it is damaged, or its permissions forbid it")
     if len(receipt.unreadable) > REFUSED_SHOWN:
@@ -191,6 +192,21 @@ def warn(receipt: ImportReceipt) -> None:
         note(f"{source.file} was left out: {source.reason}")
     if len(refused) > REFUSED_SHOWN:
         note(f"… and {counted(len(refused) - REFUSED_SHOWN, 'more file')} left out")
+
+
+def _warn_of_faults(receipt: ImportReceipt, *, verbose: bool) -> None:
+    """Report lines in error: each of them, or the first of its sort in a file."""
+    alike: dict[tuple[str, str, int], list[Fault]] = {}
+    for fault in receipt.faults:
+        alike.setdefault((fault.file, fault.reason, fault.line if verbose else 0), []).append(fault)
+    shown = list(alike.values())[: None if verbose else FAULTS_SHOWN]
+    for fault, *others in shown:
+        more = f", and {counted(len(others), 'more such line')}" if others else ""
+        note(f"{fault.file}, line {fault.line}, byte {fault.offset}: {fault.reason}{more}")
+    left = receipt.errors - sum(map(len, shown))
+    if left:
+        how = "--json names" if verbose else "-v and --json name"
+        note(f"… and {left:,} more; {how} up to 100")
 
 
 def not_logs(receipt: ImportReceipt, paths: Sequence[Path]) -> str:
@@ -216,30 +232,35 @@ def _unclaimed(receipt: ImportReceipt) -> set[str]:
     }
 
 
-def report(receipt: ImportReceipt, paths: Sequence[Path]) -> Iterator[str]:
+def report(receipt: ImportReceipt, paths: Sequence[Path], *, verbose: bool) -> Iterator[str]:
     """Yield the lines that report what was imported, and what to do next.
 
-    ``paths`` are the files and folders that were named or found.
+    ``paths`` are the files and folders that were named or found. Few reasons are listed unless
+    ``verbose``: most skipped lines repeat another one.
     """
     read = receipt.files + receipt.files_unchanged + receipt.files_refused
     if paths and not (read or receipt.others or receipt.unreadable):
         yield f"found nothing to import in {', '.join(str(path) for path in paths)}"
         return
-    verb = "would import" if receipt.dry_run else "imported"
+    done = "would import" if receipt.dry_run else "imported"
     sessions = counted(receipt.sessions, "session")
     subagents = f" and {counted(receipt.subagents, 'subagent')}" if receipt.subagents else ""
     new = f", {receipt.sessions_new:,} of them new" if receipt.sessions_new else ""
-    yield f"{verb} {counted(receipt.events, 'event')} of {sessions}{subagents}{new}"
+    yield f"{done} {counted(receipt.events, 'event')} of {sessions}{subagents}{new}"
     if receipt.lines:
         yield (
             f"lines: {receipt.lines:,} = {receipt.imported:,} imported"
             f" + {receipt.duplicates:,} known already"
             f" + {sum(receipt.skipped.values()):,} skipped + {receipt.errors:,} in error"
         )
-    for reason, count in sorted(receipt.skipped.items(), key=lambda item: -item[1]):
-        yield f"  skipped {count:,}: {reason}"
-    for what, count in receipt.mended.items():
-        yield f"  mended {count:,}: {what}"
+    shown_max = None if verbose else REASONS_SHOWN
+    for verb, reasons in (("skipped", receipt.skipped), ("mended", receipt.mended)):
+        counts = Counter(reasons).most_common()
+        yield from (f"  {verb} {count:,}: {reason}" for reason, count in counts[:shown_max])
+        if rest := counts[len(counts) if shown_max is None else shown_max :]:
+            lines = sum(count for _, count in rest)
+            others = counted(len(rest), "other reason")
+            yield f"  {verb} {lines:,} for {others}: -v lists them"
     if receipt.replaced:
         yield f"erased what an older reader derived: {counted(receipt.replaced, 'event')}"
     if receipt.files_unchanged:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
+from treering.app import now_ms
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
+from treering.model.search_queries import parse_search
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SEARCH_MODES
 from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.declare import command
@@ -316,7 +318,7 @@ def print_nothing(
     if scope is not None:
         say("  only this scope was searched: name another with --scope, or use --all-scopes")
     if mode == "words":
-        say("  no event has any of the words: try others, or a prefix such as deploy*")
+        say(f"  {_absent(query)}: try others, or a prefix such as deploy*")
         say("  or search by meaning, too: --mode hybrid")
     else:
         say("  nothing is close enough: ask in other words, or search words with --mode words")
@@ -325,6 +327,16 @@ def print_nothing(
     if not include_failed:
         say("  runs that failed or were interrupted are left out: --include-failed")
     say("  only imported logs are searched; treering doctor lists the others")
+
+
+def _absent(query: str) -> str:
+    """Return what no event has, so far as a query of words says it."""
+    parsed = parse_search(query, Scope("-"), now_ms=now_ms())
+    is_filtered = parsed.without or parsed.narrowings or parsed.since_ms or parsed.before_ms
+    where = "no event that passes the filters" if is_filtered else "no event"
+    if any(len(term.words) > 1 for term in parsed.terms):
+        return f"{where} has the words side by side; without the quotes, they may be apart"
+    return f"{where} has any of the words"
 
 
 def highlighted(snippet: str, spans: Sequence[Sequence[int]]) -> str:

@@ -152,10 +152,15 @@ def stats(
     with open_to_ask() as ledger, catching_up() as progress:
         scope, session = _narrow(ledger, scope, session_id)
         figures = statistics(ledger, scope, session, period, progress=progress)
-        is_empty = not figures.activity.events and not any(
-            ledger.headers(one, first=1).items for one in _scopes(ledger, scope)
-        )
-    show(_masked(figures), page=lambda: print_statistics(_masked(figures), is_empty=is_empty))
+        firsts = [
+            header.ts_ms
+            for name in _scopes(ledger, scope)
+            for header in ledger.headers(name, session_id=session, first=1).items
+        ]
+    show(
+        _masked(figures),
+        page=lambda: print_statistics(_masked(figures), first_ms=min(firsts, default=None)),
+    )
 
 
 def _narrow(
@@ -315,19 +320,20 @@ def _masked(figures: Statistics) -> Statistics:
     return msgspec.convert(clean, Statistics)
 
 
-def print_statistics(figures: Statistics, *, is_empty: bool) -> None:
-    """Print what went on, and what changed; ``is_empty`` if the scope has no events at all."""
+def print_statistics(figures: Statistics, *, first_ms: int | None) -> None:
+    """Print what went on, and what changed; ``first_ms`` is the time of the very first event."""
     activity = figures.activity
     about = f"session {printable(figures.session_id)} of " if figures.session_id else ""
     span = f"{clock(figures.period.since_ms)} to {moment(figures.period.until_ms)}"
     say(f"{about}{scope_shown(figures.scope)}, {span}")
-    if is_empty:
+    if first_ms is None:
         say("nothing is recorded" + (" in this scope: check its name" if figures.scope else ""))
         return
     if not activity.events:
         say("nothing was recorded in this time")
     if not activity.events and not any(change.before for change in figures.drift):
         say("nor in the time before it: look further back with --since")
+        _print_older(figures, first_ms)
         return
     _print_drift(figures)
     if activity.tools:
@@ -369,6 +375,15 @@ def print_statistics(figures: Statistics, *, is_empty: bool) -> None:
         ("events", activity.by_kind),
     ):
         _print_counts(name, counts)
+    _print_older(figures, first_ms)
+
+
+def _print_older(figures: Statistics, first_ms: int) -> None:
+    """Say if events are older than the period, and how to count them."""
+    if first_ms < figures.period.since_ms:
+        day = clock(first_ms)[:10]
+        say("")
+        say(f"older events are not counted, the first of {day}: --since {day} counts them, too")
 
 
 def _print_rows(by: str, rows: Sequence[Mapping[str, Any]]) -> None:
