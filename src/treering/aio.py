@@ -3,9 +3,9 @@
     await ledger.search("x", scope=…) ─► lane of the session ─► a thread ─► the same call
                                          one call at a time, in the order of the awaits
 
-There is one engine, which is synchronous. Calls about one session are carried out in order, those
-about several sessions at the same time. A call that has begun is completed although the task that
-asked is cancelled: when CancelledError arrives, the call is recorded or it never will be.
+The one engine is synchronous. Calls about one session are carried out in order, those about
+several sessions at the same time. A call that has begun is completed even if its task is
+cancelled: when CancelledError arrives, the call is recorded or never will be.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _DIRECT: Final = frozenset({
 _AWAITED: Final = frozenset({"settings", "key", "isolation", "memory_refs", "turn_wait_s"})
 """Properties that read the ledger: they are awaited."""
 _ASIDE: Final = frozenset({"interrupt", "start", "take"})
-"""Methods that have no place in the order: they may wait for a turn, which others have to end."""
+"""Methods outside the order: they may wait for a turn that other calls have to end."""
 _FOLLOWING: Final = frozenset({"follow", "follow_events"})
 
 Result = TypeVar("Result")
@@ -92,7 +92,7 @@ class Lanes:
                 while not call.future.done():
                     with contextlib.suppress(asyncio.CancelledError):
                         await asyncio.wait([call.future])
-                call.future.exception()  # Seen: nobody else gets it.
+                call.future.exception()  # Retrieved here, since nobody else does.
             raise
         result: Result = call.future.result()
         return result
@@ -102,7 +102,7 @@ class Lanes:
             if self._closed:
                 raise Closed("the ledger is closed", hint="open it again")
             if self._pid != os.getpid():
-                # The threads of a parent process are not here.
+                # Threads do not survive a fork.
                 self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="treering-aio")
                 self._waiting, self._pid = {}, os.getpid()
             if lane in self._waiting:
@@ -124,7 +124,7 @@ class Lanes:
             call.carry_out()
 
     def close(self) -> None:
-        """Carry out what waits, and end the threads."""
+        """Complete the waiting calls, and end the threads."""
         with self._lock:
             pool, pid, self._closed = self._pool, self._pid, True
         if pool is not None and pid == os.getpid():
@@ -143,7 +143,7 @@ class _Call:
         self.future: asyncio.Future[Any] = loop.create_future()
 
     def withdraw(self) -> bool:
-        """Have it not begin; return False if it has begun."""
+        """Withdraw the call; return False if it has begun."""
         with self._lock:
             if self._state == "waiting":
                 self._state = "withdrawn"
@@ -209,11 +209,11 @@ class AsyncObject:
         return partial(self._call, name)
 
     async def __aenter__(self) -> Self:
-        # A run may wait for another one of its session, which has to end in the lane.
+        # A run may wait for another run of its session, which has to end in the lane.
         lane = None if isinstance(self.sync, Run) else self._lane
         await self._lanes.run(lane, self.sync.__enter__)
         if isinstance(self.sync, Run):
-            # Its thread has a copy of the context: this is the one that the block sees.
+            # The thread has a copy of the context; the block sees this one.
             self._before = current_run.set(self.sync)
         return self
 
@@ -341,7 +341,7 @@ class AsyncLedger(AsyncObject):
         await self.close()
 
     async def close(self) -> None:
-        """Complete what was asked, interrupt the runs that are still open, close the database."""
+        """Complete pending calls, interrupt open runs, close the database."""
         lanes = Lanes()
         try:
             await lanes.run(None, self._close)
@@ -390,7 +390,7 @@ def open(*args: Any, **kwargs: Any) -> _LedgerOpening:  # noqa: A001  (the same 
 
 
 def sync_ledger(ledger: Ledger | AsyncLedger) -> tuple[Ledger, Lanes]:
-    """Return a ledger that either world may hand to an adapter, and the lanes of its calls."""
+    """Return the synchronous ledger behind a sync or async one, and the lanes of its calls."""
     if isinstance(ledger, AsyncLedger):
         synchronous: Ledger = ledger.sync
         return synchronous, ledger.lanes
@@ -399,7 +399,7 @@ def sync_ledger(ledger: Ledger | AsyncLedger) -> tuple[Ledger, Lanes]:
 
 @cache
 def _sort_of(kind: Any, name: str) -> str:
-    """Return what an attribute is: value, awaited, direct, iterator or call."""
+    """Return the sort of an attribute: value, awaited, direct, iterator or call."""
     found = inspect.getattr_static(kind, name, None)
     if name in _DIRECT:
         return "direct"
@@ -424,7 +424,7 @@ def _lane_of(sync: Any) -> Hashable:
 
 
 def _lane_of_append(events: Any = (), **_: Any) -> Hashable:
-    """Return the lane of what a ledger appends: that of its session, if there is only one."""
+    """Return the lane of an append: that of its session, if all events share one."""
     listed = events if isinstance(events, list | tuple) else ()
     places = {(getattr(one, "scope", None), getattr(one, "session_id", None)) for one in listed}
     return places.pop() if len(places) == 1 else None

@@ -248,7 +248,7 @@ def test_an_unforeseen_fault_names_its_place_and_repeats_no_content(
     printed = capsys.readouterr().err
     assert printed.startswith("error: unexpected LookupError (")
     assert "secret" not in printed
-    assert "\nhint: this is a fault of treering; set TREERING_TRACEBACK=1" in printed
+    assert "\nhint: this is a bug in treering; set TREERING_TRACEBACK=1" in printed
 
 
 def test_a_shell_completes_commands_and_flags(

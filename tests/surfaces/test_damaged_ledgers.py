@@ -50,5 +50,5 @@ def test_every_command_says_that_the_file_is_damaged_and_blames_nobody_else(
         lay_out(sound, place, "", swapped(content, Random(seed)))
         outcome = cli("--db", str(place / NAME), *command)
 
-        assert "fault of treering" not in outcome.err, command
+        assert "bug in treering" not in outcome.err, command
         assert "Traceback" not in outcome.err, command

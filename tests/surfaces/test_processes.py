@@ -60,7 +60,7 @@ def test_characters_that_a_terminal_lacks_are_escaped(
 
     assert append.returncode == 0
     assert r"\u8336 \u2026 \u2713" in tail.stdout
-    assert "fault of treering" not in doctor.stderr
+    assert "bug in treering" not in doctor.stderr
 
 
 def modules_loaded(environment: dict[str, str], *arguments: str) -> set[str]:

@@ -34,7 +34,7 @@ PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.05
 PAUSE_S_MAX: Final = 1.0
 _RETRIED: Final = frozenset({"busy", "unavailable", "closed"})
-"""Codes of answers that nothing was done for."""
+"""Codes of answers to requests that had no effect."""
 
 
 class _ProblemBody(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class _ProblemBody(msgspec.Struct, frozen=True):
 
 
 class ServerConnection:
-    """The way to one server. Safe to share between threads; each has a socket of its own."""
+    """A connection to one server. Safe to share between threads; each has a socket of its own."""
 
     def __init__(self, url: str, token: str | None, *, patience_s: float = PATIENCE_S) -> None:
         parts = urlsplit(url)
@@ -64,7 +64,7 @@ class ServerConnection:
         self._is_closed = False
 
     def get(self, path: str, kind: type[Answer], **query: Any) -> Answer:
-        """Return the answer to a reading, as ``kind``."""
+        """Return the answer to a GET request, as ``kind``."""
         given = {
             name: _text(value)
             for name, value in query.items()
@@ -76,9 +76,9 @@ class ServerConnection:
     def post(
         self, path: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
     ) -> Answer:
-        """Return the answer to what is sent; one that is repeatable is sent until it arrives.
+        """Return the answer to a POST request; a repeatable one is sent until it arrives.
 
-        Raise OutcomeUnknown if another may have arrived, or may not.
+        Raise OutcomeUnknown if another one may have arrived.
         """
         return self._ask("POST", path, msgspec.json.encode(body), kind, is_repeatable=is_repeatable)
 
@@ -119,7 +119,7 @@ class ServerConnection:
                 if not is_repeatable and not isinstance(error, ConnectionRefusedError):
                     raise OutcomeUnknown(
                         f"the connection to {self.url} broke before the answer",
-                        hint="look whether it was done before you do it again",
+                        hint="check whether it was done before you repeat it",
                     ) from error
                 if time.monotonic() + pause_s > until:
                     raise _away(self.url) from error
@@ -138,7 +138,7 @@ class ServerConnection:
             connection = self._local.connection = self._connect()
             self._sockets.add(connection)
         elif connection.sock is not None and _is_over(connection.sock):
-            # The server has closed it while nothing was asked: the request uses a new one.
+            # The server closed the idle connection: the request uses a new one.
             connection.close()
         headers = self._headers
         if body is not None:
@@ -148,7 +148,7 @@ class ServerConnection:
             answer = connection.getresponse()
             return answer.status, answer.read()
         except BaseException:
-            # Also after an interrupt: the rest of an answer must not be taken for the next one.
+            # Also after an interrupt: the next request must not read the rest of this answer.
             connection.close()
             self._sockets.discard(connection)
             self._local.connection = None
@@ -169,7 +169,7 @@ def path_of(*names: str) -> str:
 
 
 def _is_over(connection: socket.socket) -> bool:
-    """Return whether the other side has closed a connection that waits for nothing."""
+    """Return whether the other side has closed an idle connection."""
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     return bool(waiting.poll(0))

@@ -40,7 +40,7 @@ class _Appended(msgspec.Struct, frozen=True):
 
 
 class RemoteEngine:
-    """Records over HTTP; stands where ``Engine`` does for runs and sessions."""
+    """Records over HTTP; replaces ``Engine`` for runs and sessions."""
 
     def __init__(self, connection: ServerConnection, clock: Callable[[], int]) -> None:
         self.connection = connection
@@ -49,7 +49,7 @@ class RemoteEngine:
         self.results = Results(self.gates, SyntheticPolicy())
         self.store = _RemoteStore(connection)
         self.dispatcher = _NoSinks()
-        # Checks what the server would refuse, and what JSON would change without a word: NaN, a
+        # Checks what the server would refuse, and what JSON would change silently: NaN, a
         # tuple. Ids are given here, so that a batch can be sent again.
         self._drafter = Drafter(guard=_no_guard, mode="off", clock=clock, seals=lambda _: False)
 
@@ -73,7 +73,7 @@ class RemoteEngine:
         numbers: Sequence[int | None] | None = None,
         fits: bool = False,
     ) -> list[Header]:
-        """Record the events of a run under its numbers; ``fits`` makes fit what cannot be kept."""
+        """Record the events of a run under its numbers; ``fits`` converts what cannot be stored."""
         if numbers is not None:
             events = [
                 event if number is None else replace(event, run_seq=number)
@@ -134,7 +134,7 @@ class RemoteEngine:
         return self.write(events, numbers=run_state.number(events), fits=True)
 
     def forget(self, run_state: RunState) -> None:
-        """Take note that a run is over: nothing is kept about it here."""
+        """Note that a run has ended; the client keeps nothing about it."""
 
 
 class _RemoteStore:
@@ -171,14 +171,14 @@ class _RemoteReader:
 
 
 class _NoSinks:
-    """What a run hands its events to: sinks are the server's."""
+    """Takes the events of a run; sinks are the server's."""
 
     def carry_transient(self, event: NewEvent) -> None:
-        """Drop a piece of an answer: it is not kept anywhere."""
+        """Drop a piece of an answer: it is not stored anywhere."""
 
     def announce(self, headers: Sequence[Header]) -> None:
         """Do nothing."""
 
 
 def _no_guard() -> Any:
-    raise AssertionError  # The server has the guard.
+    raise AssertionError  # The server masks secrets.

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", bound="Header")
 
 _BEAT_S: Final = 0.1
-"""How often to look whether it is time to stop."""
+"""How often to check whether to stop."""
 _CAUGHT_UP: Final = b": caught up"
 _BROKEN: Final = b""
-"""In place of a line: the stream has ended."""
+"""Takes the place of a line: the stream has ended."""
 _LINES_MAX: Final = 4_096
 """Lines that are read ahead; then the server waits for the reader."""
 
 
 class RemoteFollower(Generic[Item]):
-    """An iterator over the events of a scope, as ``Follower`` is on a ledger that is here."""
+    """An iterator over the events of a scope, as ``Follower`` is on a local ledger."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class _Lines:
         if self._sockets is not None:
             _break(self._sockets)
         with contextlib.suppress(queue.Empty):
-            while True:  # Room for what the thread may be about to add.
+            while True:  # Makes room for what the thread may be about to add.
                 self._lines.get_nowait()
 
     def _begin(self, cursor: str) -> None:

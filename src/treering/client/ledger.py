@@ -1,4 +1,4 @@
-"""A ledger on a server, with the calls of one that is here."""
+"""A ledger on a server, with the calls of a local one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class RemoteLedger(Ledger):
         return self._remote.append(listed, expected_seq=expected_seq) if listed else []
 
     def append_new(self, event: NewEvent) -> Header:
-        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        """Record one event whose id must be new. Raise DuplicateEvent if it exists."""
         new = self._remote.append_missing(check_events([event]))
         if not new:
             raise DuplicateEvent(

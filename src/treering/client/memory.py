@@ -60,7 +60,7 @@ class RemoteMemory(Memory):
             try:
                 return self._connection.post(path, body, RecallResult)
             except (NotPermitted, ReadOnly):
-                options.pop("weights", None)  # A ledger that is only read can still be asked.
+                options.pop("weights", None)  # A read-only ledger can still be asked.
         return self._get("recall", RecallResult, query=query, **options)
 
     def fact(self, fact_id: str) -> Fact:

@@ -1,4 +1,4 @@
-"""What cannot be done over HTTP says so: every call that a remote class does not make itself."""
+"""Refuse what cannot be done over HTTP: every call that a remote class does not define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions on a server: turns and events are recorded as in a ledger that is here."""
+"""Sessions on a server: turns and events are recorded as in a local ledger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INHERITED = (
     "append", "boundary", "checkpoint", "is_addressed", "isolation", "key", "new_event", "permits",
     "record", "rename", "template", "turn", "turn_wait_s",
 )  # fmt: skip
-"""What a session does by means of the engine and its own settings."""
+"""What a session does with the engine and its own settings."""
 
 
 class SessionAnswer(msgspec.Struct, frozen=True):
@@ -177,11 +177,11 @@ class RemoteSession(Session):
         return iter(self._get("tool-calls", list[ToolRecord], last=_last(last)))
 
     def summary(self) -> Counts:
-        """Return how much of what it holds."""
+        """Return how many events of each sort it holds."""
         return self._glance().counts
 
     def outline(self) -> SessionOutline:
-        """Return the session at a glance."""
+        """Return an outline of the session."""
         return self._glance().outline
 
     def usage(self) -> Usage:
@@ -197,7 +197,7 @@ class RemoteSession(Session):
         return self._get("context", Context, max_tokens=max_tokens, **options)
 
     def compact_if_needed(self, max_tokens: int) -> None:
-        """Leave the session as it is: a run shows no context over HTTP."""
+        """Do nothing: a run assembles no context over HTTP."""
 
     def _glance(self) -> SessionAnswer:
         return self._get("", SessionAnswer)

@@ -6,8 +6,8 @@
     def test_the_reader_keeps_the_law(law):
         law(SAMPLE)
 
-A law raises AssertionError, and says what is wrong. Laws about lines hold for logs of lines; they
-have nothing to say of databases and of formats with ``records`` of their own.
+A law raises AssertionError, and says what is wrong. Laws about lines apply to logs of lines, not to
+databases or to formats with ``records`` of their own.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def claims_its_own_log(sample: LogSample) -> None:
 
 
 def accounts_for_every_line(sample: LogSample) -> None:
-    """Every record is imported, known, skipped with a reason or in error: none twice, none not."""
+    """Every record is counted exactly once: imported, known, skipped with a reason or in error."""
     with _imported(sample) as (_, receipt):
         assert receipt.events > 0, "nothing was imported"
         assert receipt.errors == 0, f"the sample has errors: {receipt.faults}"
@@ -138,7 +138,7 @@ def imports_nothing_twice(sample: LogSample) -> None:
 
 
 def grows_into_the_same(sample: LogSample) -> None:
-    """A log that is read while it is written comes to what it comes to when it is read at once."""
+    """A log that is read while it grows gives the same events as one read at once."""
     if not sample.has_lines:
         return
     content = sample.content
@@ -194,7 +194,7 @@ def hostile_lines_cost_no_other(sample: LogSample) -> None:
 
 
 def odd_values_surprise_nobody(sample: LogSample) -> None:
-    """A field of another type than usual is not an error: its record is kept in some way."""
+    """A field of an unusual type is not an error: its record is kept in some form."""
     if sample.has_lines and sample.format.content == "text":
         return
     values = sample.values() if sample.has_lines else _own_values(sample)

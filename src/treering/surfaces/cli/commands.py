@@ -288,5 +288,5 @@ def _unexpected(error: Exception) -> TreeringError:
     where = f" ({frame.tb_frame.f_globals.get('__name__')}:{frame.tb_lineno})" if frame else ""
     return TreeringError(
         f"unexpected {type(error).__name__}{where}",
-        hint=f"this is a fault of treering; set {TRACEBACK_VARIABLE}=1 to see where, and report it",
+        hint=f"this is a bug in treering; set {TRACEBACK_VARIABLE}=1 to see where, and report it",
     )

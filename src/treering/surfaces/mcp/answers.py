@@ -1,9 +1,9 @@
-"""What a model reads: JSON that quotes recorded text, so that none of it can leave its quotes.
+"""Answers for a model: JSON that quotes recorded text, so that none of it can leave its quotes.
 
 Recorded text may hold anything, including sentences that address the model. Every answer is one
 JSON object that says so first. Inside, a text is a JSON string: a quote, a line break or a control
-character is an escape there, and so is ``<``, with which tags and the markers of chats begin. What
-cannot be seen is written out: characters without a shape, and those that turn the order of letters.
+character is an escape there, and so is ``<``, with which tags and the markers of chats begin.
+Invisible characters, and those that reverse the order of letters, are written as escapes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _JOINERS: Final = "\u200c\u200d"
 """Invisible, and part of how emoji and some scripts are written."""
 _TAGS: Final = ("\U000e0000", "\U000e0fff")
-"""Characters without a shape that can spell a hidden text."""
+"""Invisible characters that can spell a hidden text."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def shortened(value: Any, characters: int) -> Any:
     if value is None or len(written(value)) <= characters:
         return value
     text = value if isinstance(value, str) else encode(value).decode()
-    # What is special grows when it is written, so the beginning is as long as it can be.
+    # Escapes are longer than what they escape, so find the longest beginning that fits.
     length = min(len(text), characters)
     while length > 1 and len(written(text[:length])) > characters:
         length //= 2
@@ -114,7 +114,7 @@ def moment(ts_ms: int) -> str:
 
 @cache
 def _mask() -> Mask:
-    """Return the mask of a process: to build one takes longer than most answers."""
+    """Return the mask of this process: building one takes longer than most answers."""
     return Mask()
 
 

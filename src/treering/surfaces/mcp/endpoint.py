@@ -3,8 +3,8 @@
     AccessCheck ─► McpEndpoint ─────────────► session manager ─► handlers of server.py
     (the server)   right, scope, toolbox      (the SDK's)        toolbox of the request
 
-One address is about one scope: ``/mcp?scope=acme/app``; a token for a single scope needs no name.
-Every request is answered by itself, so a client survives a restart of the server.
+One address serves one scope: ``/mcp?scope=acme/app``; a token for a single scope needs no name.
+Requests share no state, so a client survives a restart of the server.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class McpEndpoint:
 
     @contextlib.asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
-        """Live as long as the server; what was asked is answered or called off at the end."""
+        """Live as long as the server; at its end, open requests are answered or cancelled."""
         try:
             yield
         finally:
@@ -95,7 +95,7 @@ class McpEndpoint:
                         "MCP needs mcp, which is not installed",
                         hint="pip install 'treering[mcp]' where the server runs",
                     )
-                # In a thread: it takes half a second, in which others want answers.
+                # In a thread: it takes half a second, during which others want answers.
                 await asyncio.to_thread(import_module, "treering.surfaces.mcp.server")
                 ready = asyncio.Event()
                 self._running = asyncio.create_task(self._run(ready))
@@ -120,14 +120,14 @@ class McpEndpoint:
 
 
 class ServedLedger(LateLedger):
-    """The ledger of a server, which opens and closes it."""
+    """The ledger of a server; the server opens and closes it."""
 
     def drop(self) -> None:
         """Leave it open."""
 
 
 def _scope_of(scope: Connection, grant: Grant) -> Scope:
-    """Return the scope that a request is about. Raise InvalidScope if that is not clear."""
+    """Return the scope of a request. Raise InvalidScope if it is not clear."""
     named = parse_qs(scope["query_string"].decode("latin-1")).get("scope", [])
     if len(named) == 1:
         return parse_scope(named[0])
@@ -144,7 +144,7 @@ def _toolbox_of(context: Any) -> Toolbox:
 async def _refuse_method(scope: Connection, receive: Receive, send: Send) -> None:
     problem = Problem(
         code="method_not_allowed",
-        message="the server has nothing to say by itself",
+        message="the server sends no messages of its own",
         hint="send requests with POST",
     )
     await answer_problem(problem, {"Allow": "POST"})(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The MCP server: tools, resources and prompts of a scope, in both eras of the protocol."""
+"""The MCP server: tools, resources and prompts of a scope, in both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _prompt(toolbox: Toolbox, name: str, session_id: str | None) -> str:
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:
-    """Do ``work`` in a thread; what it raises becomes an error of the protocol."""
+    """Run ``work`` in a thread; its exceptions become errors of the protocol."""
     try:
         # Nobody waits for the thread of a client that has left.
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

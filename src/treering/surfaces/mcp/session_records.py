@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RECORD_CHARACTERS_MAX: Final = 16_000
 PIECE_CHARACTERS_MAX: Final = 4_000
-"""The longest message or tool output; of a longer one the beginning is shown."""
+"""The longest message or tool output; longer ones are cut."""
 TURNS_MAX: Final = 20
 """The last turns of a session that are read."""
 URI_PREFIX: Final = "treering://session/"
@@ -96,7 +96,7 @@ def session_record(ledger: Ledger, scope: Scope, session_id: str) -> str:
 
 
 class _Pieces(io.BytesIO):
-    """Takes a page piece by piece, each of which is whole by itself."""
+    """Takes a page piece by piece; each piece is complete."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """MCP over standard input and output, until the client leaves or asks the process to end.
 
-The streams are our own rather than the SDK's: that one reads in a thread which cannot be called
-off, so a signal would wait for the next line of the client.
+The streams are our own rather than the SDK's: they read in a thread that cannot be cancelled, so a
+signal would wait for the next line of the client.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ def serve(server: Server[Any]) -> None:
 
 
 def _take_streams() -> tuple[int, int]:
-    """Return the streams of the client, and leave neutral ones in their place.
+    """Return the streams of the client, and replace them with neutral ones.
 
-    Nothing else can then read a message or write into one: what is printed by mistake goes to
-    standard error.
+    Nothing else can then read or corrupt a message: stray prints go to standard error.
     """
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -121,7 +120,7 @@ class _Client:
             case types.JSONRPCRequest():
                 self._pending.add(message.id)
             case types.JSONRPCNotification(method="notifications/cancelled"):
-                # A request that was called off may never be answered.
+                # A cancelled request may never be answered.
                 self._pending.discard((message.params or {}).get("requestId", ""))
 
     async def _end(self) -> None:

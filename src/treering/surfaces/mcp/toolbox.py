@@ -96,7 +96,7 @@ class Toolbox:
         self._late = late
 
     def call(self, name: str, given: Mapping[str, Any]) -> Answer:
-        """Return the answer to one call; whatever goes wrong is an answer, too."""
+        """Return the answer to one call; every error is an answer, too."""
         try:
             return self._answer(name, given)
         except (LedgerMoved, Closed) as error:
@@ -108,7 +108,7 @@ class Toolbox:
             # The text of an unforeseen error may quote what is recorded.
             return refusal(
                 TreeringError(
-                    f"unexpected {type(error).__name__}", hint="this is a fault of treering"
+                    f"unexpected {type(error).__name__}", hint="this is a bug in treering"
                 )
             )
 
@@ -230,7 +230,7 @@ class Toolbox:
         return answer(self.scope, sessions=items, has_more=page.has_more or bool(left_out), **note)
 
     def recall(self, ledger: Ledger, asked: dict[str, Any]) -> Answer:
-        """Return what bears on a question, facts first, within the tokens asked for."""
+        """Return what is relevant to a question, facts first, within the requested tokens."""
         memory = ledger.memory(self.scope)
         recalled = memory.recall(asked["query"], user=asked["user"], record=False)
         budget = TokenBudget(max(1, asked["max_tokens"]))
@@ -278,7 +278,7 @@ class Toolbox:
         )
 
     def forget(self, ledger: Ledger, asked: dict[str, Any]) -> Answer:
-        """Reject a fact; one that is forgotten already stays so."""
+        """Reject a fact; doing so again changes nothing."""
         memory = ledger.memory(self.scope)
         state = memory.fact(asked["fact_id"]).state
         if state != "forgotten":

@@ -1,4 +1,4 @@
-"""Who may: every request passes here, whichever application answers it.
+"""Access control: every request passes here, whichever application answers it.
 
     request ─► Host ─► Origin, Sec-Fetch-Site ─► token (Bearer or cookie) ─► application
                421     403                       401 if a Bearer is wrong    grant_of(scope)
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 FETCH_SITES: Final = frozenset({"same-origin", "none"})
-"""Sec-Fetch-Site of our own pages, and of what a user typed."""
+"""Sec-Fetch-Site of our own pages, and of addresses that a user typed."""
 _BEARER: Final = "bearer "
 _GRANT: Final = "treering.grant"
 _CHECK: Final = "treering.check"
@@ -122,12 +122,12 @@ def refusal_of(scope: Scope) -> str | None:
 
 
 def name_route(scope: Scope, route: str) -> None:
-    """Say which route answers a request, for the log: nothing that was asked for."""
+    """Name the route of a request for the log, which never shows what was asked for."""
     scope[_ROUTE] = route
 
 
 class AccessCheck:
-    """An ASGI application around another: refuses what may not pass, finds the grant, and logs."""
+    """An ASGI application around another: refuses, finds the grant, and logs."""
 
     def __init__(self, app: ASGIApp, *, tokens: TokenSet, address: ServerAddress) -> None:
         self._app = app
@@ -157,7 +157,7 @@ class AccessCheck:
         except _WrongHost:
             problem = Problem(
                 code="wrong_host",
-                message="the server does not go by this name",
+                message="the server does not have this name",
                 hint="start it with --public-url if it has another",
             )
             await answer_problem(problem)(scope, receive, guarded)
@@ -201,7 +201,7 @@ class AccessCheck:
 
 
 class Protected:
-    """An ASGI application around one that needs a right; what it answers itself is up to it."""
+    """An ASGI application around another that needs a right."""
 
     def __init__(self, app: ASGIApp, right: Right) -> None:
         self._app = app
@@ -262,7 +262,7 @@ def _guarded(scope: Scope, send: Send) -> Send:
 
 
 def _is_link(headers: Headers) -> bool:
-    """Return whether a browser follows a link to show what it gets as a page of its own."""
+    """Return whether a browser follows a link to open a page."""
     return (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
         "navigate",
         "document",

@@ -77,7 +77,7 @@ class LoginArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Application:
-    """One ledger as an ASGI application, with what has to be ended with it."""
+    """One ledger as an ASGI application, with the streams that end with it."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Application:
                 yield
         finally:
             self.end_streams()
-            # Calls that a client no longer waits for are still carried out to their end.
+            # Calls that a client no longer waits for are still completed.
             await asyncio.get_running_loop().run_in_executor(None, self.pool.shutdown)
 
 
@@ -149,7 +149,7 @@ class Api:
         self._busy = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; whatever goes wrong is an answer, too."""
+        """Answer a request; every error is an answer, too."""
         label = "-"
         response: Response | Stream
         try:
@@ -168,7 +168,7 @@ class Api:
 
     def _find(self, scope: Scope) -> tuple[Route, dict[str, str]]:
         raw = scope.get("raw_path") or scope["path"].encode()
-        # Of the raw path, since a name in it may hold an encoded slash.
+        # The raw path, since a name in it may hold an encoded slash.
         path = raw.decode("latin-1").partition("?")[0].removeprefix(scope.get("root_path", ""))
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         found = self._router.find(method, path)
@@ -181,7 +181,7 @@ class Api:
     ) -> Response | Stream:
         """Return the answer to a request."""
         if route.serving == "login":
-            # Whoever logs in has not said yet who it is: little is read of it.
+            # The caller is unknown until the login: read little.
             return self._login(await self._arguments(route, scope, receive, LOGIN_BYTES_MAX))
         if route.serving == "openapi":
             return json_response(describe_routes(self._router.routes, self._address))
@@ -225,9 +225,9 @@ class Api:
         return await self._carry_out(partial(read_body, body, route.arguments))
 
     async def _carry_out(self, work: Callable[[], Any]) -> Any:
-        """Return what a call of the ledger gives, from a thread. Raise Busy."""
+        """Return the result of a call of the ledger, made in a thread. Raise Busy."""
         if self._busy >= self._limits.threads + self._limits.waiting_max:
-            raise Busy("the server has too much to do", hint="ask again later")
+            raise Busy("the server is overloaded", hint="ask again later")
         self._busy += 1
         try:
             running = asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -236,7 +236,7 @@ class Api:
             self._busy -= 1
             raise
         try:
-            # A call that takes longer is not broken off: what it writes, it writes whole.
+            # A call that takes longer is not interrupted: it completes what it writes.
             return await asyncio.wait_for(asyncio.shield(running), self._limits.answer_s)
         except TimeoutError as error:
             raise Busy(
@@ -247,7 +247,7 @@ class Api:
     def _done(self, running: asyncio.Future[Any]) -> None:
         self._busy -= 1
         if not running.cancelled():
-            running.exception()  # Or asyncio would report one that nobody waits for any more.
+            running.exception()  # Otherwise asyncio reports errors that nobody waits for.
 
     async def _stream(
         self, scope: Scope, names: dict[str, str], arguments: Any, grant: Grant
@@ -296,14 +296,14 @@ def _read_spans(body: bytes, headers: Headers, bytes_max: int) -> Any:
 
 
 def _taken(headers: Headers) -> Response:
-    """Return the answer to spans that were taken: an empty message, in the request's language."""
+    """Return the answer to recorded spans: an empty message, JSON or protobuf as the request."""
     if _content_type(headers) == PROTOBUF:
         return Response(b"", media_type=PROTOBUF)
     return Response(b"{}", media_type="application/json")
 
 
 class _NotAllowed(Exception):
-    """The path does not take this method; it takes ``methods``, or none."""
+    """The path does not accept this method; it accepts ``methods``, or none."""
 
     def __init__(self, methods: list[str]) -> None:
         super().__init__(methods)

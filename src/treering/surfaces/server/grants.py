@@ -1,4 +1,4 @@
-"""What a token permits, and the file that keeps the hashes of tokens."""
+"""What a token permits, and the file that stores the hashes of tokens."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredToken(Grant, frozen=True, kw_only=True):
-    """A token as its file keeps it."""
+    """A token as its file stores it."""
 
     hash: str
     created_ms: int
@@ -104,7 +104,7 @@ class TokenFile:
         expires_ms: int | None,
         now_ms: int,
     ) -> tuple[str, StoredToken]:
-        """Make a token and keep its hash; return the token, which is kept nowhere."""
+        """Make a token and store its hash; return the token, which is stored nowhere."""
         unknown = [right for right in rights if right not in RIGHTS]
         if unknown or not rights:
             raise InvalidInput(
@@ -162,7 +162,7 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[list[StoredToken]]:
-        """Give the tokens to change; one process at a time, and the file is replaced whole."""
+        """Yield the tokens to change; one process at a time, and the whole file is replaced."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with Path(f"{self.path}.lock").open("w", encoding="ascii") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -11,7 +11,7 @@ BATCH_EVENTS_MAX: Final = 10_000
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one server bears."""
+    """Limits of one server."""
 
     body_bytes_max: int = 16 * 1024 * 1024
     body_s: float = 30.0
@@ -29,4 +29,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     scopes_max: int = 100
     """Scopes that one stream over all scopes follows."""
     graceful_s: int = 10
-    """How long running requests have when the server ends."""
+    """How long running requests may take when the server stops."""

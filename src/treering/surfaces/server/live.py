@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from treering.surfaces.server.limits import Limits
 
 END: Final = "end"
-"""Instead of a cursor: only events that come from now on."""
+"""In place of a cursor: only new events."""
 PAGE: Final = 500
 MEDIA_TYPE: Final = "text/event-stream; charset=utf-8"
 SCOPES_POLL_S: Final = 1.0
 """How often a stream over all scopes looks for new ones."""
 ROOM_S: Final = 0.5
-"""How often a channel that waits for the loop looks whether it is to stop."""
+"""How often a channel that waits for the loop checks whether to stop."""
 SLOW_S: Final = 30.0
 """How long a client may take to accept what is sent to it."""
 _READERS: Final = 8
-"""Threads that read pages for clients that catch up."""
+"""Threads that read pages for clients which catch up."""
 _log = logging.getLogger("treering.server")
 
 
@@ -96,7 +96,7 @@ class Subscription:
         self._items: deque[tuple[Scope, LiveEvent]] = deque()
         self._news = asyncio.Event()
         self.is_over = False
-        """Whether nothing comes any more: the server ends, or the client is too slow."""
+        """Whether it has ended: the server stops, or the client is too slow."""
 
     def put(self, scope: Scope, items: Iterable[LiveEvent]) -> None:
         """Add events; end the subscription if they do not fit."""
@@ -114,7 +114,7 @@ class Subscription:
         self._news.set()
 
     async def take(self, timeout_s: float) -> list[tuple[Scope, LiveEvent]]:
-        """Return what has come; nothing if nothing comes in time or it is over."""
+        """Return the events in the queue; none if none come in time, or it has ended."""
         if not self._items and not self.is_over:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), timeout_s)
@@ -134,7 +134,7 @@ class Channel:
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._room = threading.Semaphore(PAGE)
-        """So that no more wait for the loop, however much is recorded at once."""
+        """Bounds what waits for the loop, however much is recorded at once."""
         self.listeners: set[Subscription] = set()
         threading.Thread(
             target=self._run, name=f"treering-live {scope}", args=(after,),
@@ -156,7 +156,7 @@ class Channel:
                         return
                 self._loop.call_soon_threadsafe(self._deliver, live)
         except (TreeringError, RuntimeError) as error:
-            # Clients resume by their cursors once the ledger, or the loop, is there again.
+            # Clients resume by their cursors once the ledger, or the loop, is back.
             if not self._stop.is_set():
                 _log.warning("following %s ended: %s", self._form, type(error).__name__)
         with contextlib.suppress(RuntimeError):
@@ -198,7 +198,7 @@ class Hub:
         key = (scope, form)
         if key not in self._channels:
             after = await self.read(self._ledger.end_cursor, scope)
-            if key not in self._channels:  # Or another client made it meanwhile.
+            if key not in self._channels:  # Another client may have made it meanwhile.
                 self._channels[key] = Channel(self._ledger, scope, form, after)
         self._channels[key].listeners.add(subscription)
 
@@ -212,7 +212,7 @@ class Hub:
                 del self._channels[key]
 
     def end(self) -> None:
-        """End all streams; clients resume where they are at the next start."""
+        """End all streams; clients resume from their cursors after the next start."""
         self._is_over = True
         for subscription in self._subscriptions:
             subscription.end()
@@ -221,13 +221,13 @@ class Hub:
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a reading of the ledger gives, from a thread. Raise Busy at the end."""
+        """Return the result of a read, made in a thread. Raise Busy if the server stops."""
         if self._is_over:
-            raise Busy("the server is ending", hint="connect again later")
+            raise Busy("the server is stopping", hint="connect again later")
         return await asyncio.get_running_loop().run_in_executor(self._readers, work, *arguments)
 
     async def pages(self, scope: Scope, form: Form, after: Mark) -> AsyncIterator[list[LiveEvent]]:
-        """Give the events after a cursor, a page at a time, until there are no more."""
+        """Yield the events after a cursor, a page at a time."""
         while True:
             page: list[LiveEvent] = await self.read(self._page, scope, form, after)
             if page:
@@ -252,7 +252,7 @@ class Hub:
         """
         now_s = asyncio.get_running_loop().time()
         if self._listed is None or now_s - self._listed_s >= age_s:
-            # One list for all clients: making it means to look at every session.
+            # One list for all clients: making it reads every session.
             self._listed_s = now_s
             self._listed = asyncio.ensure_future(self.read(self._scope_names))
         names = [scope for scope in await asyncio.shield(self._listed) if covers(scope)]
@@ -282,7 +282,7 @@ class Stream:
         covers: Callable[[str], bool],
         check: Callable[[], object],
     ) -> None:
-        """Take where to begin; ``scope`` is the one that is followed, None for several.
+        """Begin where the arguments say; ``scope`` is None if several are followed.
 
         ``check`` raises once the client's token is no longer good.
         """
@@ -297,7 +297,7 @@ class Stream:
         after = last_event_id or arguments.after
         self._from_end = after == END
         self._marks: dict[Scope, Mark] = {}
-        """How far the client is in each scope that is followed."""
+        """How far the client has read in each scope."""
         if after is not None and not self._from_end:
             self._marks = _marks(after, scope)
 
@@ -346,7 +346,7 @@ class Stream:
             self._hub.leave(subscription)
 
     async def _send_all(self, subscription: Subscription, send: Send) -> None:
-        # Said at once, so that clients and proxies know that the stream stands.
+        # Sent at once, so that clients and proxies know that the stream works.
         await _send(send, b"retry: 1000\n\n")
         for scope in list(self._marks):
             await self._catch_up(scope, send)
@@ -382,12 +382,12 @@ class Stream:
             await self._forward([(scope, live) for live in page], send)
 
     async def _join(self, scope: Scope, subscription: Subscription, send: Send) -> None:
-        """Listen to a channel, then send what was recorded before it was listened to."""
+        """Subscribe to a channel, then send what was recorded before."""
         await self._hub.listen(subscription, scope, self._form)
         await self._catch_up(scope, send)
 
     async def _forward(self, events: list[tuple[Scope, LiveEvent]], send: Send) -> bool:
-        """Send the events that are wanted, and note how far the client is."""
+        """Send the events that pass the filter, and note how far the client has read."""
         parts: list[bytes] = []
         for scope, live in events:
             if live.mark <= self._marks[scope]:
@@ -413,7 +413,7 @@ class Stream:
 
 
 def live_event(event: Header | Event, cursor: str) -> LiveEvent:
-    """Return an event as it goes to clients; ``cursor`` continues after it."""
+    """Return an event as clients get it; ``cursor`` continues after it."""
     body = msgspec.json.encode(event)
     return LiveEvent(
         mark_of(cursor, Scope(event.scope)),
@@ -430,7 +430,7 @@ def _named_scopes(arguments: StreamArguments) -> list[Scope]:
 
 
 def _marks(cursor: str, scope: Scope | None) -> dict[Scope, Mark]:
-    """Return how far a client is in each scope. Raise InvalidCursor."""
+    """Return how far a client has read in each scope. Raise InvalidCursor."""
     if scope is not None:
         return {scope: mark_of(cursor, scope)}
     return {Scope(name): mark for name, mark in unpack(cursor, list[tuple[str, Mark]])}
@@ -443,6 +443,6 @@ async def _send(send: Send, body: bytes) -> None:
 
 
 async def _left(receive: Receive) -> None:
-    """Return when the client has left."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -38,7 +38,7 @@ STATUSES: Final = {
     "ledger_moved": 503,
     "storage_full": 507,
 }
-"""The HTTP status of each code; any other is a fault of the server."""
+"""The HTTP status of each code; any other is a bug of the server."""
 
 RETRY_S: Final = {503: "1"}
 
@@ -50,9 +50,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     hint: str | None
     current_seq: int | None = None
-    """Of a conflict: where the session is."""
+    """In a conflict: the last seq of the session."""
     event_ids: list[str] | None = None
-    """Of an unknown outcome: the events that may be recorded; send them again."""
+    """In an unknown outcome: the events that may be recorded; send them again."""
 
 
 def problem_of(error: TreeringError) -> Problem:
@@ -67,11 +67,11 @@ def problem_of(error: TreeringError) -> Problem:
 
 
 def unexpected(error: BaseException) -> Problem:
-    """Return the answer to a fault of ours: only its type, since its text may quote content."""
+    """Return the answer to a bug: only its type, since its text may quote content."""
     return Problem(
         code="error",
         message=f"unexpected {type(error).__name__}",
-        hint="this is a fault of treering: please report it",
+        hint="this is a bug in treering: please report it",
     )
 
 

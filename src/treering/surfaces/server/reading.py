@@ -1,4 +1,4 @@
-"""Answers that read: headers by default, payloads on request, nothing outside the scope."""
+"""Handlers that read: headers by default, payloads on request, nothing outside the scope."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ class EventsArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ReplayArguments(PageArguments, frozen=True, kw_only=True):
-    """Which page of a session; with ``payloads``, private content comes along."""
+    """Which page of a session; ``payloads`` adds private content."""
 
     payloads: bool = False
 
 
 class TimelineArguments(Arguments, frozen=True, kw_only=True):
-    """Which part of a session and its shared past."""
+    """Which part of a session, with the past that a fork shares."""
 
     kinds: list[str] = []
     turn_id: str | None = None
@@ -525,7 +525,7 @@ def end_cursor(request: Request) -> Cursor:
 
 
 def every_scope(ledger: Ledger, after: str | None = None) -> Iterator[ScopeOutline]:
-    """Give all scopes of a ledger by name, from a cursor on."""
+    """Yield all scopes of a ledger by name, from a cursor on."""
     while True:
         page = ledger.scopes(limit=PAGE_ITEMS_MAX, after=after)
         yield from page.items

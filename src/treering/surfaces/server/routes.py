@@ -1,4 +1,4 @@
-"""Routes as a table: from one row come the routing, the check of rights, and the description."""
+"""Routes as a table: one row defines the routing, the check of rights, and the description."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCOPE: Final = "scope"
 
 
 class NoArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A route that takes nothing beyond its path."""
+    """A route without arguments beyond its path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One thing that can be asked of the server."""
+    """One route of the server."""
 
     method: Method
     path: str
@@ -72,7 +72,7 @@ class Route:
 
     @property
     def summary(self) -> str:
-        """Return what the route gives, in one sentence."""
+        """Return what the route returns, in one sentence."""
         return (self.answer.__doc__ or "").partition("\n")[0]
 
     def match(self, segments: tuple[str, ...]) -> dict[str, str] | None:
@@ -105,7 +105,7 @@ class Router:
             self._by_length.setdefault(len(route.segments), []).append(route)
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | list[str]:
-        """Return the route and the names in its path; else the methods that the path takes."""
+        """Return the route and the names in its path; else the methods that the path accepts."""
         segments = tuple(path.strip("/").split("/"))
         allowed: list[str] = []
         for route in self._by_length.get(len(segments), ()):

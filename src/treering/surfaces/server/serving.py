@@ -1,4 +1,4 @@
-"""A server process: a socket, uvicorn, and an end that loses nothing that was acknowledged."""
+"""A server process: a socket, uvicorn, and a shutdown that loses nothing acknowledged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEEP_ALIVE_S: Final = 30
 HEAD_S: Final = 15.0
 """How long a client may take to send the head of a request."""
 FILES_MAX: Final = 10_000
-"""Open files that a server wants to be allowed: a connection is one."""
+"""Open files that a server asks for: a connection is one."""
 HEADER_BYTES_MAX: Final = 64 * 1024
 
 
@@ -41,7 +41,7 @@ def bind(host: str, port: int) -> socket.socket:
     except socket.gaierror as error:
         raise InvalidInput(f"no host {host}", hint="name an address of this machine") from error
     listener = socket.socket(family, kind, number)
-    # A restart may use the port again at once; a port where somebody listens stays taken.
+    # A restart may reuse the port at once; a port in use stays refused.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
@@ -62,9 +62,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def make_server(application: Application, *, started: Callable[[], None]) -> uvicorn.Server:
-    """Return a server; ``run(sockets=[…])`` serves until the process is asked to end.
+    """Return a server; ``run(sockets=[…])`` serves until the process is asked to stop.
 
-    It then answers what was asked, ends live streams, and returns. ``started`` is called when it
+    It then answers open requests, ends live streams, and returns. ``started`` is called when it
     begins to answer.
     """
     _allow_open_files()
@@ -87,7 +87,7 @@ def make_server(application: Application, *, started: Callable[[], None]) -> uvi
 
 
 def _allow_open_files() -> None:
-    """Let the process have many connections at once; 1,024 files are a common preset."""
+    """Allow many connections at once; 1,024 files are a common default."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if most == resource.RLIM_INFINITY else min(FILES_MAX, most)
     if now != resource.RLIM_INFINITY and now < wanted:
@@ -106,7 +106,7 @@ class _Connection(H11Protocol):
         self._wait()
 
     def handle_events(self) -> None:
-        """Take what has come of a request; its head has to be there in time."""
+        """Read what has arrived of a request; its head has to arrive in time."""
         super().handle_events()
         if self.conn.their_state is not h11.IDLE:
             self._stop_waiting()
@@ -119,7 +119,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, as every other refusal is written."""
+        """Refuse what is not HTTP, in the format of all refusals."""
         problem = Problem(code="invalid", message=msg.rstrip("."), hint="send HTTP/1.1")
         body = msgspec.json.encode(problem)
         headers: Any = [
@@ -142,7 +142,7 @@ class _Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers, and ends live streams when it is asked to end."""
+    """Reports when it answers, and ends live streams when it is asked to stop."""
 
     def __init__(
         self, config: uvicorn.Config, application: Application, started: Callable[[], None]
@@ -157,6 +157,6 @@ class _Server(uvicorn.Server):
         self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End: streams first, for they never end by themselves."""
+        """Stop: streams first, since they never end by themselves."""
         self._application.end_streams()
         await super().shutdown(sockets)

@@ -36,17 +36,17 @@ _erase = partial(Route, method="POST", right="erase")
 
 def login(_: Request) -> dict[str, Any]:
     """Exchange a token for a cookie, for pages of the server."""
-    raise NotImplementedError  # The application answers it: it alone sets cookies.
+    raise NotImplementedError  # The application answers: only it sets cookies.
 
 
 def openapi(_: Request) -> dict[str, Any]:
     """Return this description of the routes."""
-    raise NotImplementedError  # The application answers it: it alone knows the table.
+    raise NotImplementedError  # The application answers: only it knows the table.
 
 
 def stream(_: Request) -> str:
     """Return events as they are recorded, as server-sent events: the id of each is a cursor."""
-    raise NotImplementedError  # The application answers it: a stream is not one answer.
+    raise NotImplementedError  # The application answers: a stream is not a single answer.
 
 
 ROUTES: Final = (

@@ -1,4 +1,4 @@
-"""Answers that write and erase. Each can be repeated: ids make that harmless."""
+"""Handlers that write and erase. Each can be repeated: ids make that harmless."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AppendArguments(Arguments, frozen=True, kw_only=True):
 
     events: Annotated[list[NewEvent], msgspec.Meta(min_length=1, max_length=BATCH_EVENTS_MAX)]
     expected_seq: int | None = None
-    """The last seq that is known of their session; anything later is a conflict."""
+    """The last seq of their session that the caller knows; a later one is a conflict."""
 
     def scopes(self) -> Iterable[str]:
         """Return the scopes of the events."""
@@ -44,13 +44,13 @@ class AppendAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What was recorded."""
 
     headers: list[Header]
-    """Of all events, in the order in which they were sent."""
+    """The headers of all events, in the order in which they were sent."""
     new: list[str]
     """Ids of the events that were not there before."""
 
 
 class OpenArguments(Arguments, frozen=True, kw_only=True):
-    """What a session is opened as; an existing one stays as it is."""
+    """How to open a session; an existing one does not change."""
 
     agent: str
     user: str | None = None
@@ -66,7 +66,7 @@ class OpenArguments(Arguments, frozen=True, kw_only=True):
 
 
 class CloseArguments(Arguments, frozen=True, kw_only=True):
-    """Why a session is closed, and by whom: by its own agent if that is left out."""
+    """Why a session is closed, and by whom; by default by its own agent."""
 
     reason: str = "closed"
     agent: str | None = None
@@ -92,7 +92,7 @@ class UndoArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RedoArguments(Arguments, frozen=True, kw_only=True):
-    """Who shows again what was undone."""
+    """Who redoes what was undone."""
 
     agent: str | None = None
 
@@ -111,7 +111,7 @@ class LearnArguments(Arguments, frozen=True, kw_only=True):
 
 
 class RejectArguments(Arguments, frozen=True, kw_only=True):
-    """Why a fact is not to be recalled again."""
+    """Why a fact must not be recalled again."""
 
     reason: str | None = None
 
@@ -139,13 +139,13 @@ class TracesArguments(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracesAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What OTLP calls an ExportTraceServiceResponse: empty if all spans were taken."""
+    """What OTLP calls an ExportTraceServiceResponse: empty if all spans were recorded."""
 
     partialSuccess: dict[str, Any] | None = None  # noqa: N815  (the name in OTLP)
 
 
 class SpanArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The spans of a request, whichever way they were written."""
+    """The spans of a request, whatever its format."""
 
     spans: list[OtelSpan]
 

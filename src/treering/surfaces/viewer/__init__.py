@@ -1,1 +1,1 @@
-"""The viewer: pages of the server on everything that was recorded, for people who look."""
+"""The viewer: pages of the server that show people everything recorded."""

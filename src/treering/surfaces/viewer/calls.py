@@ -24,13 +24,13 @@ class CallWords(NamedTuple):
     command: str
     """The beginning of what it was called with."""
     message: str
-    """What it said at last, on one line."""
+    """The last line of its output."""
     remark: str
     """How it ended, if that is not ok: an error class, or why the result is missing."""
 
 
 def call_words(request: PageRequest, record: ToolRecord) -> CallWords:
-    """Return a call in words; what was erased says so."""
+    """Return a call in words; erased content is marked as such."""
     call = _event(request, record, record.call_event_id)
     result = _event(request, record, record.late_event_id or record.result_event_id)
     tool, command, remark = request.text(record.tool) or "(unnamed)", "", ""

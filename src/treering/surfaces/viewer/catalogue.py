@@ -1,7 +1,7 @@
 """What pages count, kept while the server runs: sessions, turns, usage and failures of each scope.
 
-It is read once for the period that is asked for, and then only what came since. After an erasure it
-is read again: nothing that was erased stays here.
+It is read once for the requested period, and then only what is new. After an erasure it is read
+again: nothing erased stays here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TURN: Final = "conversation.user"
 FAILURES_MAX: Final = 2_000
-"""Failing calls that are kept of a scope, the latest."""
+"""How many failed calls are kept for a scope: the latest."""
 _KINDS: Final = (REPORT, TURN)
 _READER: Final = "viewer"
 
@@ -57,7 +57,7 @@ class UsedTokens(NamedTuple):
 
 
 class SessionUsage(NamedTuple):
-    """What a whole session took."""
+    """Turns and usage of a whole session."""
 
     turns: int
     spent: Spent
@@ -92,11 +92,11 @@ class ScopeFigures:
             elif end != self._cursor:
                 self._advance(end)
             for outline in [one for one in self.outlines.values() if one.state == "running"]:
-                self._outline(outline.session_id)  # Its process may be gone, which no event says.
+                self._outline(outline.session_id)  # Its process may have died.
             self._now_ms = now_ms
 
     def state_of(self, outline: SessionOutline) -> str:
-        """Return the state of a session now: one becomes idle without any event."""
+        """Return the state of a session now: a session becomes idle without an event."""
         is_old = self._now_ms - outline.updated_ms > IDLE_MINUTES * 60_000
         return "idle" if outline.state == "open" and is_old else outline.state
 
@@ -170,7 +170,7 @@ class ScopeFigures:
 
     def _outline(self, session_id: str) -> None:
         if session_id.startswith(MEMORY_SESSION):
-            return  # What the memory records by itself is nobody's conversation.
+            return  # What the memory records for itself is not a conversation.
         handle = self._ledger.session(session_id, scope=self.scope, agent=_READER)
         try:
             self.outlines[session_id] = handle.outline()
@@ -191,7 +191,7 @@ class Catalogue:
         self._scopes: dict[Scope, ScopeFigures] = {}
 
     def of(self, scopes: Iterable[Scope], since_ms: int, now_ms: int) -> list[ScopeFigures]:
-        """Return the figures of some scopes, up to date and from ``since_ms`` on at least."""
+        """Return the figures of some scopes, up to date and at least from ``since_ms`` on."""
         found = [
             self._scopes.setdefault(scope, ScopeFigures(self._ledger, scope)) for scope in scopes
         ]

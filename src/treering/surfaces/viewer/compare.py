@@ -66,7 +66,7 @@ class Side(NamedTuple):
 
 
 def compare_page(request: PageRequest) -> PageBody:
-    """Return two sessions side by side, or what can be compared."""
+    """Return two sessions side by side, or a choice of sessions."""
     asked: CompareArguments = request.arguments
     sides = [_side(request, one) for one in (asked.a, asked.b) if one]
     body = html("{}{}", _form(request), _choices(request))
@@ -78,7 +78,7 @@ def compare_page(request: PageRequest) -> PageBody:
 
 
 def _form(request: PageRequest) -> Markup:
-    """Return the choice of two sessions: the latest ones are offered, any can be typed."""
+    """Return the form that chooses two sessions: it offers the latest, and accepts any."""
     figures = request.figures()
     outlines = [outline for one in figures for outline in one.outlines.values()]
     outlines.sort(key=lambda outline: -outline.updated_ms)
@@ -215,7 +215,7 @@ def _comparison(request: PageRequest, one: Side, other: Side) -> Markup:
 
 
 def _shared(one: Side, other: Side) -> Markup:
-    """Return where a fork left its parent, if one of the two is a fork of the other."""
+    """Return where a fork branched off, if one of the two is a fork of the other."""
     for fork, parent in ((one, other), (other, one)):
         is_fork = fork.outline.parent == parent.outline.session_id
         if is_fork and fork.outline.scope == parent.outline.scope:
@@ -250,7 +250,7 @@ def _facts(request: PageRequest) -> list[tuple[str, Any]]:
 
 
 def _turns(request: PageRequest, one: Side, other: Side) -> Markup:
-    """Return the prompts of both beside each other, equal ones in one row."""
+    """Return the prompts of both side by side, equal ones in one row."""
     left, right = one.turns, other.turns
     matcher = difflib.SequenceMatcher(
         None, [turn.prompt for turn in left], [turn.prompt for turn in right], autojunk=False

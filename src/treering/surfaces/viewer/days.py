@@ -57,7 +57,7 @@ def spans_of(period: Period, times: Iterable[int]) -> list[ChartSpan]:
 
 
 def span_index(spans: list[ChartSpan]) -> dict[date, int]:
-    """Return the place of each day among ``spans``."""
+    """Return the index of each day in ``spans``."""
     return {
         span.first + timedelta(days=at): index
         for index, span in enumerate(spans)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from treering.surfaces.viewer.requests import PageRequest
 
 CALLS_MAX: Final = PAGE_ITEMS_MAX
-"""Calls of each scope that the list is made of, the latest."""
+"""How many calls of each scope the list covers: the latest."""
 FILES_MAX: Final = 200
 TOUCHES: Final = 30
 _CHANGES: Final = ("edit", "write", "patch", "replace", "create", "update", "notebook")
 
 
 class FilesArguments(ViewArguments, frozen=True, kw_only=True):
-    """One file or folder, or what to look for among all."""
+    """One file or folder, or a filter for the list."""
 
     path: str | None = None
     q: str = ""
@@ -206,5 +206,5 @@ def _nothing(request: PageRequest) -> Markup:
     return empty(
         "No tool call named a file in this period.",
         html('<a href="{}">Show all time</a>', request.url(since="all", until=None, q=None)),
-        html("Files that a shell command changed without naming them are not known."),
+        html("Files that a shell command changed without naming them are not listed."),
     )

@@ -18,7 +18,7 @@ THEME_COOKIE: Final = "treering-theme"
 
 
 class NavigationItem(NamedTuple):
-    """A place that the frame leads to, and the letter that goes there after ``g``."""
+    """A page that the frame links to, and the letter that opens it after ``g``."""
 
     path: str
     name: str
@@ -83,7 +83,7 @@ def framed(page: PageBody, request: PageRequest, *, live: int) -> Markup:
 
 
 def bare(page: PageBody, *, theme: str) -> Markup:
-    """Return a page without navigation: for somebody who may not look yet."""
+    """Return a page without navigation, for people who are not logged in."""
     return html(
         """{head}<body class="bare">
 <main id="main" tabindex="-1" class="narrow" data-modules="{modules}">
@@ -101,7 +101,7 @@ def bare(page: PageBody, *, theme: str) -> Markup:
 
 
 def login_page(reason: str | None) -> PageBody:
-    """Return the page that exchanges a token for a cookie; ``reason``: why the last was no good."""
+    """Return the page that exchanges a token for a cookie; ``reason``: why the last was refused."""
     return PageBody(
         title="Open the viewer",
         modules=("login",),
@@ -128,7 +128,7 @@ A token is good until its server ends.</p>
 
 
 def problem_page(problem: Problem, status: int) -> PageBody:
-    """Return a page that says what went wrong, and what to do about it."""
+    """Return a page that says what went wrong and what to do."""
     return PageBody(
         title="Not found" if status == 404 else "Something went wrong",
         status=status,
@@ -150,7 +150,7 @@ def sentence(text: str | None) -> str:
 
 
 def empty(title: str, *lessons: Markup) -> Markup:
-    """Return what a screen shows that has nothing: what would fill it."""
+    """Return an empty screen, which says how to fill it."""
     return html(
         '<div class="empty"><p><strong>{}</strong></p>{}</div>',
         title,
@@ -159,7 +159,7 @@ def empty(title: str, *lessons: Markup) -> Markup:
 
 
 def theme_of(cookies: Mapping[str, str]) -> str:
-    """Return the theme that the browser has chosen."""
+    """Return the theme that the user chose in this browser."""
     chosen = cookies.get(THEME_COOKIE, "")
     return chosen if chosen in THEMES else "auto"
 
@@ -198,7 +198,7 @@ def _place(item: NavigationItem, request: PageRequest) -> Markup:
 
 
 def _filters(request: PageRequest) -> Markup:
-    """Return the choice of scope and period; it keeps what else the address says."""
+    """Return the choice of scope and period; it keeps the rest of the address."""
     scope = request.arguments.scope
     names = [("", "all scopes"), *((name, name) for name in request.all_scopes)]
     if scope and scope not in request.all_scopes:

@@ -1,4 +1,4 @@
-"""Home: what is going on. All sessions, those that run on top."""
+"""Home: all sessions, the running ones first."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class SessionRow(NamedTuple):
     """The last call that failed."""
 
     def numbers(self) -> SessionNumbers:
-        """Return what filters compare; it is read from the session if that began long ago."""
+        """Return the numbers that filters compare; those of an old session are read from it."""
         turns, spent = self.figures.usage_of(self.outline)
         return SessionNumbers(turns, spent.total_tokens, spent.cost_usd, self.failed)
 
 
 def sessions_page(request: PageRequest) -> PageBody:
-    """Return the list of sessions, with what went on in the period."""
+    """Return the list of sessions, with the activity of the period."""
     asked: SessionListArguments = request.arguments
     typed = asked.q if asked.state is None else (toggled(asked.q, f"state:{asked.state}") or "")
     problem, wanted = NOTHING, SessionFilter()
@@ -140,7 +140,7 @@ def sessions_page(request: PageRequest) -> PageBody:
 
 
 def _narrowed(request: PageRequest, wanted: SessionFilter) -> Period:
-    """Return the period of the page, narrowed by what was typed. Raise InvalidInput."""
+    """Return the period of the page, narrowed by the filter. Raise InvalidInput."""
     period, times = request.period, {}
     for name, text in wanted.times.items():
         moment = milliseconds(text, now_ms=request.now_ms)
@@ -155,7 +155,7 @@ def _narrowed(request: PageRequest, wanted: SessionFilter) -> Period:
 def _rows(
     request: PageRequest, figures: list[ScopeFigures], wanted: SessionFilter, period: Period
 ) -> list[SessionRow]:
-    """Return the sessions that fit: those that run first, then the last written to."""
+    """Return the matching sessions: the running ones first, then the last written to."""
     found = _found(request, wanted) if wanted.words else None
     rows: list[SessionRow] = []
     for one in figures:
@@ -185,7 +185,7 @@ def _rows(
 
 
 def _found(request: PageRequest, wanted: SessionFilter) -> set[tuple[str, str]]:
-    """Return scope and id of the sessions in which a search finds what was typed."""
+    """Return scope and id of the sessions that a search for the filter's words finds."""
     found: set[tuple[str, str]] = set()
     for scope in request.scopes:
         result = request.ledger.search(
@@ -285,7 +285,7 @@ def _activity(request: PageRequest, figures: list[ScopeFigures]) -> Markup:
 
 
 def _chips(request: PageRequest, typed: str, rows: list[SessionRow]) -> Markup:
-    """Return the filters that are worth a click here."""
+    """Return the filters that the page offers as buttons."""
     agents = Counter(row.outline.agent for row in rows)
     models = Counter(row.outline.model for row in rows if row.outline.model)
     offered = ["state:running", "failing", "cost>1"]
@@ -347,7 +347,7 @@ def _nothing(request: PageRequest, typed: str) -> Markup:
     if typed:
         return empty(
             "No session matches.",
-            html('<a href="{}">Take the filter away</a>', request.url(q=None, state=None)),
+            html('<a href="{}">Remove the filter</a>', request.url(q=None, state=None)),
             html(
                 'Or <a href="{}">search what was said and done</a>.',
                 request.url("/search", q=typed),
@@ -360,6 +360,6 @@ def _nothing(request: PageRequest, typed: str) -> Markup:
         )
     return empty(
         "Nothing is recorded yet.",
-        html("<code>treering import</code> takes in what agents have logged on this machine."),
-        html("<code>treering install</code> lets them record from now on."),
+        html("<code>treering import</code> imports the logs of agents on this machine."),
+        html("<code>treering install</code> installs hooks that import new ones."),
     )

@@ -1,8 +1,8 @@
-"""What is typed to filter the list of sessions, in the grammar of search.
+"""The filter of the list of sessions, in the grammar of search.
 
     agent:codex failing cost>1 after:7d "upload test"
 
-Words are looked for in titles and ids, and in what was said and done there.
+Words match titles, ids, and everything said and done.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which sessions to list."""
 
     names: dict[str, str] = {}
-    """What must be part of agent, model, state, scope, user or session."""
+    """What agent, model, state, scope, user or session must contain."""
     numbers: tuple[tuple[str, str, float], ...] = ()
     is_failing: bool = False
     times: dict[str, str] = {}
@@ -59,7 +59,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
         return all(_compares(numbers, *one) for one in self.numbers)
 
     def matches(self, outline: SessionOutline, state: str, failed: int) -> bool:
-        """Return whether a session fits; numbers, words and times aside."""
+        """Return whether a session matches, apart from numbers, words and times."""
         of = {
             "agent": outline.agent, "model": outline.model, "state": state,
             "scope": outline.scope, "user": outline.user, "session": outline.session_id,
@@ -69,7 +69,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_filter(text: str) -> SessionFilter:
-    """Return what was typed. Raise InvalidInput, which says how it is written."""
+    """Return the filter that ``text`` means. Raise InvalidInput with the syntax as a hint."""
     names: dict[str, str] = {}
     times: dict[str, str] = {}
     numbers: list[tuple[str, str, float]] = []
@@ -109,9 +109,9 @@ def parse_filter(text: str) -> SessionFilter:
 
 
 def toggled(text: str, piece: str) -> str | None:
-    """Return what was typed with ``piece`` taken out, or added; None if nothing is left.
+    """Return the filter with ``piece`` removed, or added; None if nothing is left.
 
-    Another value of the same operator goes.
+    It replaces another value of the same operator.
     """
     pieces = _PIECE.findall(text)
     if piece in pieces:

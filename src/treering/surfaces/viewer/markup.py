@@ -1,4 +1,4 @@
-"""HTML that cannot be broken out of: what is put into it is escaped, unless it is HTML already."""
+"""HTML that content cannot break out of: values are escaped, unless they are HTML already."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, LiteralString, Self
 
 
 class Markup(str):
-    """HTML. Only ``html`` and ``joined`` make it, from templates that are written in the code."""
+    """HTML. Only ``html`` and ``joined`` make it, from templates in the code."""
 
     __slots__ = ()
 

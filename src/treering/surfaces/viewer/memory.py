@@ -1,4 +1,4 @@
-"""Memory: what is believed, and why. Facts, episodes, and a bench for recall."""
+"""Memory: what is believed, and why. Facts, episodes, and a page to try recall."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _fact_url(request: PageRequest, fact: Fact) -> str:
 
 
 def fact_page(request: PageRequest) -> PageBody:
-    """Return one fact: where it comes from, what became of it, and what can be done with it."""
+    """Return one fact: its sources, its history, and the actions on it."""
     scope = request.the_scope
     memory = request.ledger.memory(scope)
     fact = memory.fact(request.names["fact_id"])
@@ -263,7 +263,7 @@ def _evidence(request: PageRequest, scope: Scope, fact: Fact) -> Markup:
     return html(
         '<ul class="evidence">{}</ul>{}{}',
         rows,
-        html('<p class="muted">No event is cited: it was stated by itself.</p>')
+        html('<p class="muted">No event is cited: somebody stated it directly.</p>')
         if not rows and not gone
         else None,
         html('<p class="muted">{} has expired or was erased.</p>', counted(gone, "cited event"))
@@ -283,7 +283,7 @@ def _change(request: PageRequest, one: FactChange) -> Markup:
 
 
 def _actions(request: PageRequest, fact: Fact) -> Markup:
-    """Return the buttons that the one who asks may press."""
+    """Return the buttons that the caller may use."""
     base = f"/v1/scopes/{quote(fact.scope, safe='')}"
     at = f"{base}/facts/{quote(fact.id, safe='')}"
     text = request.text(fact.text)
@@ -304,7 +304,7 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
         buttons.append(action_button(
             request, "erase", "Forget", url=f"{base}/redact", title="Forget this fact for good?",
             body={"event_id": fact.event_id}, is_danger=True,
-            says=f"The words “{text}” are erased from the file, with what retells them. The chain"
+            says=f"The words “{text}” are erased from the file, with every copy of them. The chain"
             " still holds, and a receipt of the erasure stays. This cannot be undone.",
             done="Forgotten.", then=request.url("/memory"),
         ))  # fmt: skip
@@ -321,10 +321,10 @@ def action_button(
     is_danger: bool = False,
     **words: str,
 ) -> Markup:
-    """Return a button that asks before it acts (actions.js); nothing for who may not.
+    """Return a button that asks before it acts (actions.js); nothing without the right.
 
-    ``words``: title and says of the question, done of the answer; ask for a reason, then where to
-    go.
+    ``words``: ``title`` and ``says`` of the question, ``done`` after it, ``ask`` for a reason,
+    ``then`` the next page.
     """
     if not request.may(right):
         return NOTHING
@@ -408,7 +408,7 @@ def _recall_tab(request: PageRequest) -> Markup:
                 "Ask what an agent would ask.",
                 html(
                     "You see what it would recall and why, and what just missed the floor."
-                    " Nothing is recorded by asking here."
+                    " Asking here records nothing."
                 ),
             ),
         )
@@ -417,7 +417,7 @@ def _recall_tab(request: PageRequest) -> Markup:
 
 
 def _bench(request: PageRequest, scope: Scope) -> Markup:
-    """Return what a recall finds in one scope, and the facts that came close."""
+    """Return what a recall returns in one scope, and the facts that nearly qualified."""
     asked: MemoryArguments = request.arguments
     memory = request.ledger.memory(scope)
     recalled = memory.recall(asked.q, user=asked.user, record=False)

@@ -1,4 +1,4 @@
-"""Pieces that pages are made of: numbers, times, links, tables and charts with a table behind."""
+"""Parts of pages: numbers, times, links, tables, and charts with their tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def dollars(cost: Decimal | float | None, *, unknown: str = "?") -> str:
-    """Return a cost; ``unknown`` if a price is."""
+    """Return a cost; ``unknown`` if a price is unknown."""
     if cost is None:
         return unknown
     if 0 < cost < 0.01:
@@ -46,12 +46,12 @@ def dollars(cost: Decimal | float | None, *, unknown: str = "?") -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of one."""
+    """Return a fraction of one as a percentage."""
     return NONE if share is None else f"{share * 100:.1f} %"
 
 
 def change(now: float | None, before: float | None) -> Markup:
-    """Return how a number grew or shrank, in words that a screen reader says, too."""
+    """Return how a number changed, in words for screen readers, too."""
     if now is None or not before:
         return NOTHING
     grown = (now - before) / before
@@ -84,7 +84,7 @@ def took(milliseconds: int | None) -> str:
 
 
 def short_id(whole: str, *, name: str = "id") -> Markup:
-    """Return an id, shortened; a click copies the whole."""
+    """Return a short id; a click copies the whole id."""
     return html(
         '<button type="button" class="copy" data-copy="{}" title="Copy the {}">{}</button>',
         whole,
@@ -119,7 +119,7 @@ class TableColumn(NamedTuple):
 
 
 def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Any]], *, caption: str) -> Markup:
-    """Return a table; the first cell of a row is its heading. ``caption`` is for who hears it."""
+    """Return a table; the first cell of a row is its heading. ``caption`` is for screen readers."""
     styles = [column.style for column in columns]
     body = [
         html(
@@ -148,7 +148,7 @@ def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Any]], *, capt
 
 
 class Bar(NamedTuple):
-    """One bar of a chart: its parts stand on each other."""
+    """One bar of a chart: its parts are stacked."""
 
     label: str
     parts: tuple[float, ...]
@@ -238,7 +238,7 @@ def share_bar(share: float, *, style: str = "bar-1", floor: float | None = None)
 
 
 def chips(items: Iterable[tuple[str, str, bool]], *, label: str) -> Markup:
-    """Return choices beside each other: name, address, and whether it is chosen."""
+    """Return choices in a row: name, address, and whether it is chosen."""
     return html(
         '<ul class="chips" aria-label="{}">{}</ul>',
         label,
@@ -255,7 +255,7 @@ def chips(items: Iterable[tuple[str, str, bool]], *, label: str) -> Markup:
 
 
 def facts_list(items: Iterable[tuple[str, Any]]) -> Markup:
-    """Return names with what each is."""
+    """Return names and values."""
     return html(
         '<dl class="facts">{}</dl>',
         [html("<dt>{}</dt><dd>{}</dd>", name, value) for name, value in items if value],

@@ -1,4 +1,4 @@
-"""What a page is asked for: who asks, what may be shown, scope and period of the address."""
+"""A request for a page: the caller and its rights, scope and period of the address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class ViewArguments(msgspec.Struct, frozen=True, kw_only=True):
-    """The query of every page; what a page does not know, it leaves alone."""
+    """The query of every page; a page ignores fields that it does not know."""
 
     scope: str | None = None
     """All scopes that the token covers, if left out."""
@@ -58,7 +58,7 @@ class PageBody:
     title: str
     body: Markup
     modules: tuple[str, ...] = ()
-    """Scripts of the page, without ``.js``: each exports ``mount(main, signal)``."""
+    """Scripts of the page, without ``.js``; each exports ``mount(main, signal)``."""
     styles: tuple[str, ...] = ()
     """Style sheets of the page beside those of the frame, without ``.css``."""
     is_wide: bool = False
@@ -80,7 +80,7 @@ class PageRequest(Request):
 
     @cached_property
     def mask(self) -> Mask:
-        """Return what masks secrets on their way to the page."""
+        """Return the mask for secrets."""
         return Mask()
 
     def text(self, text: str | None) -> str:
@@ -88,12 +88,12 @@ class PageRequest(Request):
         return clean(text or "", self.mask)
 
     def may(self, right: Right) -> bool:
-        """Return whether the one who asks may do it here: a button shows only then."""
+        """Return whether the caller may do it here; only then a button shows."""
         return right in self.grant.rights and (right == "read" or not self.is_read_only)
 
     @cached_property
     def scopes(self) -> list[Scope]:
-        """Return the scopes that the page is about: the one of its address, or all covered."""
+        """Return the scopes of the page: the one in its address, or all that the token covers."""
         asked = self.arguments.scope
         return [parse_scope(asked)] if asked else self.all_scopes
 
@@ -124,7 +124,7 @@ class PageRequest(Request):
 
     @cached_property
     def since(self) -> str:
-        """Return the period of the address; else the shortest of a week or more with anything."""
+        """Return the period of the address; else the shortest with events, a week at least."""
         if self.arguments.since:
             return str(self.arguments.since)
         latest = max((self._updated_ms.get(scope, 0) for scope in self.scopes), default=0)
@@ -135,7 +135,7 @@ class PageRequest(Request):
 
     @cached_property
     def period(self) -> Period:
-        """Return the period that the page is about. Raise InvalidInput."""
+        """Return the period of the page. Raise InvalidInput."""
         since_ms, until_ms = 1, self.now_ms
         if self.since != "all":
             since_ms = _moment(self.since, self.now_ms)
@@ -146,7 +146,7 @@ class PageRequest(Request):
         return Period(since_ms=since_ms, until_ms=until_ms)
 
     def url(self, path: str | None = None, /, **changes: Any) -> str:
-        """Return an address in the same scope and period; None takes a part of it away.
+        """Return an address in the same scope and period; None removes a part of it.
 
         Without ``path`` it is this page, with the rest of its query.
         """
@@ -166,7 +166,7 @@ class PageRequest(Request):
 
 
 def session_address(scope: str, session_id: str, *, event_id: str | None = None) -> str:
-    """Return the address of a session, or of one event in it, after the server's."""
+    """Return the path of a session, or of one event in it."""
     query = {"scope": scope} | ({} if event_id is None else {"event": event_id})
     return f"/sessions/{quote(session_id, safe='')}?{urlencode(query)}"
 

@@ -1,4 +1,4 @@
-"""The table of all screens: what each path shows, and what its address may say."""
+"""The table of all screens: what each path shows, and the arguments it takes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _page(path: str, answer: Screen, arguments: type[ViewArguments] = ViewArguments) -> Route:
-    """Return a row; what ``answer`` returns as Markup or a response, a page fetches for itself."""
+    """Return a row; scripts fetch what ``answer`` returns as Markup or as a response."""
     return Route(
         method="GET",
         path=path,

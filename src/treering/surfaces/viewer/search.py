@@ -86,7 +86,7 @@ def _hits(request: PageRequest) -> Markup:
 
 
 def _groups(request: PageRequest) -> Sequence[str | None]:
-    """Return the scopes to search, one after another; None for all at once."""
+    """Return the scopes to search in turn; None for all at once."""
     if request.arguments.scope or request.grant.scopes:
         return request.scopes
     return [None]

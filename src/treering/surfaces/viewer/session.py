@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from treering.surfaces.viewer.requests import PageRequest
 
 OUTLINE_EVENTS_MAX: Final = 3_000
-"""In a longer session the outline comes after the first rows, for it takes a while."""
+"""In a longer session the outline is loaded after the first rows: it takes a while."""
 EXPORT_EVENTS_MAX: Final = 20_000
 
 
 class SessionArguments(ViewArguments, frozen=True, kw_only=True):
-    """Where in a session to be, and what to show of it."""
+    """Which part of a session to show, and how."""
 
     event: str | None = None
     seq: int | None = None
@@ -55,7 +55,7 @@ class SessionArguments(ViewArguments, frozen=True, kw_only=True):
     """What is open beside the transcript: event, context or tree."""
     turn: int | None = None
     at: int | None = None
-    """How far a replay has come."""
+    """The position of a replay."""
 
 
 class RowsArguments(ViewArguments, frozen=True, kw_only=True):
@@ -96,9 +96,9 @@ def opened(request: PageRequest) -> Session:
 
 
 def session_page(request: PageRequest) -> PageBody:
-    """Return the page of one session, with the rows of the place that the address names."""
+    """Return the page of one session, with the rows that the address names."""
     session = opened(request)
-    # Before anything is read: what is recorded meanwhile comes by the stream.
+    # Before anything is read: the stream delivers what is recorded meanwhile.
     cursor = request.ledger.end_cursor(session.scope)
     outline, counts, usage = session.outline(), session.summary(), session.usage()
     total = last_seq(session)
@@ -185,7 +185,7 @@ def session_outline(request: PageRequest) -> Response:
 
 
 def picture(request: PageRequest) -> Response:
-    """Return a picture of an event: its bytes, as what they are."""
+    """Return a picture of an event, with its media type."""
     event = event_of(request, request.arguments.event)
     media = tool_output(event)[1] if event.kind == "tool.result" else message_media(event)
     number = request.arguments.number
@@ -236,7 +236,7 @@ def export(request: PageRequest) -> Response:
 
 
 def _target(request: PageRequest, outline: SessionOutline, total: int) -> int:
-    """Return the seq to begin at: of the address; else the end of what is going on, or 1."""
+    """Return the seq to begin at: of the address; else the end of a running session, or 1."""
     asked: SessionArguments = request.arguments
     if asked.event is not None:
         return event_of(request, asked.event).seq

@@ -43,7 +43,7 @@ _SESSION_REFS: Final = frozenset({"parent", "spawned_by"})
 
 
 class EventArguments(ViewArguments, frozen=True, kw_only=True):
-    """Which event, and whether its payload is asked for."""
+    """Which event, and whether to show its payload."""
 
     event: str
     payload: bool = False
@@ -56,7 +56,7 @@ class ModelViewArguments(ViewArguments, frozen=True, kw_only=True):
 
 
 def event_drawer(request: PageRequest) -> Markup:
-    """Return one event: header, references, place in the chain; the payload if it is asked for."""
+    """Return one event: header, references, links of the chain; the payload on request."""
     session = opened(request)
     event = event_of(request, request.arguments.event)
     before = _neighbour(session, event, -1)
@@ -90,7 +90,7 @@ def event_drawer(request: PageRequest) -> Markup:
 
 
 def model_view(request: PageRequest) -> Markup:
-    """Return what the model saw in a turn, as far as that is recorded, and what was cut and why."""
+    """Return what the model saw in a turn, if that is recorded, and what was cut and why."""
     session = opened(request)
     turn = request.arguments.turn
     turns = session.summary().turns
@@ -222,7 +222,7 @@ def _payload(request: PageRequest, event: Event) -> Markup:
 
 
 def _not_recorded(session: Session, turn: int) -> Markup:
-    """Return what is known of a turn whose context was not recorded."""
+    """Return a turn whose context was not recorded."""
     behind = session.summary().turns - turn
     known = next(session.turns(last=behind + 1), None) if behind >= 0 and turn > 0 else None
     count = sum(used.total_tokens for used in known.usage) if known is not None else 0
@@ -369,7 +369,7 @@ def _branch(
 
 
 def _turn_back(request: PageRequest, session: Session, turns: list[tuple[int, TurnView]]) -> Markup:
-    """Return the buttons that hide the last turn and show it again, with what they will do."""
+    """Return the buttons that undo and redo the last turn, and say what they will do."""
     if not request.may("write"):
         return NOTHING
     standing = [(number, turn) for number, turn in turns if not turn.is_undone]

@@ -1,4 +1,4 @@
-"""A session at a distance: its turns, its failures, and who was busy when, for the time lanes."""
+"""A map of a session: its turns, its failures, and who was busy when, for the time lanes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPANS_MAX: Final = 400
 """Spans of one lane; more are merged with their neighbours."""
 FAILURES_MAX: Final = 5_000
 TURNS_MAX: Final = 5_000
-"""Turns of the outline: of more, the last ones."""
+"""How many turns the outline shows: the last ones."""
 KEPT_MAPS: Final = 16
 TITLE_CHARACTERS: Final = 120
 _MARKS: Final = {
@@ -54,18 +54,18 @@ class MapTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaneSpan(msgspec.Struct, frozen=True, array_like=True):
-    """Somebody was busy: from when to when, and where that is in the transcript."""
+    """When somebody was busy, and where that is in the transcript."""
 
     start_ms: int
     end_ms: int
     seq: int
     is_bad: bool = False
     is_approximate: bool = False
-    """Whether the end is not known, and only the beginning is."""
+    """Whether the end is unknown."""
 
 
 class LaneMark(msgspec.Struct, frozen=True, array_like=True):
-    """A moment that parts the session."""
+    """A moment that divides the session."""
 
     at_ms: int
     seq: int
@@ -73,7 +73,7 @@ class LaneMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionMap(msgspec.Struct, frozen=True, kw_only=True):
-    """A session at a distance."""
+    """A map of a session."""
 
     last_seq: int
     turns: list[MapTurn]
@@ -87,7 +87,7 @@ class SessionMap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MapCache:
-    """The last maps that were drawn: a long session takes seconds."""
+    """A cache of maps: that of a long session takes seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class MapCache:
         )
 
     def map_of(self, request: PageRequest, session: Session) -> SessionMap:
-        """Return the map of a session as it is now; of one that was erased from, a fresh one."""
+        """Return the current map of a session; after an erasure, a new one."""
         counts = session.summary()
         # An erasure changes what may be shown, and not the number of events.
         key = (session.scope, session.session_id, counts.events, counts.erased, counts.last_ms)
@@ -121,7 +121,7 @@ MAPS: Final = MapCache()
 
 
 def session_map(request: PageRequest, session: Session) -> SessionMap:
-    """Return a session at a distance, read once from its beginning to its end."""
+    """Return the map of a session, read once from beginning to end."""
     lanes = _Lanes()
     for header in session.headers():
         lanes.take(header)
@@ -189,7 +189,7 @@ def _subagents(request: PageRequest, session: Session, calls: dict[str, int]) ->
 
 
 class _Lanes:
-    """Headers in order, on their way to spans."""
+    """Turns headers, in order, into spans."""
 
     def __init__(self) -> None:
         self.last_seq = 0

@@ -1,7 +1,7 @@
 """The transcript of a session in pages, and what a filter or a word finds in it.
 
-Pages are counted by seq: page 0 is the first ``PAGE_EVENTS`` events, and so on. A page is the same
-whichever way one comes to it, and a session of any length has its pages at known places.
+Pages are counted by seq: page 0 is the first ``PAGE_EVENTS`` events, and so on. So a page has the
+same rows however it is reached, in a session of any length.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 PAGE_EVENTS: Final = 120
 TEXT_CHARACTERS_MAX: Final = 12_000
-"""Characters of one text of a tool; the drawer of its event has all of it."""
+"""Characters of one text of a tool; the details of its event show all of it."""
 LOOKBACK_EVENTS: Final = 240
 """Events before a page that are searched for the calls whose results are in it."""
 SCAN_EVENTS: Final = 2_500
-"""Events that one request for what a filter finds looks through."""
+"""Events that one filter request reads."""
 FOUND_ROWS: Final = 60
 FIND_EVENTS: Final = 10_000
 HITS_MAX: Final = 2_000
@@ -60,7 +60,7 @@ FILTERS: Final[tuple[tuple[RowFilter, str], ...]] = (
 
 
 class FoundRows(msgspec.Struct, frozen=True, kw_only=True):
-    """What a filter found, and where to go on; None at the end."""
+    """What a filter found, and where to continue; None at the end."""
 
     rows: str
     next_seq: int | None
@@ -68,7 +68,7 @@ class FoundRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundHits(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that hold a text, and where to go on; None at the end."""
+    """The events that contain a text, and where to continue; None at the end."""
 
     hits: list[int]
     next_seq: int | None
@@ -93,7 +93,7 @@ def page_rows(request: PageRequest, session: Session, page: int) -> Markup:
 
 
 def found_rows(request: PageRequest, session: Session, chosen: RowFilter, after: int) -> FoundRows:
-    """Return rows that pass a filter, from those after a seq: a part of a long session at once."""
+    """Return rows after a seq that pass a filter: a part of a long session at a time."""
     wants = _wants(request, chosen)
     events = list(islice(session.events(after_seq=after), SCAN_EVENTS + AHEAD_EVENTS_MAX))
     until = events[min(len(events), SCAN_EVENTS) - 1].seq if events else after
@@ -113,7 +113,7 @@ def found_rows(request: PageRequest, session: Session, chosen: RowFilter, after:
 
 
 def found_hits(request: PageRequest, session: Session, text: str, after: int) -> FoundHits:
-    """Return the events whose content holds ``text``, whichever case, as it is shown."""
+    """Return the events whose content, as it is shown, contains ``text`` in any case."""
     word = text.casefold()
     hits: list[int] = []
     seq = after
@@ -123,7 +123,7 @@ def found_hits(request: PageRequest, session: Session, text: str, after: int) ->
         if event.redacted:
             continue
         if any(word in one.casefold() for one in _texts(event)):
-            # What is masked on the page must not be found by its secret.
+            # A masked secret must not be found.
             shown = any(word in request.text(one).casefold() for one in _texts(event))
             hits += [seq] if shown else []
         if len(hits) >= HITS_MAX:
@@ -171,7 +171,7 @@ def _drawn(
 def _subagents(
     request: PageRequest, session: Session
 ) -> Callable[[PageEntry], Callable[[str], SubagentBlock | None]]:
-    """Return who finds the subagents of a call: they are read only if a call may have begun one."""
+    """Return a function that finds the subagents of a call; they are read on demand."""
     covers: list[Any] = []
 
     def of(entry: PageEntry) -> Callable[[str], SubagentBlock | None]:
@@ -190,7 +190,7 @@ def _subagents(
 def _entries(
     request: PageRequest, session: Session, events: Iterable[Event], first: int
 ) -> Iterator[PageEntry]:
-    """Return entries, without results of calls before ``first``: they stand with their calls."""
+    """Return entries, without results of calls before ``first``, which show them."""
     earlier = _calls_before(session, first)
     fetch = event_fetcher(request.ledger, session, with_payloads=True)
     look_up = call_finder(request.ledger)
@@ -218,7 +218,7 @@ def _page_events(session: Session, first: int, last: int) -> Iterator[Event]:
 
 
 def _until(events: Iterable[Event], last: int) -> Iterator[Event]:
-    """Return events until ``last``, and results after it: their calls may be before."""
+    """Return events until ``last``, and later results, since their calls may be before it."""
     open_calls: set[str] = set()
     for event in events:
         if event.seq <= last:
@@ -246,7 +246,7 @@ def _calls_before(session: Session, first: int) -> set[str]:
 
 
 def _wants(request: PageRequest, chosen: RowFilter) -> Callable[[PageEntry], bool]:
-    """Return what tells whether a filter lets an entry pass."""
+    """Return the predicate of a filter."""
     mask = request.mask
 
     def is_failure(entry: PageEntry) -> bool:

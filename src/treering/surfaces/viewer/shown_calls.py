@@ -17,8 +17,8 @@ CHARACTERS_MAX: Final = 20_000
 
 
 def call_html(request: PageRequest, call: Event, result: Event | None = None) -> Markup:
-    """Return what a call was given, and what it returned if that is at hand."""
+    """Return the arguments of a call, and its result if it is known."""
     entry = PageEntry(sort="tool", event=call, result=result)
     shown = display_entry(entry, request.mask, characters_max=CHARACTERS_MAX)
-    # It escapes all that was recorded, as the exported page does.
+    # It escapes everything recorded, as the exported page does.
     return Markup(blocks_html(shown.blocks, PageLinks()))

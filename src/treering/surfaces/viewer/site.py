@@ -1,4 +1,4 @@
-"""The viewer's pages and files over HTTP, behind the server's own check of who may.
+"""The viewer's pages and files over HTTP, behind the access control of the server.
 
 request ─► /static/…  a file of the package: the same for everybody
          └► a page     grant? no ─► the page to log in
@@ -43,7 +43,7 @@ STATIC: Final = "/static/"
 HOME: Final = "/sessions"
 DAY_MS: Final = 86_400_000
 LIVE_S: Final = 2.0
-"""How long the number of live sessions in the frame may be old."""
+"""How old the number of live sessions in the frame may be."""
 _SMALL_BYTES: Final = 1_024
 """Less is not worth compressing."""
 _TYPES: Final = {
@@ -81,7 +81,7 @@ class ViewerSite:
 
     @property
     def route(self) -> BaseRoute:
-        """Return where it is mounted: it answers every path that nothing else does."""
+        """Return its route: it answers every path that no other route does."""
         return Mount("", app=self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,14 +149,14 @@ class ViewerSite:
     def _screen(
         self, asked: PageRequest, query: str
     ) -> tuple[PageBody | Markup | Response, PageRequest]:
-        """Return what a path shows, or the page that says why it does not; and what was asked."""
+        """Return what a path shows, or an error page; and the request."""
         try:
             found = self._router.find("GET", asked.path)
             if isinstance(found, list):
                 raise NotFound("there is no such page", hint="choose one above")  # noqa: TRY301
             route, names = found
             arguments = read_query(_without_blanks(query), route.arguments)
-            # The one place that every page passes: the token must cover the scope of its address.
+            # Every page passes here: the token must cover the scope of its address.
             asked.grant.check("read", route.scopes_of({}, arguments))
             request = replace(asked, names=names, arguments=arguments)
             request.period  # noqa: B018  (a bad one is refused here)

@@ -1,4 +1,4 @@
-"""Tools: what fails. Calls, failures with command and message, durations."""
+"""Tools: calls, failures with command and message, durations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ToolsArguments(ViewArguments, frozen=True, kw_only=True):
 
 
 def tools_page(request: PageRequest) -> PageBody:
-    """Return how the calls of tools went."""
+    """Return calls, failures and durations by tool."""
     tool = request.arguments.tool
     period: dict[str, Any] = {
         "since_ms": request.period.since_ms,
@@ -143,7 +143,7 @@ def _row(
 def _percentiles(
     request: PageRequest, tool: str | None, scopes: list[str]
 ) -> tuple[int | None, int | None]:
-    """Return how long half and nine of ten calls took, over several scopes: of their latest."""
+    """Return the median and the 90th percentile of the latest calls of several scopes."""
     times: list[int] = []
     for scope in scopes:
         page = request.ledger.tool_calls(
@@ -212,5 +212,5 @@ def _nothing(request: PageRequest) -> Markup:
     return empty(
         "No tool was called in this period.",
         html('<a href="{}">Show all time</a>', request.url(since="all", until=None, tool=None)),
-        html("<code>treering import</code> takes in what agents have logged on this machine."),
+        html("<code>treering import</code> imports the logs of agents on this machine."),
     )

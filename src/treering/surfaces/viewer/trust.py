@@ -1,4 +1,4 @@
-"""Trust: whether one can rely on this. Proof, erasures, retention, secrets, health."""
+"""Trust: proof, erasures, retention, secrets, health."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TrustArguments(ViewArguments, frozen=True, kw_only=True):
 
 
 def trust_page(request: PageRequest) -> PageBody:
-    """Return what speaks for and against relying on the ledger."""
+    """Return the evidence for and against trusting the ledger."""
     erasures = _erasures(request)
     findings = list(_findings(request))
     bad = sum(finding.level != "ok" for finding in findings)
@@ -78,7 +78,7 @@ def trust_page(request: PageRequest) -> PageBody:
 
 
 def _proof(request: PageRequest) -> Markup:
-    """Return whether the chain holds, if that is asked for; it reads every event."""
+    """Return whether the chain holds, on request; that reads every event."""
     if not request.arguments.verify:
         return html(
             '<p>Every event is chained to the one before by its hash. <a class="chip" href="{}">'
@@ -128,7 +128,7 @@ def _verified(scope: str | None, one: Verification) -> Markup:
 
 
 def _anchor(request: PageRequest) -> Markup:
-    """Return the root over all sessions now: kept elsewhere, it proves the past."""
+    """Return the root over all sessions now; stored elsewhere, it proves the past."""
     if not _is_whole(request):
         return NOTHING
     receipt = request.ledger.admin.anchor(io.BytesIO())
@@ -171,8 +171,8 @@ def _erasure_table(request: PageRequest, erasures: list[Header]) -> Markup:
     if not erasures:
         return html('<p class="muted">Nothing was redacted, expired or forgotten.</p>{}', physical)
     return html(
-        '<p class="small muted">Each is an event in the chain, and vouches for what is no longer'
-        " there.</p>{}{}",
+        '<p class="small muted">Each is an event in the chain, and accounts for what was'
+        " removed.</p>{}{}",
         table(
             [TableColumn("What", "words"), TableColumn("Kind"), TableColumn("By", "hide-small"),
              TableColumn("When", "number"), TableColumn("Scope", "hide-small"),
@@ -249,7 +249,7 @@ def _secrets(request: PageRequest) -> Markup:
 
 
 def _findings(request: PageRequest) -> Iterator[DoctorFinding]:
-    """Return what a doctor finds in the ledger; of the machine, treering doctor tells."""
+    """Return the findings of treering doctor on the ledger, without those on the machine."""
     ledger, at_ms = request.ledger, request.now_ms
     found: list[DoctorFinding] = []
     for scope in request.scopes:
@@ -289,7 +289,7 @@ def _finding(finding: DoctorFinding) -> Markup:
 
 
 def _forget(request: PageRequest) -> Markup:
-    """Return the way to erase a person, for who may erase: the people of the one scope shown."""
+    """Return the buttons that erase a person of the scope; nothing without the right."""
     if not request.may("erase") or not request.arguments.scope:
         return NOTHING
     people: dict[str, Any] = {

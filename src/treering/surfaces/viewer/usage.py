@@ -1,4 +1,4 @@
-"""Usage: where the money goes. Tokens and cost by day, project, model and session."""
+"""Usage: tokens and cost by day, project, model and session."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class UsageArguments(ViewArguments, frozen=True, kw_only=True):
 
 
 def usage_page(request: PageRequest) -> PageBody:
-    """Return what models were used for how much."""
+    """Return tokens and cost of models."""
     before = request.period.previous()
     first_ms = request.period.since_ms if before is None else max(before.since_ms, 1)
     figures = request.figures(first_ms)
@@ -208,7 +208,7 @@ def _total(sums: Sums) -> Tokens:
 
 
 def _tops(figures: list[ScopeFigures]) -> dict[tuple[str, str], str]:
-    """Return for each session the one that started it, and that one's, up to the first."""
+    """Return the topmost session that started each session."""
     tops: dict[tuple[str, str], str] = {}
     for one in figures:
         for name in one.outlines:
@@ -227,7 +227,7 @@ def _nothing(request: PageRequest) -> Markup:
         f"No model call was reported in {counted(len(request.scopes), 'scope')} in this period.",
         html('<a href="{}">Show all time</a>', request.url(since="all", until=None)),
         html(
-            "Imported logs bring their usage along; agents of your own record it as"
+            "Imported logs include their usage; agents of your own record it as"
             " <code>usage.reported</code>, which adapters do for you."
         ),
     )
