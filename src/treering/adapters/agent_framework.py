@@ -108,7 +108,7 @@ class TreeringHistoryProvider(HistoryProvider):
 
 
 def _name(session_id: str | None, state: dict[str, Any] | None) -> str:
-    """Return the session's id; of one without, that which its state keeps from now on."""
+    """Return the session's id; a session without one gets an id in its state."""
     if session_id:
         return session_id
     return "agent-framework" if state is None else str(state.setdefault(_ID, new_id()))

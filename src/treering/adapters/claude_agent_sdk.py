@@ -2,9 +2,9 @@
 
     options = ClaudeAgentOptions(session_store=TreeringSessionStore(ledger))
 
-Each entry is kept twice, as two things: as the SDK gave it, to be loaded again, and as the events
-that an import of the same log makes of it, to be searched, shown and priced. An entry that is
-erased as one is erased as the other.
+Each entry is stored in two forms: as the SDK gave it, to be loaded again, and as the events that an
+import of the same log makes of it, to be searched, shown and priced. Erasing one form erases the
+other.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["TreeringSessionStore"]
 
 READERS_MAX: Final = 100
-"""Sessions whose readers are kept; of others, all entries are read again with the next ones."""
+"""Sessions whose readers are kept; others read all their entries again with the next ones."""
 ATTEMPTS_MAX: Final = 20
 """How often an append is tried while others append to the same session."""
 PROJECT_CHARACTERS_MAX: Final = 100
@@ -80,7 +80,7 @@ class TreeringSessionStore:
         self._scope = None if scope is None else parse_scope(scope)
         self._strict = strict
         self.lost = 0
-        """Batches of entries that are kept, and not recorded as events."""
+        """Batches of entries that are stored, but not as events."""
         self._lanes = Lanes()
         self._transcripts = Transcripts(ledger)
 
@@ -93,7 +93,7 @@ class TreeringSessionStore:
             await self._lanes.run(place.lane, self._append, place, list(entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries as they were appended; None if there is none."""
+        """Return all entries as they were appended; None if none exist."""
         place = self._place(key)
         found = await self._lanes.run(place.lane, self._load, place)
         return cast("list[SessionStoreEntry]", found) or None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ClientRecorder:
-    """Records requests and answers in the turn that is under way, or else in turns of its own.
+    """Records requests and answers in the current turn, or else in turns of its own.
 
     A turn of its own begins with what the user says, continues while the model calls tools, and
     ends with the answer that calls none. In a turn of the caller, what the user says is recorded
@@ -51,10 +51,10 @@ class ClientRecorder:
                 self.writer.write(partial(exchange.say, text, attached))
         return exchange
 
-    # For exchanges.
+    # Called by exchanges.
 
     def run_for(self, exchange: Exchange) -> Run:
-        """Return the turn that a request belongs to, begun if need be."""
+        """Return the turn that a request belongs to; begin one if necessary."""
         run = self.session.running
         if run is not None and run is not self._own:
             return run
@@ -73,7 +73,7 @@ class ClientRecorder:
         return begun
 
     def wants_user(self, run: Run) -> bool:
-        """Whether what the user says is to be recorded: its author may have done so."""
+        """Whether to record what the user says: the caller may have done so."""
         if run is self._own:
             return True
         if self._authored[0] != run.run_id:
@@ -82,11 +82,11 @@ class ClientRecorder:
         return not self._authored[1]
 
     def call_of(self, output: ToolOutput) -> ToolCall | None:
-        """Return the call that waits for ``output``."""
+        """Return the call that ``output`` belongs to."""
         return self._calls.pop(output.call_id, None)
 
     def await_call(self, run: Run, call: ModelCall) -> ToolCall | None:
-        """Record that a model asks for a tool, which the caller is going to run."""
+        """Record that a model calls a tool, which the caller will run."""
         started = start_call(run, call)
         if started is not None:
             started.is_awaited = True
@@ -113,7 +113,7 @@ class ClientRecorder:
 
 
 class Exchange:
-    """One request and its answer. Its methods are called in order, each to write once."""
+    """One request and its answer. Its methods are called in order; each writes once."""
 
     def __init__(self, recorder: ClientRecorder, asked: Asked) -> None:
         self._recorder = recorder
@@ -128,13 +128,13 @@ class Exchange:
         self._run = self._recorder.run_for(self)
 
     def take_output(self, output: ToolOutput) -> None:
-        """Record what a tool gave back, unless it is recorded: the tool may have done so."""
+        """Record the output of a tool, unless the tool has recorded it."""
         run = self._run
         if run is None:
             return
         call = self._recorder.call_of(output)
         if call is None:
-            # Of a call that was made before this recorder was there: it is in the request.
+            # Of a call made before this recorder existed: it is in the request.
             asked = next((one for one in self.asked.calls if one.call_id == output.call_id), None)
             is_recorded = any(
                 record.call_id == output.call_id for record in run.session.tool_calls(last=50)
@@ -155,7 +155,7 @@ class Exchange:
     def delta(self, text: str) -> None:
         """Carry a piece of the answer to the sinks."""
         if self._run is not None and self._run.is_open:
-            with contextlib.suppress(Exception):  # It is not kept: nothing is lost.
+            with contextlib.suppress(Exception):  # Pieces are not stored: nothing is lost.
                 self._run.delta(text)
 
     def finish(self, answer: ModelAnswer) -> None:

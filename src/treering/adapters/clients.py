@@ -3,9 +3,9 @@
     client = treering.record(OpenAI(), session)
     client.chat.completions.create(model="gpt-5", messages=[...])
 
-A recorded client is a copy of the client that was given: same class, same connections. What is
-recorded is read from the bytes of requests and answers as they pass, so its caller gets exactly
-what the client makes of them.
+A recorded client is a copy of the client that was given: same class, same connections. The recorder
+reads the bytes of requests and answers as they pass, so the caller gets exactly what the client
+makes of them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ EVENT_BYTES_MAX: Final = 64 * 1024 * 1024
 """The longest event of a stream that is read."""
 
 _sending: Final[ContextVar[Sent | None]] = ContextVar("treering_sending", default=None)
-"""The request of the SDK's call that is under way, through all its attempts."""
+"""The request of the SDK's current call, through all its attempts."""
 
 
 def record(client: Client, session: Session, *, strict: bool = False) -> Client:
     """Return a copy of a client of ``openai`` or ``anthropic`` that records in ``session``.
 
     Chat completions, responses and messages are recorded, streamed or not, with tool calls and
-    usage: in the turn that is under way, or else in turns of their own. The caller gets what the
+    usage: in the current turn, or else in turns of their own. The caller gets what the
     client gives. A ledger that fails costs the record, not the call: ``client.treering`` counts
     what was lost. With ``strict`` the call fails instead.
     """
@@ -59,7 +59,7 @@ def record(client: Client, session: Session, *, strict: bool = False) -> Client:
         )
     recorder = ClientRecorder(session, strict=strict)
     copied: Any = client.copy()  # type: ignore[attr-defined]
-    if type(http) in {RecordedHttp, RecordedAsyncHttp}:  # It was recorded elsewhere.
+    if type(http) in {RecordedHttp, RecordedAsyncHttp}:  # It was recorded in another session.
         http = http.inner
     is_async = inspect.iscoroutinefunction(http.send)
     copied.__class__ = _recorded_class(copied.__class__, is_async=is_async)
@@ -70,7 +70,7 @@ def record(client: Client, session: Session, *, strict: bool = False) -> Client:
 
 @cache
 def _recorded_class(kind: type, *, is_async: bool) -> type:
-    """Return a class of clients that notices when a call has failed for good."""
+    """Return a subclass that notices when a call has finally failed."""
     if getattr(kind, "_is_recorded_by_treering", False):
         return kind
 
@@ -127,7 +127,7 @@ class Sent:
 
 
 class RecordedHttp:
-    """An HTTP client in the place of another one, which it asks; it says it is that one."""
+    """An HTTP client that wraps another one, and pretends to be it."""
 
     def __init__(self, inner: Any, recorder: ClientRecorder) -> None:
         self.inner = inner
@@ -135,7 +135,7 @@ class RecordedHttp:
 
     @property  # type: ignore[misc]  # SDKs only read it.
     def __class__(self) -> Any:
-        """Return the class of the other one: SDKs check what they are given."""
+        """Return the class of the wrapped client: SDKs check it."""
         return type(self.inner)
 
     def __getattr__(self, name: str) -> Any:
@@ -158,7 +158,7 @@ class RecordedHttp:
 
 
 class RecordedAsyncHttp(RecordedHttp):
-    """The same for an asynchronous client; it records in a thread of its own, in order."""
+    """The same for an asynchronous client; it records in its own thread, in order."""
 
     def __init__(self, inner: Any, recorder: ClientRecorder) -> None:
         super().__init__(inner, recorder)
@@ -183,7 +183,7 @@ class RecordedAsyncHttp(RecordedHttp):
 
 
 def _passing(request: Any, recorder: ClientRecorder) -> Passing | None:
-    """Return what is to be recorded of a request; None if it is not part of a conversation."""
+    """Return the recording of a request; None if it is not part of a conversation."""
     api = api_of(str(request.method), str(request.url.path))
     if api is None:
         return None
@@ -209,7 +209,7 @@ class Passing:
         self._whole: bytearray | None = None
         """The bytes of an answer that is not a stream, though it could have been."""
         self._error: str | None = None
-        """What the provider said went wrong in the midst of a stream."""
+        """The error that the provider reported within a stream."""
         self._has_begun = self._is_over = False
 
     def begin(self) -> None:
@@ -229,7 +229,7 @@ class Passing:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the stream has said its last word, and that is not recorded yet."""
+        """Whether the stream is complete, and not recorded yet."""
         return self._stream.is_complete and not self._is_over
 
     def carry(self, pieces: list[str]) -> None:
@@ -241,7 +241,7 @@ class Passing:
             self.end()
 
     def end(self) -> None:
-        """Record what came, after the last byte."""
+        """Record the answer after its last byte."""
         if self._whole is not None:
             self.read(200, bytes(self._whole))
         elif self._error is not None:
@@ -330,7 +330,7 @@ async def _followed_async(
                 await off_loop(thread, passing.carry, pieces)
             yield chunk
     except GeneratorExit as error:
-        # It may be the garbage collector that leaves: there is nobody to wait for the record.
+        # The garbage collector may be the caller: nobody waits for the record.
         thread.submit(passing.leave, error)
         raise
     except BaseException as error:

@@ -3,8 +3,8 @@
     item ─► state.value (records of transcripts: the item; also found by the id of its event)
         └─► conversation.user, tool.call, … (searched, shown to models, priced)
 
-Both are recorded in one transaction. Inside of a turn that is under way, what the item says belongs
-to the turn, and a recorder may have recorded it before: then it is not recorded again. Erasing the
+Both are recorded in one transaction. Within a turn, what the item says belongs to the turn; if a
+recorder has recorded it, it is not recorded again. Erasing the
 event erases the item.
 """
 
@@ -104,7 +104,7 @@ class ItemLog:
             self._change("add", deepcopy(list(items)))
 
     def pop(self) -> Any:
-        """Remove the last item, and hide what it says; return it, or None if there is none."""
+        """Remove the last item, and hide what it says; return it, or None if the log is empty."""
         with self._lock.guard, self._lock:
             last = self.items(1)
             if last:
@@ -116,7 +116,7 @@ class ItemLog:
         self._change("clear", [])
 
     def flush(self) -> bool:
-        """Write what waits; return whether nothing waits any more."""
+        """Write what waits; return whether all of it was written."""
         with self._lock.guard, self._lock:
             self._retry_at = 0.0
             self._write_waiting()

@@ -1,4 +1,4 @@
-"""Writing for an agent that must not suffer from it: failures cost the record, not the turn."""
+"""Writes that must not fail their agent: an error costs the record, not the turn."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
 
 WAITING_MAX: Final = 1_000
-"""How many writes are kept for a ledger that cannot take them now."""
+"""How many writes wait for a ledger that fails."""
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 60.0
-"""How long a failing ledger is left alone; doubled from the first to the second."""
+"""How long to wait before a failing ledger is tried again; doubled from the first to the second."""
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 _log: Final = lazy_logger("treering")
 
 
 class LenientWriter:
-    """Calls functions that write to a ledger, one after another, and keeps their errors to itself.
+    """Calls functions that write to a ledger, one after another, and swallows their errors.
 
     A write that the storage refuses is kept, and tried again before later ones. A write that can
-    never succeed, or that is too many, is lost: counted here, logged, and noted in the ledger as
+    never succeed, or exceeds the limit, is lost: counted here, logged, and noted in the ledger as
     soon as that works again. With ``strict``, every error is raised instead.
     """
 
@@ -76,7 +76,7 @@ class LenientWriter:
     def attempt(
         self, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
     ) -> Result | None:
-        """Return what ``act`` returns; None if it goes wrong, which is one record lost."""
+        """Return what ``act`` returns; None if it fails, which counts as one lost record."""
         try:
             return act(*args, **named)
         except self._raising:
@@ -88,7 +88,7 @@ class LenientWriter:
             return None
 
     def flush(self) -> bool:
-        """Write what waits, without a pause; return whether nothing waits any more."""
+        """Write what waits, without a pause; return whether all of it was written."""
         with self._lock.guard, self._lock:
             self._drain()
             return not self._waiting
@@ -126,7 +126,7 @@ class LenientWriter:
         _log.warning("not recorded: %s: %s", cause["class"], cause["message"])
 
     def _report(self) -> None:
-        """Note in the ledger what was lost or came late."""
+        """Record in the ledger what was lost or late."""
         if not self._unreported and not self._late:
             return
         counts = {"lost": self._unreported, "late": self._late}

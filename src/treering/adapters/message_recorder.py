@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treering.spine.runs import Run
 
 EVENTS_LOOKED_AT: Final = 200
-"""Latest events of a session among which a recorder's are looked for."""
+"""How many of the latest events are searched for those of a recorder."""
 EVENTS_PROBED: Final = 8
 CLAIMED_MAX: Final = 10_000
 _KINDS: Final = {
@@ -53,10 +53,10 @@ class MessagePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claims:
-    """Which events of a session belong to a message already, as far as this process knows."""
+    """Which events of a session are known to belong to a message already."""
 
     def __init__(self, since_ms: int | None = None) -> None:
-        """Take the time from which on events may be new messages; by default, now."""
+        """Treat events from ``since_ms`` on, by default from now, as possibly new messages."""
         self._since_ms = int(time.time() * 1_000) if since_ms is None else since_ms
         self._ids: dict[str, None] = {}
         self.tools: dict[str | None, str | None] = {}
@@ -69,14 +69,14 @@ class Claims:
             del self._ids[next(iter(self._ids))]
 
     def is_free(self, header: Header, run: Run | None) -> bool:
-        """Whether an event may be what a new message says: it is recent, and no other's."""
+        """Whether an event may belong to a new message: it is recent, and belongs to no other."""
         is_recent = header.recorded_ms >= self._since_ms
         in_run = run is not None and header.run_id == run.run_id
         return header.event_id not in self._ids and not header.redacted and (is_recent or in_run)
 
 
 class MessageRecorder:
-    """Records what new messages of a session say: in its turn, if one is under way."""
+    """Records what new messages of a session say: in the current turn, if it has one."""
 
     def __init__(self, session: Session, records: KeyedRecords, claims: Claims) -> None:
         self._session = session
@@ -85,7 +85,7 @@ class MessageRecorder:
         self.beside: list[NewEvent] = []
         """Events that are to be recorded together with the messages."""
         self._found: dict[tuple[str, Any], list[str]] = {}
-        # A recorder's events are among the last few, or there is none at work.
+        # The events of an active recorder are among the last few.
         if self._free(EVENTS_PROBED):
             free = self._free(EVENTS_LOOKED_AT)
             wanted = set(free) - records.get_many(free).keys()
@@ -101,7 +101,7 @@ class MessageRecorder:
         ]
 
     def record(self, part: MessagePart) -> str | None:
-        """Return the id of the event of a part; it is recorded, or will be beside."""
+        """Return the id of the event of a part, which is recorded now or with the messages."""
         if part.sort == "call":
             self._claims.tools[part.call_id] = part.tool
         elif part.sort == "output" and part.tool is None:
@@ -127,7 +127,7 @@ def _what(event: Event) -> tuple[str, Any]:
 
 
 def _record(run: Run, part: MessagePart) -> str | None:
-    """Record a part in a turn that is under way; return the id of the event."""
+    """Record a part in the current turn; return the id of the event."""
     if part.sort == "user":
         return run.user(part.text, **part.extra).event_id
     if part.sort == "assistant":

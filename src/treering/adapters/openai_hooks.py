@@ -56,8 +56,8 @@ class TreeringHooks(RunHooks[Any]):
     """Hooks that record the SDK's run in ``run``: pass them as ``hooks``.
 
     A tool's intent is durable before the tool runs. If the run is interrupted or a tool is denied,
-    the hook raises, which stops the runner. Anything else that goes wrong with the record is
-    counted in ``writer.lost`` and logged, unless ``strict``.
+    the hook raises, which stops the runner. Any other failure to record is counted in
+    ``writer.lost`` and logged, unless ``strict``.
     """
 
     def __init__(self, run: Run, *, provider: str | None = None, strict: bool = False) -> None:

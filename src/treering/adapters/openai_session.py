@@ -56,7 +56,7 @@ class TreeringSession:
         await uncancelled(self._lanes.run(self, self.log.add, items))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the last item and return it; None if there is none."""
+        """Remove the last item and return it; None if the session is empty."""
         popped = await uncancelled(self._lanes.run(self, self.log.pop))
         return cast("TResponseInputItem | None", popped)
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class TreeringRecorder(AbstractCapability[Any]):
     """Records each run in a session: what is said, tool calls and usage.
 
-    Inside of a turn that is under way, a run belongs to that turn. Raises ToolDenied for a tool
-    that may not run, and RunInterrupted once the session is interrupted. Whatever else goes wrong
-    with the record is counted in ``writer.lost`` and logged, unless ``strict``.
+    Within a turn, a run belongs to that turn. Raises ToolDenied for a tool
+    that may not run, and RunInterrupted once the session is interrupted. Any other failure to
+    record is counted in ``writer.lost`` and logged, unless ``strict``.
     """
 
     def __init__(self, session: Session, *, strict: bool = False) -> None:
@@ -62,7 +62,7 @@ class RunRecorder(AbstractCapability[Any]):
         self._recorder = recorder
         self._run: Run | None = None
         self._is_nested = False
-        """Whether a tool of another run is this agent: its words are that tool's output."""
+        """Whether this agent is a tool of another run: its words are that tool's output."""
         self._ids: set[str] = set()
 
     async def wrap_run(
@@ -121,7 +121,7 @@ class RunRecorder(AbstractCapability[Any]):
     # In the ledger.
 
     def _begin(self, prompt: Any) -> Run | None:
-        """Begin a run, or join the one under way; return it if it is to be ended here."""
+        """Begin a run, or join the current one; return it if it must be ended here."""
         session = self._recorder.session
         run, begun = session.running, None
         if run is None:

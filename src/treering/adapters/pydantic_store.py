@@ -43,7 +43,7 @@ _ENTRY: Final = TypeAdapter(ConversationEntry)
 class TreeringConversationStore(ConversationStore):
     """Keeps conversations in a scope of a ledger; what is said is in the ledger's sessions.
 
-    It behaves as the store in memory. Deleting a conversation erases the entries that no other
+    It behaves like the in-memory store. Deleting a conversation erases the entries that no other
     shares, and what they say. An entry that was erased as an event is left out of its history.
     """
 
@@ -57,7 +57,7 @@ class TreeringConversationStore(ConversationStore):
         self._since_ms = int(time.time() * 1_000)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation; None if there is none."""
+        """Return the record of a conversation; None if it does not exist."""
         return await self._lanes.run(None, lambda: _to_record(self._stored(conversation_id)))
 
     async def read_records(
@@ -75,7 +75,7 @@ class TreeringConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record and new entries, unless another writer was faster."""
+        """Store a record and new entries, unless another writer came first."""
         work = self._lanes.run(
             record.conversation_id, self._write, record, list(new_entries), expected_revision
         )
@@ -87,7 +87,7 @@ class TreeringConversationStore(ConversationStore):
         await uncancelled(work)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return an entry. Raise LookupError if there is none."""
+        """Return an entry. Raise LookupError if it does not exist."""
         found = await self._lanes.run(None, self._records.get, _entry_key(entry_id))
         if found is None:
             raise LookupError(entry_id)
@@ -167,7 +167,7 @@ class TreeringConversationStore(ConversationStore):
             raise ConversationConflict(name) from None
 
     def _link(self, name: str, links: Sequence[tuple[str, str | None]]) -> Iterable[RecordChange]:
-        """Yield which entry follows which: without content, so that it outlives erasures."""
+        """Yield the order of the entries, without content, so that it survives erasures."""
         if links:
             listed = [list(pair) for pair in links]
             also = tuple(f"follows/{quote(one, safe='')}" for one, _ in links)

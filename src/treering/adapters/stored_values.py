@@ -1,4 +1,4 @@
-"""JSON values of other programs, stored so that they come back equal."""
+"""JSON values of other programs, stored so that they are equal when they are read."""
 
 from __future__ import annotations
 

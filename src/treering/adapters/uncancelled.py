@@ -1,4 +1,4 @@
-"""Work that is completed although the task that waits for it is cancelled."""
+"""Work that is completed even if the task that waits for it is cancelled."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ async def uncancelled(work: Coroutine[Any, Any, Result]) -> Result:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        _ = task.exception()  # Otherwise the loop complains that nobody asked.
+        _ = task.exception()  # Otherwise the loop reports an exception that was never retrieved.
         raise cancelled
     return task.result()

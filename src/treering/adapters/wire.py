@@ -30,12 +30,12 @@ LOCAL_CALLS: Final = frozenset(
         "shell_call",
     }
 )
-"""Calls of the Responses API whose tools run locally: the model waits for their results."""
+"""Calls of the Responses API whose tools the caller runs: the model waits for their results."""
 _OUTPUT: Final = "_output"
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A tool call that a model asks for."""
+    """A tool call in a model's answer."""
 
     call_id: str
     tool: str
@@ -43,7 +43,7 @@ class ModelCall(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool gave back."""
+    """The output of a tool."""
 
     call_id: str
     output: Any
@@ -76,7 +76,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerStream(Protocol):
-    """Puts the events of a streamed answer together."""
+    """Assembles the events of a streamed answer."""
 
     is_complete: bool
 
@@ -113,7 +113,7 @@ def api_of(method: str, path: str) -> WireApi | None:
 
 
 class ChatApi:
-    """OpenAI's chat completions, which many other providers speak as well."""
+    """OpenAI's chat completions, which many other providers offer, too."""
 
     provider = "openai"
 
@@ -309,7 +309,7 @@ def items_text(items: Iterable[Json]) -> str:
 
 
 def items_thinking(items: Iterable[Json]) -> str | None:
-    """Return what a model thought in its items, as far as it is readable."""
+    """Return the readable reasoning in a model's items."""
     parts = [part for item in _reasoning(items) for part in objects(item.get("summary"))]
     return "\n".join(plain(part["text"]) for part in parts if text_in(part, "text")) or None
 

@@ -1,4 +1,4 @@
-"""Does a message look like the answer to a question? By its form, whatever it is about.
+"""Whether a message looks like the answer to a question, by its form rather than its subject.
 
 "When did Ana move?" is answered by Ana, by a sentence with a time in it, often right after somebody
 asked; seldom by another question. Words and vectors see none of this.
@@ -61,7 +61,7 @@ _DATE: Final = lazy_pattern(
 
 
 class AskedDate(msgspec.Struct, frozen=True, gc=False):
-    """A date that a question names, as far as it does."""
+    """A date that a question names, or a part of one."""
 
     year: int | None
     month: int

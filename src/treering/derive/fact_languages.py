@@ -1,7 +1,8 @@
 """What people say about themselves in German, Spanish, French and Portuguese, as tables.
 
-A row names an attribute, how people say it of themselves, how it is noted, and the words that ask
-for it. The fact stays in the language it was said in: "Ich wohne in Bern" becomes "Wohnt in Bern".
+A row has an attribute, how people state it about themselves, how it is noted, and the words that
+ask for it. The fact stays in the language it was said in: "Ich wohne in Bern" becomes "Wohnt in
+Bern".
 Other languages are left to a model.
 """
 

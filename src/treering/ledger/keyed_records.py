@@ -1,9 +1,9 @@
-"""Keyed records: values by key, of which the latest counts. Every change is an event.
+"""Keyed records: the latest value of each key counts, and every change is an event.
 
     put ─► state.value (refs: records, at) ─► one row for each key, in the same transaction
     get ─► the newest row of a key ─► its event ─► value
 
-History comes with it, erasing an event erases its value, and an erased key is free again.
+So records have a history, erasing an event erases its value, and an erased key is free again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class KeyedRecord(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     value: Any
     version: str
-    """The id of its event: give it as ``expected`` to change the record only if nobody else did."""
+    """The id of its event: pass it as ``expected`` to change the record only if nobody else has."""
     session_id: str
     seq: int
     recorded_ms: int
@@ -135,7 +135,7 @@ class KeyedRecords:
         )
 
     def history(self, key: str) -> Iterator[KeyedRecord]:
-        """Return all that a key stood for, the oldest first; erased values are left out."""
+        """Return all values that a key had, the oldest first, without erased ones."""
         (key,) = _check_keys([key])
         return (
             record for event in self._events(key) if (record := _record(key, event)) is not None
@@ -237,7 +237,7 @@ def keys_of(event: Event) -> list[str]:
 
 
 def _record(key: str, event: Event) -> KeyedRecord | None:
-    """Return what an event says of a key, None if that is nothing."""
+    """Return the record of a key in an event; None if the event has none."""
     if event.kind == "state.removed" or not isinstance(event.payload, dict):
         return None
     payload = unpacked(event.payload) if event.refs.get("opaque") else event.payload

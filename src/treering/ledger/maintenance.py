@@ -1,6 +1,6 @@
 """Keeps the memory of a scope up to date: facts, episodes, fading, vectors, each when it is due.
 
-Nothing depends on it: it does ahead of time what people would otherwise ask for.
+Nothing depends on it: it only does in advance what commands would do on request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def maintain(
     quiet_since_ms: int,
     progress: Callable[[int], None] | None,
 ) -> MaintenanceReceipt:
-    """Do what is due, one step after another; only tell if another process is at it."""
+    """Do what is due, step by step; do nothing but report it if another process is at work."""
     if not store.leases.hold(_LEASE + scope):
         return MaintenanceReceipt(scope=scope, is_busy=True)
     try:
@@ -66,7 +66,7 @@ def _write_episodes(
     scope: Scope,
     quiet_since_ms: int,
 ) -> int:
-    """Write an episode of each session that has been quiet, and has something new to tell."""
+    """Write an episode of each session that has been quiet and has something new."""
     recorder = memory_factory.recorder
     sketch = Sketch(store, scope, quiet_since_ms, title_of=lambda _: None)
     written = 0
@@ -80,7 +80,7 @@ def _write_episodes(
         # An imported session has been quiet since the last line of its log.
         if min(outline.updated_ms, sketch.quiet_ms(head)) > quiet_since_ms:
             continue
-        # A session that somebody writes to, or whose key is not here, has its turn another time.
+        # A session that somebody writes to, or whose key is missing, is tried again later.
         with contextlib.suppress(Conflict, KeyMissing, NotFound, RunActive):
             if open_session(outline).write_episode() is not None:
                 written += 1

@@ -102,7 +102,7 @@ class BundleProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of checking a bundle."""
+    """The result of checking a bundle."""
 
     intact: bool
     faults: list[str]
@@ -113,7 +113,7 @@ class BundleCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def without_secrets(line: bytes, is_secret: Callable[[Any], bool]) -> tuple[bytes, bool]:
-    """Return a line of an export, and whether its content was left out for a secret in it."""
+    """Return a line of an export, and whether its content was left out because of a secret."""
     entry = parse_line(line)
     if not isinstance(entry, EventLine) or not is_secret(msgspec.json.decode(line)):
         return line, False
@@ -212,7 +212,7 @@ def _file_faults(proof: BundleProof, files: dict[str, bytes]) -> list[str]:
 
 
 def _chain_faults(proof: BundleProof, chains: _Chains, events: bytes) -> list[str]:
-    """Follow the events into ``chains``; return what does not fit."""
+    """Follow the events into ``chains``; return the faults."""
     try:
         for line in events.splitlines():
             chains.take(parse_line(line))

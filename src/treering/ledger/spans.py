@@ -3,8 +3,8 @@
     run ─► invoke_agent ─┬─► chat           a call of a model: what it said, called and used
                          └─► execute_tool   a tool call ─► invoke_agent   a subagent's run
 
-Outside of runs, as in imported logs, a turn counts as a run: from what a user said to what a user
-said next. Ids are digests of what is recorded: the same run gives the same spans, always.
+Outside of runs, as in imported logs, a turn counts as a run: from one message of a user to the
+next. Ids are digests of what is recorded: the same run always gives the same spans.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class SpanBuilder:
         """Return the span of the tool call by which a subagent's session was begun."""
         place = (scope, session_id)
         if place not in self._parents:
-            self._parents[place] = None  # For a session that is said to have begun itself.
+            self._parents[place] = None  # Guards against a session that names itself as its parent.
             if len(self._parents) > 10_000:
                 self._parents = {place: None}
             self._parents[place] = self._find_parent(scope, session_id)
@@ -160,7 +160,7 @@ class SpanBuilder:
         return trace_id_of(scope, session_id, key) if parent is None else parent.trace_id
 
     def _turn_start(self, scope: Scope, session_id: str, before: int) -> Header | None:
-        """Return what a user said last before a seq, outside of runs."""
+        """Return the last message of a user before a seq, outside of runs."""
         while before > 1:
             page = self._store.reader.last_headers(
                 scope, session_id, before_seq=before, limit=_PAGE
@@ -186,13 +186,13 @@ class SpanBuilder:
 
 
 class _ModelCall(msgspec.Struct):
-    """A call of a model: the events that tell of it."""
+    """A call of a model, and its events."""
 
     asked_ms: int
-    """When what it answers was there."""
+    """When its input was complete."""
     events: list[Header]
     asked: list[Event]
-    """What it answers, if content is wanted."""
+    """Its input, if content is wanted."""
     message_id: str | None = None
     is_reported: bool = False
 
@@ -356,7 +356,7 @@ class _UnitSpans:
             if ended.status != "ok":
                 error = ended.error_class or ended.reason or ended.status or "failed"
             if ended.duration_ms is not None:
-                # A log may have both lines at one time, and still say how long it took.
+                # A log may give both lines the same time, and still state the duration.
                 end_ms = max(end_ms, start_ms) if called else end_ms
                 start_ms = min(start_ms, end_ms - ended.duration_ms)
         if self._with_content:

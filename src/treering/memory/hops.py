@@ -55,14 +55,14 @@ _NAME: Final = lazy_pattern(
 
 
 class FactPath(msgspec.Struct, frozen=True, gc=False):
-    """Facts that lead to an answer, by document number, and how much of the question they have."""
+    """Facts that lead to an answer, by document number, and how much of the question they cover."""
 
     documents: tuple[int, ...]
     covered: float
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
-    """A path under way: for each concept of the question, how well it is met so far."""
+    """A partial path: for each concept of the question, how well it is met so far."""
 
     documents: tuple[int, ...]
     met: Scores
@@ -95,7 +95,7 @@ class FactWalk:
         self._met: dict[int, Scores] = {}
 
     def best_path(self, beginnings: Sequence[int]) -> FactPath | None:
-        """Return the best path of two facts or more that answers; None if there is none."""
+        """Return the best path of two facts or more that answers; None without one."""
         steps = [
             _Step((number,), met, float(self._weights @ met))
             for number in beginnings[:BEGINNINGS_MAX]

@@ -88,7 +88,7 @@ def _turn(event: Event, text: str, ranking: Ranking, match: Match) -> RecalledTu
 
 
 class _Access:
-    """Decides which turns the asker may see, and what is left of each; looks things up once."""
+    """Decides which turns the asker may see, and which part of each; caches lookups."""
 
     def __init__(
         self, scope_memory: ScopeMemory, query: RecallQuery, recorder: Recorder, walls: Walls

@@ -96,7 +96,7 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
             value = json.loads(entries[name].model_dump_json(exclude_none=True))
             value["id"] = name
             before = known.get(key)
-            # One that was deleted does not come back with its session.
+            # A deleted entry does not come back with its session.
             if before is None or (before.value != value and "deleted" not in before.value):
                 changes.append(RecordChange(key=key, value=value))
         for start in range(0, len(changes), CHANGES_MAX):

@@ -1,4 +1,4 @@
-"""What apps, users and sessions of ADK are called in a ledger."""
+"""Names of ADK's apps, users and sessions in a ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES: Final = 12
 
 
 def scope_of(app_name: str) -> str:
-    """Return the scope of an app: ``adk/APP``, by its hash if a scope cannot be called that."""
+    """Return the scope of an app: ``adk/APP``, or its hash if that is not a valid scope."""
     name = f"adk/{app_name}"
     try:
         if parse_scope(name) == name:

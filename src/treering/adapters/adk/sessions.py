@@ -1,4 +1,4 @@
-"""Sessions of Google ADK: events as they are, and what was said in them as a ledger knows it.
+"""Sessions of Google ADK: events as they are, and what was said in them as events of the ledger.
 
     {session}/session                        state.saved   state, times and the number of events
     {session}/e/{number}, {session}/id/{id}  state.value   an event
@@ -158,7 +158,7 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
             self._ledger.redact(scope_of(app_name), session_id=session_of(user_id, session_id))
 
     def _append(self, session: Session, event: Event) -> str | None:
-        """Record an event; return the version of its session, None if it is there already."""
+        """Record an event; return the version of its session, None if the event exists."""
         records = self._records(session.app_name, session_of(session.user_id, session.id))
         place = tag(session.user_id, session.id)
         record = records.get(f"{place}/session")
@@ -257,7 +257,7 @@ def _state_at(records: KeyedRecords, prefix: str) -> dict[str, Any]:
 
 
 def _deltas(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the parts of a state by whose they are; what is temporary is left out."""
+    """Return the parts of a state by owner, without temporary ones."""
     deltas: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
     for key, value in state.items():
         if key.startswith(State.APP_PREFIX):
@@ -272,7 +272,7 @@ def _deltas(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _events(
     records: KeyedRecords, record: KeyedRecord, config: GetSessionConfig | None
 ) -> Iterator[Event]:
-    """Yield the events of a session that are asked for, the newest first."""
+    """Yield the requested events of a session, the newest first."""
     count = record.value["events"]
     wanted = config.num_recent_events if config else None
     since = config.after_timestamp if config else None
@@ -288,7 +288,7 @@ def _events(
 
 
 def _events_of(records: KeyedRecords, session: Session, event: Event) -> Iterator[NewEvent]:
-    """Yield what was said and called in an event, as other recordings of agents have it."""
+    """Yield the messages and tool calls of an event, as other adapters record them."""
     is_user = event.author == "user"
     parts: Sequence[Any] = (event.content.parts if event.content else None) or ()
 

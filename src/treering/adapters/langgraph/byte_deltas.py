@@ -1,7 +1,7 @@
 """Values that grow, stored as what changed since an earlier version.
 
-A list of messages is serialized as a whole at every step, and all but its end is as before. Of a
-few versions one is stored whole, and the others as a difference to one before them, arranged as in
+A list of messages is serialized as a whole at every step, and all but its end is as before. One
+version in a while is stored whole, and the others as a difference to an earlier one, arranged as in
 a Fenwick tree: version n differs from version n without its lowest bit. So a step stores a few
 times what it added, and no version needs more than ``WINDOW.bit_length()`` others to be read.
 
@@ -23,7 +23,7 @@ _SHORT: Final = range(0x80, 0xA0)
 
 
 class Delta(NamedTuple):
-    """How to make a value of an earlier one: ``head``, a stretch of it, ``middle``, its end."""
+    """How to make a value of an earlier one: ``head``, a range of it, ``middle``, its end."""
 
     head: bytes
     start: int
@@ -87,7 +87,7 @@ def applied(delta: Delta, old: bytes) -> bytes:
 
 
 def _header(content: bytes) -> int:
-    """Return the size of what says how many items follow."""
+    """Return the size of the header that counts the items."""
     first = content[0] if content else 0
     return 1 if first in _SHORT else _HEADERS.get(first, 0)
 

@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class RecentValues(Generic[Key, Value]):
-    """Values by key, as many as fit; the one used the longest ago goes first.
+    """A least-recently-used cache of values by key.
 
     Safe to share between threads.
     """

@@ -289,7 +289,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
     def _checkpoint_keys(
         self, config: RunnableConfig | None, before: RunnableConfig | None
     ) -> Sequence[str]:
-        """Return the keys of checkpoints that are asked for, the newest first by their ids."""
+        """Return the keys of the requested checkpoints, the newest first by their ids."""
         prefix, only = "", None
         if config is not None:
             place, only = _place(config), get_checkpoint_id(config)
@@ -350,7 +350,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             try:
                 *stored, head = records.put_all([*(value.change for value in values), change])
             except Conflict:
-                # Another process was here, or the same version was put before: then it stays.
+                # Another process put a checkpoint, or the same version was put before: it stays.
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
                 self._forget(place)
@@ -402,7 +402,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             key=key,
             value=value,
             expected="",
-            # Whoever prunes keeps what is needed, as far as it is there.
+            # A prune keeps those that are needed and still there.
             requires={place.value(channel, base.name): base.record for base in bases},
         )
         return _ValueChange(change, channel, Version(number, str(version), "", content), bases)
@@ -621,12 +621,12 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
     @override
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version that no branch from the same checkpoint makes as well."""
+        """Return a version that no other branch of the same checkpoint gets."""
         number = 0 if current is None else int(str(current).split(".", maxsplit=1)[0])
         return f"{number + 1:032}.{random.random():016}"  # noqa: S311  (no secret)
 
     def _records(self, place: _Place) -> KeyedRecords:
-        """Return what writes to a thread's session."""
+        """Return the records of a thread's session."""
         return self._ledger.records(
             self._scope, RECORDS, session_id=_session_id(place.thread_id), agent=self._agent
         )
@@ -656,7 +656,7 @@ def _place_of(thread_id: str, ns: str) -> _Place:
 
 
 def _session_id(thread_id: str) -> str:
-    """Return the session of a thread, by its hash if a session cannot be called that."""
+    """Return the session of a thread: its name, or its hash if that is not a valid id."""
     try:
         return check_name(f"langgraph:{thread_id}", "session_id")
     except InvalidInput:

@@ -237,7 +237,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _matches(value: Any, wanted: Any) -> bool:
-    """Whether a value is what a filter wants; nested objects are compared field by field."""
+    """Whether a value matches a filter; nested objects are compared field by field."""
     match wanted:
         case dict() if any(name.startswith("$") for name in wanted):
             return all(_compare(value, name, other) for name, other in wanted.items())

@@ -1,1 +1,1 @@
-"""Sessions to be read by people: what is on a page, and the page itself."""
+"""Sessions for people to read: the content of a page, and the page itself."""

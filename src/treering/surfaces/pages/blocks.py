@@ -57,7 +57,7 @@ class DiffRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class DiffHunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of a diff that stand together."""
+    """Adjacent lines of a diff."""
 
     title: str
     rows: tuple[DiffRow, ...]
@@ -103,7 +103,7 @@ class QuestionBlock(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     text: str
     options: tuple[AnswerOption, ...]
     answer: str
-    """What was answered, if it is none of the options."""
+    """The answer, if it is not one of the options."""
 
 
 class WebSource(msgspec.Struct, frozen=True):

@@ -106,7 +106,7 @@ def _item(shown: EntryDisplay) -> str:
 
 
 def _kind(shown: EntryDisplay) -> str:
-    """Return what filters go by."""
+    """Return the kind that filters use."""
     if shown.sort == "tool":
         return f"tool {shown.tool_sort}{' failure' if shown.is_bad else ''}"
     return f"{shown.sort}{' failure' if shown.is_bad else ''}"
@@ -200,7 +200,7 @@ def _when(event: Header, links: PageLinks) -> str:
     """Return the time of an event, linked with what else is known about it."""
     time = utc_clock(event.ts_ms)
     mark = about(event.refs)
-    said = "about, for the log does not tell: " if mark else ""
+    said = "approximate, since the log does not say: " if mark else ""
     exact = f'datetime="{time.replace(" ", "T")}Z" title="{said}{time} UTC"'
     shown = f"<time {exact}>{mark}{time.rpartition(' ')[2]}</time>"
     address = links.event(event)
@@ -377,7 +377,7 @@ def fenced_lines(text: str) -> set[int]:
 
 
 def _tame(tokens: Sequence[Token]) -> None:  # noqa: C901  (one branch for each sort of token)
-    """Take from ``tokens`` what would load something, lead anywhere or need a style of its own."""
+    """Remove from ``tokens`` what would load something, link anywhere or need a style."""
     link: tuple[str, str] | None = None
     """The address of the link that is open, and its text so far."""
     for token in tokens:
@@ -420,6 +420,6 @@ def _image(token: Token) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415  (only for a page)
 
-    # People end lines where they mean to.
+    # People break lines on purpose.
     options: Any = {"html": False, "breaks": True, "maxNesting": 20}
     return MarkdownIt("commonmark", options).enable(["table", "strikethrough"])

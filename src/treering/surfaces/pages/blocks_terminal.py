@@ -44,7 +44,7 @@ LabelledLine = tuple[str, str]
 def block_lines(  # noqa: C901, PLR0912  (one branch for each sort of block)
     block: Block, *, cut_hint: str
 ) -> Iterator[LabelledLine]:
-    """Return a block line by line; ``cut_hint`` tells how to see what was cut."""
+    """Return a block line by line; ``cut_hint`` says how to see what was cut."""
     match block:
         case TextBlock():
             label = _LABELS.get(block.label, "")
@@ -95,7 +95,7 @@ def block_lines(  # noqa: C901, PLR0912  (one branch for each sort of block)
 
 
 def styled(line: StyledLine) -> str:
-    """Return a line with its colours, if standard output is to have any."""
+    """Return a line with its colours, if standard output takes any."""
     return "".join(map(_painted, line)) if line else ""
 
 

@@ -36,7 +36,7 @@ _PAIRS: Final = (
     ("old_string", "new_string"), ("oldText", "newText"), ("old_str", "new_str"),
     ("old_text", "new_text"), ("oldString", "newString"), ("search", "replace"),
 )  # fmt: skip
-"""How tools call what an edit takes away, and what it adds."""
+"""Names that tools use for the text that an edit removes, and for the text that it adds."""
 _WRITTEN: Final = ("content", "file_text", "contents", "new_source", "text")
 _PATCHES: Final = ("patch", "input", "diff", "patch_text")
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
@@ -58,7 +58,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeHunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Signed lines that stand together."""
+    """Adjacent signed lines."""
 
     rows: tuple[tuple[Sign, str], ...]
     title: str = ""
@@ -153,7 +153,7 @@ def unified(text: str, *, path: str = "") -> Iterator[FileChange]:
             named = before if line[4:].startswith("/dev/null") else line[4:]
             path = named.split("\t")[0].strip().removeprefix("a/").removeprefix("b/") or path
     if hunks:
-        if max(left) > 0:  # It ends before its time.
+        if max(left) > 0:  # The hunk is shorter than its header says.
             hunks[-1] = msgspec.structs.replace(hunks[-1], rows=tuple(rows))
         yield FileChange(path=path, hunks=tuple(hunks))
 
@@ -276,7 +276,7 @@ def _drawn(
     texts = [text for _, text in hunk.rows]
     whole = clean("\n".join(texts))
     lines: Sequence[StyledLine] = code_lines(whole, language)
-    if len(lines) != len(texts):  # A secret went over several lines.
+    if len(lines) != len(texts):  # A secret spanned several lines.
         return tuple(DiffRow(" ", line) for line in plain_lines(whole))
     signs = [sign for sign, _ in hunk.rows]
     shown = [*lines]

@@ -1,4 +1,4 @@
-"""How each entry of a session is shown: the one place that the terminal, pages and viewer share."""
+"""How each entry of a session is shown; the terminal, pages and viewer share it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A session as entries: what was said, each tool call with its outcome, and the marks between.
 
-Events are looked at a few ahead, so that a call stands with its result however long the session is.
-A result that comes later than that is asked for.
+A few events are read ahead, so that a call is shown with its result however long the session is. A
+result that comes later than that is looked up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AHEAD_BYTES_MAX: Final = 8_000_000
 """Payload bytes that are held while a result is searched."""
 
 Sort = Literal["user", "assistant", "thinking", "tool", "rule", "note", "more"]
-"""Who speaks, or: a tool, a line across the page, a remark, what is only counted."""
+"""Who speaks; or a tool, a line across the page, a remark, an event that is only counted."""
 
 _SPOKEN: Final[dict[str, Sort]] = {
     "conversation.user": "user",
@@ -59,7 +59,7 @@ _SILENT: Final = frozenset(
         "inbox.taken",
     }
 )
-"""What the head of the page or of a turn tells."""
+"""Kinds that the head of the page or of a turn shows."""
 
 
 class PageEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -70,7 +70,7 @@ class PageEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What it is about: of a tool the call, or the result if the call is missing."""
     result: Header | None = None
     record: ToolRecord | None = None
-    """What became of a call whose result is far away."""
+    """The outcome of a call whose result comes much later."""
     counts: dict[str, int] | None = None
     """Of what is only counted: how many of each."""
 
@@ -81,7 +81,7 @@ def entries(
     find: Callable[[Header, str], ToolRecord | None],
     fetch: Callable[[str], Header | None],
 ) -> Iterator[PageEntry]:
-    """Return what ``events``, in order, come to on a page.
+    """Return the entries of ``events``, which are in order.
 
     ``find`` gives the record of a call by its event and call id, ``fetch`` an event by its id.
     """
@@ -141,7 +141,7 @@ def _call(
 
 
 def _sort(event: Header) -> Sort | None:
-    """Return how an event that is not a tool's is shown; None if it is not."""
+    """Return how an event, other than of a tool, is shown; None if it is not."""
     kind = event.kind
     if kind in _SILENT:
         return None
@@ -236,7 +236,7 @@ class Checked:
         self._seen = seen
         self._look = Mask()
         self.withheld = 0
-        """Pieces that still looked as if they held a secret, and were left out."""
+        """Pieces that still seemed to hold a secret, and were left out."""
 
     def write(self, piece: str, *, instead: str = "") -> None:
         """Write ``piece``, or ``instead`` if it holds a secret."""

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from treering.surfaces.pages.entries import PageEntry
 
 
-WITHHELD: Final = "withheld: this looked as if it held a secret"
+WITHHELD: Final = "withheld: this seemed to hold a secret"
 _MARKUP: Final = re.compile(
     r'</?(?:span|ins|del|i|b)(?: class="[a-z0-9 ]*")?>'
     r'|src="data:image/[a-z]+;base64,[A-Za-z0-9+/=]*"'
 )
-"""What parts a text without being seen, and bytes of pictures: no secret is looked for in them."""
+"""Invisible separators and bytes of pictures, which are not searched for secrets."""
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: int
     withheld: int
-    """Pieces whose bytes still looked like a secret."""
+    """Pieces that still seemed to hold a secret."""
 
 
 def write_html(

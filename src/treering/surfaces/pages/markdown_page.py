@@ -1,4 +1,4 @@
-"""A session as Markdown. What was said is quoted, so that nothing in it can pass for the page."""
+"""A session as Markdown. Messages are quoted, so that nothing in them can pass for the page."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from treering.surfaces.pages.entries import PageEntry
 
 _SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(?<=[0-9a-f]\])[(:]")
-"""What Markdown takes for its own, and what could make a link of a mask.
+"""Markdown syntax, and what could make a link of a mask.
 
-A mask stays as it is, so that the last look knows it.
+A mask stays as it is, so that the last check recognises it.
 """
 _TICKS: Final = re.compile(r"`+")
 _LIVE: Final = re.compile(
     r"(\\*)(<(?=[A-Za-z/!?])|!(?=\[)"
     r"|\[(?=[^\]\n]{0,500}\](?:\(|:)\s{0,9}<?\s{0,9}(?i:javascript|vbscript|data)\b))"
 )
-"""What a Markdown viewer takes for more than text: HTML, an image, a link that runs something."""
+"""What a Markdown viewer does not show as text: HTML, an image, a link that runs something."""
 
 
 def write_markdown(
@@ -200,5 +200,5 @@ def _code(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return ``text`` on one line, with what Markdown would take for its own written out."""
+    """Return ``text`` on one line, with Markdown syntax escaped."""
     return _SPECIAL.sub(lambda match: match["mask"] or f"\\{match[0]}", " ".join(text.split()))

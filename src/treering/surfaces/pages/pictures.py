@@ -1,4 +1,4 @@
-"""Pictures of a recording: what they are and how large, read from their own first bytes."""
+"""Pictures of a recording: type and size, read from their first bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PictureFacts(msgspec.Struct, frozen=True):
 
 
 def picture_facts(media: Media) -> PictureFacts | None:
-    """Return what a picture is; None if it is none that a browser may be given.
+    """Return type and size of a picture; None if a browser must not get it.
 
     Only the four formats of pixels are shown. A drawing (SVG) could hold scripts and links.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 HIGHLIGHT_CHARACTERS_MAX: Final = 40_000
-"""A longer text has no colours: to find its syntax takes too long."""
+"""A longer text has no colours: parsing its syntax takes too long."""
 LINE_CHARACTERS_MAX: Final = 2_000
 """A text with a longer line is not written by people, and has no colours."""
 

@@ -1,6 +1,6 @@
-"""A tool call as blocks: known by its arguments more than by its name, for every agent has its own.
+"""A tool call as blocks, recognised by its arguments rather than by its name.
 
-A tool that is not known is shown as tidy JSON, with its output.
+An unknown tool is shown as formatted JSON, with its output.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ _ANSWERED: Final = re.compile(r'"([^"\n]{1,500})"="([^"\n]{0,2000})"')
 
 
 class ToolContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool was given and what it gave, masked."""
+    """Input and output of a tool, masked."""
 
     name: str
     given: dict[str, Any]
     output: str
-    """As text; empty if it gave none, or if that is not at hand."""
+    """As text; empty if it has none, or it is not available."""
     result: Any
     """The payload of the result."""
     is_failed: bool
@@ -144,7 +144,7 @@ def sort_of(name: str, given: Mapping[str, Any]) -> ToolSort:
 def tool_blocks(
     content: ToolContent, clean: Callable[[str], str], *, characters_max: int | None
 ) -> ToolBlocks:
-    """Return what a call is shown as. Texts beyond ``characters_max`` are cut."""
+    """Return the blocks of a call. Texts beyond ``characters_max`` are cut."""
     given = content.given
     sort = sort_of(content.name, given)
     draw = _Drawing(content, clean, characters_max)
@@ -185,7 +185,7 @@ def tail_lines(blocks: tuple[Block, ...], lines_max: int) -> tuple[StyledLine, .
 
 
 class _Drawing:
-    """One call on its way to blocks."""
+    """Turns one call into blocks."""
 
     def __init__(
         self, content: ToolContent, clean: Callable[[str], str], characters_max: int | None
@@ -195,7 +195,7 @@ class _Drawing:
         self._max = characters_max
 
     def made(self, sort: ToolSort, *blocks: Block, with_output: bool) -> ToolBlocks:
-        """Return blocks, and the output after them if it tells something."""
+        """Return blocks, and the output after them if it adds something."""
         output = self.output() if with_output else ()
         return ToolBlocks(sort=sort, blocks=(*blocks, *output), facts=())
 
@@ -331,7 +331,7 @@ _TOLD: Final = frozenset(
 
 
 def exit_code(result: Any, output: str) -> tuple[int | None, str]:
-    """Return the exit code of a command, and its output without what only tells the code."""
+    """Return the exit code of a command, and its output without the lines that only state it."""
     found: int | None = None
     fields = result if isinstance(result, dict) else {}
     inner = _parsed(output)
@@ -367,7 +367,7 @@ def _command(given: Mapping[str, Any]) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
-        # ``bash -lc "…"`` tells no more than what is in it.
+        # ``bash -lc "…"`` says no more than the command in it.
         return value[-1] if len(value) == 3 and value[1] in {"-c", "-lc"} else " ".join(value)
     return ""
 
@@ -386,7 +386,7 @@ def _tasks(given: Mapping[str, Any]) -> list[TaskItem]:
 
 
 def call_hint(given: Mapping[str, Any]) -> str:
-    """Return what tells most of a call in a few words; empty if nothing special is known of it."""
+    """Return the most telling words of a call; empty for an unknown tool."""
     if tasks := _tasks(given):
         done = sum(task.state == "done" for task in tasks)
         return f"{done:,} of {len(tasks):,} {'task' if len(tasks) == 1 else 'tasks'} done"

@@ -1,4 +1,4 @@
-"""A session on a page: its cover, then turn by turn what happened."""
+"""A session on a page: its cover, then its turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINKS_MAX: Final = 100
 SPAWN_PAGES_MAX: Final = 20
 """Pages of openings that are searched for a session's subagents."""
 BACKWARDS_EVENTS_MAX: Final = 5_000
-"""So many are read from the end of a session at once; for more it is read from its beginning."""
+"""Turns that are read from the end of a session; for more it is read from its beginning."""
 
 
 class PageCover(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class PageCover(msgspec.Struct, frozen=True, kw_only=True):
     spawned: dict[str, str | None]
     """Sessions that its agent began for subagents, and the tool calls that did."""
     subagents: dict[str, SubagentBlock] = {}
-    """The same sessions, with what each came to."""
+    """The same sessions, with their totals."""
 
     def subagent(self, call_id: str) -> SubagentBlock | None:
         """Return the session that a tool call began, if it began one."""
@@ -74,7 +74,7 @@ class PageExtent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_cover(ledger: Ledger, session: Session) -> PageCover:
-    """Return what a session is."""
+    """Return the cover of a session."""
     statistics = ledger.tool_statistics(session.scope, session_id=session.session_id)
     counts = session.summary()
     spawned = spawned_sessions(ledger, session)
@@ -123,7 +123,7 @@ def one_turn(session: Session, cover: PageCover, number: int) -> PageExtent:
         turns = session.turns(last=behind + 1) if near_end else session.turns()
         turn = next(islice(turns, 0 if near_end else number - 1, None), None)
     if turn is None:
-        hint = f"it has {count}, and they count from 1" if count else "nobody asked anything yet"
+        hint = f"it has {count}, and they count from 1" if count else "it has no turns yet"
         raise NotFound(f"session {session.session_id} has no turn {number}", hint=hint)
     return PageExtent(
         first_seq=turn.first_seq,
@@ -169,7 +169,7 @@ def _read(session: Session, extent: PageExtent, *, with_payloads: bool) -> Itera
 
 
 def call_finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
-    """Return what finds the record of a call, by its event and call id."""
+    """Return a function that finds the record of a call, by its event and call id."""
 
     def find(event: Header, call_id: str) -> ToolRecord | None:
         page = ledger.tool_calls(
@@ -185,7 +185,7 @@ def call_finder(ledger: Ledger) -> Callable[[Header, str], ToolRecord | None]:
 def event_fetcher(
     ledger: Ledger, session: Session, *, with_payloads: bool
 ) -> Callable[[str], Header | None]:
-    """Return what finds an event by its id."""
+    """Return a function that finds an event by its id."""
 
     def fetch(event_id: str) -> Header | None:
         try:

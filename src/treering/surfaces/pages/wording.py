@@ -44,7 +44,7 @@ _TELLING: Final = (
     "command", "cmd", "file_path", "path", "absolute_path", "pattern", "query", "url",
     "description", "prompt", "question",
 )  # fmt: skip
-"""What tells most of a call, if it is among its arguments."""
+"""The most telling arguments of calls."""
 _STEERING: Final = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 """What colours a terminal, moves its cursor or names its window."""
 _BREAKS: Final = re.compile(r"([\n\t])")
@@ -69,7 +69,7 @@ class ToolWording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_of(event: Header, mask: Mask) -> str:
-    """Return what was said: all of it if the payload is at hand, else the summary."""
+    """Return what was said: the whole payload if it is available, else the summary."""
     if event.redacted:
         return erased_text(event)
     if not isinstance(event, Event):
@@ -84,12 +84,12 @@ def text_of(event: Header, mask: Mask) -> str:
 
 
 def clean(text: str, mask: Mask) -> str:
-    """Return ``text`` without what steers a terminal, and with its secrets masked."""
-    # In this order: what is taken out could have parted a secret.
+    """Return ``text`` without control sequences, and with its secrets masked."""
+    # In this order: a control sequence could have split a secret.
     plain = _STEERING.sub("", text) if "\x1b" in text else text
     plain = plain.replace("\r\n", "\n").translate(_PICTURES)
     if not plain.isascii():
-        # What is invisible, or turns the order of letters round, is written out.
+        # Invisible characters, and those that reverse the order of letters, are escaped.
         parts = _BREAKS.split(plain)
         plain = "".join(part if part in {"\n", "\t"} else printable(part) for part in parts)
     return mask.text(plain) or ""
@@ -124,7 +124,7 @@ def tool_of(entry: PageEntry, mask: Mask) -> ToolWording:
 
 
 def input_of(entry: PageEntry, mask: Mask) -> str:
-    """Return what a tool was called with; nothing if that is not at hand."""
+    """Return the input of a tool; nothing if it is not available."""
     given = given_of(entry, mask)
     if len(given) == 1 and isinstance(only := next(iter(given.values())), str):
         return clean(f"{next(iter(given))}: {only}", mask)
@@ -132,7 +132,7 @@ def input_of(entry: PageEntry, mask: Mask) -> str:
 
 
 def given_of(entry: PageEntry, mask: Mask) -> dict[str, Any]:
-    """Return the arguments of a tool call, masked; nothing if they are not at hand."""
+    """Return the arguments of a tool call, masked; nothing if they are not available."""
     event = entry.event
     if event.kind != "tool.call" or not isinstance(event, Event) or event.payload is None:
         return {}
@@ -141,12 +141,12 @@ def given_of(entry: PageEntry, mask: Mask) -> dict[str, Any]:
 
 
 def output_of(entry: PageEntry, mask: Mask) -> str:
-    """Return what a tool gave; nothing if that is not at hand."""
+    """Return the output of a tool; nothing if it is not available."""
     return clean(raw_output_of(entry, mask), mask)
 
 
 def raw_output_of(entry: PageEntry, mask: Mask) -> str:
-    """Return what a tool gave, masked, with what colours a terminal."""
+    """Return the output of a tool, masked, with its colours."""
     event = entry.result
     if not isinstance(event, Event) or event.payload is None:
         return ""
@@ -175,7 +175,7 @@ def rule_of(event: Header, mask: Mask) -> str:
 
 
 def body_of(event: Header, mask: Mask) -> str:
-    """Return what a mark tells beside its title, such as a summary; nothing if not at hand."""
+    """Return the body of a mark, such as a summary; nothing if it is not available."""
     if event.redacted or not isinstance(event, Event) or not isinstance(event.payload, dict):
         return ""
     text = event.payload.get("summary" if event.kind == "context.compacted" else "content")
@@ -183,7 +183,7 @@ def body_of(event: Header, mask: Mask) -> str:
 
 
 def note_of(event: Header, mask: Mask) -> tuple[str, str]:
-    """Return a name for what is remarked beside the conversation, and the remark."""
+    """Return the name and text of a remark beside the conversation."""
     area, _, name = event.kind.partition(".")
     label = name if area in {"ops", "session"} else event.kind.replace(".", " ")
     if event.redacted:
@@ -230,14 +230,14 @@ def spent_text(spent: Spent) -> str:
 
 
 def state_of(head: TurnHead) -> str:
-    """Return what became of a turn; nothing if no run says so."""
+    """Return the state of a turn; nothing if no run records it."""
     return "undone" if head.turn.is_undone else head.turn.state or ""
 
 
 def _masked(event: Event, mask: Mask) -> Event:
-    """Return an event with the secrets of its payload masked: their names tell some of them.
+    """Return an event with the secrets of its payload masked; some are known by field names.
 
-    Pictures and files are left out first, for a mask would spoil what they are known by.
+    Pictures and files are left out first, since a mask would damage their headers.
     """
     return msgspec.structs.replace(event, payload=mask.value(split_media(event.payload)[0]))
 
@@ -274,7 +274,7 @@ def _took(entry: PageEntry, returned: ToolReturned, status: str) -> str:
 
 
 def _hint(call: Header, tool: str, mask: Mask) -> str:
-    """Return the beginning of what a tool was called with, as far as it is known."""
+    """Return the beginning of a tool's input, if it is known."""
     if isinstance(call, Event) and call.payload is not None:
         given = mask.value(call_arguments(call.payload))
         named = (text for name in _TELLING if (text := _words(given.get(name))))
@@ -308,7 +308,7 @@ def _compacted(event: Header, part: ContextCompacted) -> str:
 
 
 def _codes(event: Header) -> str:
-    """Return the codes of repairs, where the event is at hand that tells them."""
+    """Return the codes of repairs, if their event is available."""
     payload = event.payload if isinstance(event, Event) else None
     report = payload.get("report") if isinstance(payload, dict) else None
     codes = [one["code"] for one in report or [] if isinstance(one, dict) and "code" in one]
