@@ -1,4 +1,4 @@
-"""Grok Build: a history of messages without times; files beside it have the session's own."""
+"""Grok's history: the messages that the model is sent, without times."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.beside import read_beside
+from treering.formats.cursor.words import asked
 from treering.formats.event_content import (
     EventContent,
     called,
@@ -17,40 +18,42 @@ from treering.formats.event_content import (
     titled,
     used,
 )
-from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
+from treering.formats.grok.sessions import (
+    NAME,
+    SESSION_KEY,
+    session_header,
+    summary_of,
+    title_of,
+    token_counts,
+)
 from treering.formats.loose import (
     blocks_of,
-    count,
     digest,
     failed_by_words,
     fields_of,
     name,
     text_of,
     time_ms,
-    without_none,
     word,
 )
-from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import RecordReader
-from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path, PurePath
+    from pathlib import PurePath
 
-NAME: Final = "grok"
-LOG: Final = "chat_history.jsonl"
-_BESIDE: Final = frozenset({"summary.json", "signals.json", "prompt_context.json"})
-_REPEATS: Final = frozenset({"updates.jsonl", "events.jsonl"})
+    from treering.formats.parsed import ParsedEvent, SessionHeader
+
 _ROLES: Final = frozenset(
     {"system", "user", "assistant", "reasoning", "tool_result", "backend_tool_call"}
 )
-_TOKENS: Final = {
-    "input_tokens": ("inputTokens", "totalInputTokens", "input_tokens"),
-    "output_tokens": ("outputTokens", "totalOutputTokens", "output_tokens"),
-    "cached_tokens": ("cachedReadTokens", "cacheReadTokens", "cached_tokens"),
+_BACKEND: Final = {
+    "web_search_call": "web_search",
+    "custom_tool_call": "x_search",
+    "code_interpreter_call": "code_interpreter",
 }
+"""Items of an answer that are calls of the provider's own tools."""
 
 
 def score(values: Sequence[Any]) -> float:
@@ -58,14 +61,14 @@ def score(values: Sequence[Any]) -> float:
     return share(_is_own(fields_of(value)) for value in values)
 
 
-class GrokReader(RecordReader):
+class HistoryReader(RecordReader):
     """Reads one history, with the files beside it."""
 
     agent = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
         super().__init__(path)
-        self._summary = read_beside(path, "summary.json")
+        self._summary = summary_of(path)
         self._is_new = True
         self.now.ts_ms = time_ms(self._summary.get("created_at")) or 1
 
@@ -74,35 +77,9 @@ class GrokReader(RecordReader):
         del record
         if self.now.session:
             return None
-        about = self._summary
-        stated = fields_of(about.get("info"))
-        parent = name(about.get("parent_session_id")) or name(about.get("parentSessionId"))
-        is_child = about.get("session_kind") == "subagent"
-        kind = name(about.get("agent_name"))
-        remotes = about.get("git_remotes")
-        remote = remotes[0] if isinstance(remotes, list) and remotes else None
-        title = word(about.get("generated_title")) or word(about.get("session_summary"))
-        session = name(stated.get("id")) or self.own_session()
-        return SessionHeader(
-            session=session,
-            agent=f"{self.agent}:{kind or 'subagent'}" if is_child else self.agent,
-            cwd=word(stated.get("cwd")) or word(about.get("git_root_dir")),
-            title=shorten(title) if title else None,
-            parent=parent if is_child and parent != session else None,
-            forked_from=None if is_child or parent == session else parent,
-            about=without_none(
-                branch=name(about.get("head_branch")),
-                commit=name(about.get("head_commit")),
-                repository=name(remote),
-                model=name(about.get("current_model_id")),
-            ),
+        return session_header(
+            self._summary, self.path, agent=self.agent, otherwise=self.own_session()
         )
-
-    def own_session(self) -> str:
-        """Return the name of the session's folder."""
-        if self.path is not None and self.path.name.startswith(LOG):
-            return name(self.path.parent.name) or super().own_session()
-        return super().own_session()
 
     def parse(self, record: dict[str, Any]) -> list[EventContent] | str:
         """Return the events of a message; with the first one, also those of the files beside it."""
@@ -112,8 +89,14 @@ class GrokReader(RecordReader):
         self._is_new = False
         return [*contents, *self._beside()]
 
+    def _events(
+        self, contents: Sequence[EventContent], session: str, key: str
+    ) -> list[ParsedEvent]:
+        events = super()._events(contents, session, key)
+        return [msgspec.structs.replace(event, unless=SESSION_KEY) for event in events]
+
     def _parse_message(self, record: dict[str, Any]) -> list[EventContent] | str:
-        match record.get("type"):
+        match _sort(record):
             case "user":
                 return self._user(record)
             case "assistant":
@@ -132,19 +115,17 @@ class GrokReader(RecordReader):
         reason = word(record.get("synthetic_reason"))
         if reason is not None and reason != "interjection":
             return []
-        blocks = blocks_of(record.get("content"))
-        attached = [block for block in blocks if block.get("type") != "text"]
-        text = text_of(blocks)
-        if not text.strip() and not attached:
+        spoken = asking(blocks_of(record.get("content")))
+        if spoken is None:
             return []
-        spoken = said("user", text, attached=attached)
         broken = word(record.get("prior_turn_interrupt"))
         return [spoken] if broken is None else [interrupted(broken), spoken]
 
     def _assistant(self, record: dict[str, Any]) -> list[EventContent] | str:
         model = name(record.get("model_id"))
-        contents: list[EventContent] = []
-        if text := _reasoning(fields_of(record.get("reasoning"))):
+        contents = self._raw_output(record.get("raw_output"), model)
+        stated = fields_of(record.get("reasoning")) or {"text": record.get("reasoning_content")}
+        if text := _reasoning(stated):
             contents.append(thought(text, model=model))
         answer = text_of(record.get("content"))
         if answer.strip():
@@ -153,17 +134,31 @@ class GrokReader(RecordReader):
         for at, one in enumerate(calls if isinstance(calls, list) else []):
             call = fields_of(one)
             function = fields_of(call.get("function")) or call
-            call_id = name(call.get("id")) or f"{digest(record)}:{at}"
+            call_id = name(call.get("id")) or name(call.get("tool_call_id"))
+            call_id = call_id or f"{digest(record)}:{at}"
             tool = name(function.get("name")) or "tool"
             self.name_call(call_id, tool)
-            contents.append(called(call_id, tool, function.get("arguments")))
+            given = function.get("arguments", call.get("input"))
+            contents.append(called(call_id, tool, given))
         return contents or "empty"
+
+    def _raw_output(self, items: Any, model: str | None) -> list[EventContent]:
+        """Return what an answer has beside its words: thoughts, and calls of the provider's."""
+        contents: list[EventContent] = []
+        for item in map(fields_of, items if isinstance(items, list) else ()):
+            sort = word(item.get("type"))
+            if sort == "reasoning" and (text := _reasoning(item)):
+                contents.append(thought(text, model=model))
+            elif sort in _BACKEND:
+                contents += self._backend({"tool_type": _BACKEND[sort], **item})
+        return contents
 
     def _result(self, record: dict[str, Any]) -> EventContent:
         call_id, output = name(record.get("tool_call_id")), record.get("content")
         stated = record.get("is_error")
         failed = stated is True or (stated is None and failed_by_words(output))
-        return outcome(call_id, self.tool_of(call_id), output, failed=failed)
+        tool = self.tool_of(call_id) or name(record.get("name"))
+        return outcome(call_id, tool, output, failed=failed)
 
     def _backend(self, call: dict[str, Any]) -> list[EventContent]:
         """Return a call that the provider made and answered itself."""
@@ -173,6 +168,7 @@ class GrokReader(RecordReader):
         call_id = name(call.get("id")) or digest(call)
         action = fields_of(call.get("action"))
         given = {at: value for at, value in action.items() if at != "sources"}
+        given = given or {at: call[at] for at in ("input", "code") if at in call}
         failed = word(call.get("status")) in {"failed", "error", "incomplete"}
         output = call.get("output", action.get("sources", call.get("status")))
         return [called(call_id, tool, given), outcome(call_id, tool, output, failed=failed)]
@@ -181,12 +177,9 @@ class GrokReader(RecordReader):
         """Return the title and the tokens of the session, as they are now."""
         about, signals = self._summary, read_beside(self.path, "signals.json")
         at_ms = time_ms(about.get("updated_at"))
-        title = word(about.get("generated_title")) or word(about.get("session_summary"))
+        title = title_of(about)
         contents: list[EventContent | None] = [titled(title) if title else None]
-        counts = {
-            ours: next((number for at in theirs if (number := count(signals.get(at)))), 0)
-            for ours, theirs in _TOKENS.items()
-        }
+        counts = token_counts(signals)
         model = name(about.get("current_model_id"))
         if counts["input_tokens"] or counts["output_tokens"]:
             spent = used(**counts, model=model, message_id="session", stated=signals)
@@ -198,21 +191,23 @@ class GrokReader(RecordReader):
         ]
 
 
-def _left_out(path: Path) -> str | None:
-    if path.name not in _BESIDE | _REPEATS or not path.with_name(LOG).exists():
+def asking(blocks: Sequence[dict[str, Any]]) -> EventContent | None:
+    """Return what a user asked, without what Grok puts around it; None if that is all."""
+    read = [asked(block) for block in blocks]
+    texts = [block for block in read if block.get("type") == "text"]
+    context = [block.get("text") for block in read if block.get("type") == "context"]
+    context += [block["around"] for block in texts if "around" in block]
+    attached = [block for block in read if block not in texts and block.get("type") != "context"]
+    text = text_of(texts)
+    if not text.strip() and not attached:
         return None
-    if path.name in _REPEATS:
-        return "updates that repeat a history"
-    return "what a session is, which is read with its history"
+    return said("user", text, attached=attached, context=context or None)
 
 
-FORMAT: Final = Format(
-    name=NAME,
-    score=score,
-    reader=GrokReader,
-    places=(LogPlace(".grok", "sessions", "GROK_HOME"),),
-    left_out=_left_out,
-)
+def _sort(record: dict[str, Any]) -> str | None:
+    """Return what a message is; older versions call it a role."""
+    role = word(record.get("type")) or word(record.get("role"))
+    return "tool_result" if role == "tool" else role
 
 
 def _reasoning(record: dict[str, Any]) -> str:
