@@ -20,10 +20,13 @@ from formats.logs.stores import (
     CHAT,
     CHILD,
     CLINE_CONVERSATION,
+    CLINE_MESSAGES,
     CLINE_SHOWN,
+    CURSOR_TEXT,
     OPENCODE,
     T0,
     chat_database,
+    cline_session,
     cline_task,
     conversation,
     cursor_database,
@@ -33,6 +36,7 @@ from formats.logs.stores import (
     opencode_folder,
     put,
 )
+from treering.capture.log_folders import log_folders
 from treering.formats.registry import formats
 from treering.importing.testing import LAWS, LogSample
 
@@ -151,6 +155,10 @@ SAMPLES: Final = {
     "opencode folder": _sample(
         "opencode", "storage/session/harbour/ses_1.json", opencode_folder("ses_1")
     ),
+    "cursor text": _sample(
+        "cursor", f"{CHAT}.txt", {f"{CHAT}.txt": CURSOR_TEXT.encode()}, content="text"
+    ),
+    "cline session": _sample("cline", "sessions/s1/s1.messages.json", cline_session()),
     "cline": _sample("cline", "tasks/1790000000000/api_conversation_history.json", cline_task()),
     "chatgpt": _sample(
         "chatgpt", "conversations.json", {"conversations.json": document([conversation()])}
@@ -388,6 +396,54 @@ def test_a_chat_of_cursor_in_the_terminal_is_whole(tmp_path: Path, ledger: Ledge
     assert receipt.skipped == {"a blob that is not a message": 1}
 
 
+def test_an_older_transcript_of_cursor_is_whole(tmp_path: Path, ledger: Ledger) -> None:
+    receipt = take_sample(ledger, tmp_path, "cursor text")
+
+    marks = Counter(line for line in CURSOR_TEXT.splitlines() if line in {"user:", "assistant:"})
+    assert receipt.lines == receipt.imported == sum(marks.values())
+    found = events(ledger, CHAT)
+    assert texts(found) == [
+        ("user", "Mend the lamp."),
+        ("assistant", "I run it."),
+        ("assistant", "Mended:\n\n    user = 1"),
+        ("user", "Thanks."),
+    ]
+    assert thoughts(found) == ["Where is it?"]
+    assert sorted(calls(found).values(), key=str) == [
+        ("ApplyPatch", None, None),
+        ("Grep", "ok", "lamp.py"),
+        ("Shell", "Failed", "Exit code: 2\nmake failed"),
+    ]
+    inputs = [one.payload["input"] for one in found if one.kind == "tool.call"]
+    assert inputs == [
+        {"pattern": "lamp", "path": "/srv"},
+        {"command": "make"},
+        {"patch": "*** Begin Patch\n-old\n+new"},
+    ]
+    assert not any(is_exact(one) for one in found)
+
+
+def test_older_transcripts_are_found_unless_there_are_newer_ones(tmp_path: Path) -> None:
+    place = tmp_path / ".cursor/projects/srv-harbour/agent-transcripts"
+    put(
+        place,
+        {
+            "old.txt": CURSOR_TEXT.encode(),
+            "both/both.txt": CURSOR_TEXT.encode(),
+            "both/both.jsonl": lines(TRANSCRIPT[:1]),
+            f"old/subagents/{CHILD}.txt": CURSOR_TEXT.encode(),
+            "notes.txt": b"user guide",
+        },
+    )
+    with treering.open(":memory:") as ledger:
+        receipt = treering.import_logs(ledger, [place], scope=SCOPE)
+
+        assert receipt.by_format == {"cursor": 3}
+        assert receipt.subagents == 1
+        assert texts(events(ledger, "both")) == [("user", "Mend the lamp.")]
+        assert len(texts(events(ledger, "old"))) == 4
+
+
 # OpenCode.
 
 
@@ -531,6 +587,53 @@ def test_a_task_is_whole_and_has_the_name_of_its_agent(
     assert said["Mend the lamp."].ts_ms == T0 + 1_000
     assert said["I'll look."].ts_ms == T0 + 3_000
     assert said["I'll look."].payload["model"] == "lumen-1"
+
+
+def test_newer_sessions_of_kilo_are_a_database_like_opencodes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    path = home / ".local/share/kilo/kilo.db"
+    opencode_database(path).close()
+
+    with treering.open(":memory:") as ledger:
+        found = [one.root for one in log_folders(home)]
+        receipt = treering.import_logs(ledger, found, scope=SCOPE)
+        again = treering.import_logs(ledger, found, scope=SCOPE, again=True)
+
+        assert (receipt.by_format, again.events) == ({"kilo": 1}, 0)
+        parts = [part for _, listed in OPENCODE["ses_1"] for part in listed]
+        names = {part["callID"] for part in parts if part["type"] == "tool"}
+        assert calls(events(ledger, "ses_1")).keys() == names
+        outlines = ledger.sessions(SCOPE, subagents=True).items
+        assert {one.agent.partition(":")[0] for one in outlines} == {"kilo"}
+
+
+def test_a_session_of_cline_in_the_terminal_is_whole(tmp_path: Path, ledger: Ledger) -> None:
+    put(tmp_path / ".cline/data", cline_session())
+
+    receipt = take(ledger, tmp_path)
+
+    # Of each: its own messages, and what both files say of the session.
+    assert receipt.lines == 2 * (len(CLINE_MESSAGES) + 2)
+    assert (receipt.by_format, receipt.subagents) == ({"cline": 2}, 1)
+    found = events(ledger, "s1")
+    assert texts(found) == [
+        ("user", "Mend the lamp."),
+        ("assistant", "I look."),
+        ("assistant", "Mended."),
+    ]
+    assert thoughts(found) == ["The fuse.", "All is well."]
+    assert [(name, end) for name, end, _ in calls(found).values()] == [("read_files", "Failed")]
+    assert all(is_exact(one) for one in found)
+    session = ledger.session("s1", scope=SCOPE, agent="test")
+    metrics: Any = CLINE_MESSAGES[1]["metrics"]
+    total = session.usage().total
+    assert (total.input_tokens + total.output_tokens, total.cached_tokens) == (
+        sum(metrics.values()),
+        metrics["cacheReadTokens"],
+    )
+    assert session.outline().title == "Lamps"
+    child = ledger.session("s1/scout__1", scope=SCOPE, agent="test").outline()
+    assert (child.spawned_by, child.agent) == ("s1", "cline:scout")
 
 
 def test_what_was_shown_stands_in_for_a_conversation_that_is_missing(

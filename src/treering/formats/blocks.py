@@ -146,7 +146,8 @@ def _result(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEven
         output = text_of(output)
     stated = block.get("is_error", block.get("isError"))
     error = failure_of(output) if stated is None else None
-    if stated is True or str(shown.get("type")).startswith("error"):
+    has_failed = any(one.get("success") is False for one in (shown, *texts))
+    if stated is True or has_failed or str(shown.get("type")).startswith("error"):
         error = {"class": "Failed", "message": shorten(plain(text_of(output))) or "failed"}
     made_key = f"result:{call_id}" if call_id else key
     return returned(made_key, call_id or content_key(f"call.{key}"), tool, output, error)

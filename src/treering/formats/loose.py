@@ -25,7 +25,7 @@ STATE_BYTES_MAX: Final = 64 * 1024
 """The limit of a reader's state between two reads of a file."""
 _DIGEST_DIGITS: Final = 16
 _USUAL_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:[0-5]\d\.\d{3}Z", re.ASCII)
-_ENDING: Final = re.compile(r"\.jsonl|\.(?:json|bin)(?=\.|$)")
+_ENDING: Final = re.compile(r"\.jsonl|\.(?:json|bin|txt)(?=\.|$)")
 _FAILED: Final = re.compile(
     r"\s*(?:<tool_use_error>|(?:fatal |tool )?error(?: executing tool)?:|command failed\b)"
     r"|.*\b(?:exit(?:ed with)?(?: code|ed with code)?|exit status)[: ]+[1-9]",

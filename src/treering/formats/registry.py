@@ -266,7 +266,7 @@ def _is_at(relative: Format, path: PurePath) -> bool:
 
 
 def _joined(relative: Format, claimed: Format) -> Format:
-    """Return ``relative`` with the reader of the format whose grammar the file has."""
+    """Return ``relative`` with the reader and records of the format whose grammar the file has."""
     if relative.reader is not theirs:
         return relative
 
@@ -276,5 +276,10 @@ def _joined(relative: Format, claimed: Format) -> Format:
         return made
 
     return msgspec.structs.replace(
-        relative, reader=reader, version=claimed.version, family=(claimed.name,)
+        claimed,
+        name=relative.name,
+        reader=reader,
+        places=relative.places,
+        family=(claimed.name,),
+        claims=relative.claims,
     )

@@ -576,6 +576,106 @@ def cline_task(task: str = "1790000000000") -> dict[str, bytes]:
     }
 
 
+CLINE_SESSION: Final[dict[str, Any]] = {
+    "version": 1,
+    "session_id": "s1",
+    "started_at": "2026-10-01T10:00:00Z",
+    "provider": "lumen",
+    "model": "lumen-1",
+    "cwd": PROJECT,
+    "prompt": '<user_input mode="act">Mend the lamp.</user_input>',
+    "metadata": {"title": "Lamps", "git": {"branch": "mend"}},
+}
+CLINE_MESSAGES: Final[list[dict[str, Any]]] = [
+    {
+        "id": "m1",
+        "role": "user",
+        "ts": T0,
+        "content": [{"type": "text", "text": '<user_input mode="act">Mend the lamp.</user_input>'}],
+    },
+    {
+        "id": "m2",
+        "role": "assistant",
+        "ts": T0 + 1_000,
+        "modelInfo": {"id": "lumen-1", "provider": "lumen"},
+        "metrics": {
+            "inputTokens": 10,
+            "outputTokens": 5,
+            "cacheReadTokens": 3,
+            "cacheWriteTokens": 2,
+        },
+        "content": [
+            {"type": "thinking", "thinking": "The fuse."},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "c1", "name": "read_files", "input": {"paths": ["a"]}},
+        ],
+    },
+    {
+        "id": "m3",
+        "role": "user",
+        "ts": T0 + 2_000,
+        "content": [
+            {
+                "type": "tool_result",
+                "tool_use_id": "c1",
+                "content": [{"query": "a", "error": "no such file", "success": False}],
+            }
+        ],
+    },
+    {
+        "id": "m4",
+        "role": "assistant",
+        "ts": T0 + 3_000,
+        "content": [{"type": "text", "text": "Mended."}],
+    },
+    {"type": "reasoning", "ts": T0 + 4_000, "text": "All is well."},
+]
+
+
+def cline_session() -> dict[str, bytes]:
+    """Return the files of a session in the terminal and of its teammate, by path."""
+    whole = {"version": 1, "sessionId": "s1", "messages": CLINE_MESSAGES}
+    theirs = {**whole, "origin": {"subagent": "scout", "parentThreadId": "s1"}}
+    return {
+        "sessions/s1/s1.json": document(CLINE_SESSION),
+        "sessions/s1/s1.messages.json": document(whole),
+        "sessions/s1/scout__1.messages.json": document(theirs),
+    }
+
+
+# Cursor's older transcripts.
+
+CURSOR_TEXT: Final = """user:
+<user_query>
+Mend the lamp.
+</user_query>
+
+assistant:
+[Thinking]
+  Where is it?
+[Tool call] Grep
+  pattern=lamp
+  path=/srv
+[Tool result]
+  lamp.py
+I run it.
+[Tool call] Shell
+  {"command": "make"}
+[Tool result] Shell
+  Exit code: 2
+  make failed
+[Tool call] ApplyPatch
+  *** Begin Patch
+  -old
+  +new
+Mended:
+
+    user = 1
+user:
+Thanks.
+"""
+
+
 # ChatGPT.
 
 

@@ -5,6 +5,9 @@
         ui_messages.json                what was shown: times, costs, errors
         task_metadata.json              the models
         history_item.json               Roo's: the parent and the folder
+    ~/.cline/data/sessions/SESSION/     Cline's in the terminal
+        SESSION.messages.json           what was said; each teammate has such a file, too
+        SESSION.json                    the model, the folder, the branch
 
 The conversation is what the model was sent, in Anthropic's blocks. Older tasks call tools by tags
 in texts. What was shown repeats it; it is read in place of a conversation that is missing.
@@ -15,16 +18,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.blocks import CALLS, RESULTS, THOUGHTS, WaitingCalls, block_events
+from treering.formats.blocks import (
+    CALLS,
+    RESULTS,
+    THOUGHTS,
+    WaitingCalls,
+    block_events,
+    first_name,
+    thought,
+)
 from treering.formats.cline import shown, tasks
 from treering.formats.cline.tags import calls_in, results_in
-from treering.formats.cline.tasks import METADATA, SHOWN
+from treering.formats.cline.tasks import MESSAGES, METADATA, SHOWN
 from treering.formats.codex.drafts import PendingEvent, count_of, observed
 from treering.formats.format import Format, LogPlace, no_score
 from treering.formats.grammar import share
 from treering.formats.loose import blocks_of, fields_of, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader
+from treering.formats.record_reader import milliseconds
 from treering.formats.whole import NOTHING, WholeReader, timed, version_key
 from treering.spine.words import shorten
 
@@ -39,17 +51,21 @@ _LIKELY: Final = 0.5
 _FOLDER: Final = re.compile(r"# Current (?:Working|Workspace) Directory \((.+?)\) Files")
 _ENVIRONMENT: Final = re.compile(r"\s*<environment_details>.*", re.DOTALL)
 _TASK: Final = re.compile(
-    r"\s*<(task|feedback|user_message|answer)>\n?(.*?)\n?</\1>\s*(.*)", re.DOTALL
+    r"\s*<(task|feedback|user_message|answer|user_input)(?: [^>]*)?>\n?(.*?)\n?</\1>\s*(.*)",
+    re.DOTALL,
 )
 _OWN_FIELDS: Final = frozenset(
     {"ts", "modelInfo", "metrics", "isSummary", "condenseParent", "condenseId", "truncationParent"}
 )
 """Fields that these agents add to the messages of Anthropic."""
+_ABOUT: Final = ("mode", "rootTaskId", "modelId", "model", "provider")
+_FOLDERS: Final = ("workspace", "cwdOnTaskInitialization", "cwd", "workspace_root")
 
 
 def score(values: Sequence[Any]) -> float:
     """Return the share of values that are messages of a task, or what the editor showed of one."""
-    messages = [one for value in values for one in (value if isinstance(value, list) else ())]
+    listed = [fields_of(value).get("messages", value) for value in values]
+    messages = [one for value in listed for one in (value if isinstance(value, list) else ())]
     if not messages:
         # Elements of a list that was cut off; or lines of another agent, so less is sure.
         return share(_has_marks(fields_of(value)) for value in values)
@@ -96,6 +112,12 @@ class TaskReader(WholeReader):
     def __init__(self, path: PurePath | None = None) -> None:
         super().__init__(path)
         self._session = (name_of(path.parent.name) if path is not None else None) or NAME
+        self._parent: str | None = None
+        if path is not None and path.name.endswith(MESSAGES):
+            own = name_of(path.name.removesuffix(MESSAGES))
+            if own is not None and own != self._session:
+                # What a teammate said, in the folder of the session that it works for.
+                self._session, self._parent = f"{self._session}/{own}", self._session
         self._calls = WaitingCalls()
         self._metadata: dict[str, Any] = {}
 
@@ -110,6 +132,7 @@ class TaskReader(WholeReader):
         if document == METADATA:
             self._learn(fields_of(value))
             drafts = [observed(version_key("metadata", value), "task", value)]
+            drafts = timed(drafts, self._begun_ms())
             return [self._outcome(record, self._known(), drafts, NOTHING)]
         drafts = self._value(fields_of(value), row)
         otherwise = "repeats the conversation" if document == SHOWN else "an empty message"
@@ -120,18 +143,29 @@ class TaskReader(WholeReader):
             self._learn({})
         return self._session
 
+    def _begun_ms(self) -> int | None:
+        """Return when the task began, if anything says so: its name is mostly a time."""
+        known, session = self._metadata, self._session
+        stated = known.get("started_at"), known.get("ts"), session.isdecimal() and int(session)
+        return next(filter(None, map(milliseconds, stated)), None)
+
     def _learn(self, metadata: dict[str, Any]) -> None:
         """Open the session with what is known of the task."""
         self._metadata |= metadata
         known = self._metadata
-        parent = name_of(known.get("parentTaskId"))
-        title = word(known.get("task"))
-        about = {at: known[at] for at in ("mode", "rootTaskId", "modelId") if word(known.get(at))}
-        cwd = word(known.get("workspace")) or word(known.get("cwdOnTaskInitialization"))
+        details, origin = fields_of(known.get("metadata")), fields_of(known.get("origin"))
+        parent = name_of(known.get("parentTaskId")) or self._parent
+        title = word(known.get("task")) or word(details.get("title")) or word(known.get("prompt"))
+        asked = _TASK.fullmatch(title) if title else None
+        title = None if self._parent else asked[2] if asked else title
+        about = {at: known[at] for at in _ABOUT if word(known.get(at))}
+        about |= {"branch": branch} if (branch := word(_git(details).get("branch"))) else {}
+        cwd = next(filter(None, (word(known.get(at)) for at in _FOLDERS)), None)
+        child = f"{self.agent}:{name_of(origin.get('subagent')) or 'subagent'}"
         self._open(
             SessionHeader(
                 session=self._session,
-                agent=f"{self.agent}:subagent" if parent else self.agent,
+                agent=child if parent else self.agent,
                 cwd=cwd,
                 title=title and shorten(title),
                 parent=parent,
@@ -149,9 +183,12 @@ class TaskReader(WholeReader):
             key = f"{sort}.{value.get('ts')}.{value.get(sort)}"
             return shown.events(value, key, is_repeated=bool(row.get("is_repeated")), by=self.agent)
         if word(value.get("role")) is None:
+            if sort in THOUGHTS:
+                drafts = [thought(value, self._key(session, value))]
+                return timed(drafts, time_ms(value.get("ts")))
             return [observed(self._key(session, value), "record", value)] if value else []
-        model = name_of(fields_of(value.get("modelInfo")).get("modelId"))
-        model = model or name_of(row.get("model"))
+        model = first_name(fields_of(value.get("modelInfo")), "modelId", "id")
+        model = model or name_of(row.get("model")) or name_of(self._metadata.get("model"))
         drafts = self._message(value, model)
         if not row.get("has_costs"):
             drafts += self._metrics(value, model)
@@ -199,16 +236,26 @@ class TaskReader(WholeReader):
         """Return what a message used, where it says so itself."""
         metrics = fields_of(value.get("metrics"))
         tokens = fields_of(metrics.get("tokens"))
+        read = count_of(metrics.get("cacheReadTokens")) or 0
+        written = count_of(metrics.get("cacheWriteTokens")) or 0
+        fresh = count_of(tokens.get("prompt")) or count_of(metrics.get("inputTokens")) or 0
         counts = {
-            "input_tokens": count_of(tokens.get("prompt")) or 0,
-            "output_tokens": count_of(tokens.get("completion")) or 0,
-            "cached_tokens": count_of(tokens.get("cached")) or 0,
+            "input_tokens": fresh + read + written,
+            "output_tokens": count_of(tokens.get("completion"))
+            or count_of(metrics.get("outputTokens"))
+            or 0,
+            "cached_tokens": count_of(tokens.get("cached")) or read,
+            "cache_creation_tokens": written,
         }
         if not any(counts.values()):
             return []
         key = self._key(self._session, ["usage", value.get("ts"), counts])
-        provider = name_of(fields_of(value.get("modelInfo")).get("providerId"))
+        provider = first_name(fields_of(value.get("modelInfo")), "providerId", "provider")
         return [shown.usage(counts, key, metrics.get("cost"), model=model, provider=provider)]
+
+
+def _git(details: dict[str, Any]) -> dict[str, Any]:
+    return fields_of(details.get("git"))
 
 
 class RooReader(TaskReader):
@@ -250,7 +297,24 @@ _EDITORS: Final = (
 )
 """Where editors like VS Code keep what belongs to extensions, on any system or a remote one."""
 FORMAT: Final = (
-    _format("saoudrizwan.claude-dev", TaskReader, (), LogPlace(".cline/data", "tasks")),
+    _format(
+        "saoudrizwan.claude-dev",
+        TaskReader,
+        (),
+        LogPlace(".cline/data", "tasks"),
+        LogPlace(".cline/data", "sessions"),
+    ),
     _format("rooveterinaryinc.roo-cline", RooReader, (NAME,)),
     _format("kilocode.kilo-code", KiloReader, (NAME,), LogPlace(".kilocode/cli/global", "tasks")),
+    # Newer versions of Kilo keep their sessions as OpenCode does.
+    Format(
+        name=KiloReader.agent,
+        family=("opencode",),
+        claims=lambda path: path.name.startswith("kilo") and path.suffix == ".db",
+        places=tuple(
+            LogPlace(base, logs)
+            for base in (".local/share/kilo", "AppData/Local/kilo")
+            for logs in ("kilo*.db", "storage/session")
+        ),
+    ),
 )

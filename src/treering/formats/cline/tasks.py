@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CONVERSATION: Final = "api_conversation_history.json"
 SHOWN: Final = "ui_messages.json"
 OLDER_SHOWN: Final = "claude_messages.json"
+MESSAGES: Final = ".messages.json"
+"""How the name of a file ends that has the messages of a session in the terminal."""
 METADATA: Final = "metadata"
 _METADATA: Final = ("task_metadata.json", "history_item.json")
 _OTHERS: Final = frozenset({SHOWN, OLDER_SHOWN, *_METADATA, "context_history.json"})
@@ -51,6 +53,9 @@ class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
     """Yield what a task is, its conversation, and what the editor showed: an element a record."""
+    if path.name.endswith(MESSAGES):
+        yield from _terminal(path)
+        return
     folder = path.parent
     known: dict[str, Any] = {}
     for name in _METADATA:
@@ -68,8 +73,31 @@ def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
         yield _row(record, SHOWN, record.value, is_repeated=has_conversation)
 
 
+def _terminal(path: Path) -> Iterator[LogRecord]:
+    """Yield what a session in the terminal is, and its messages."""
+    for record in _documents(about_session(path)):
+        yield _row(record, METADATA, record.value)
+    for record in _documents(path):
+        whole = fields_of(record.value)
+        listed = whole.get("messages", record.value if "role" in whole else None)
+        about = {at: one for at, one in whole.items() if at != "messages"}
+        if not isinstance(listed, list):
+            yield _row(record, CONVERSATION, record.value)
+            continue
+        yield _row(record, METADATA, about)
+        for message in listed:
+            yield _row(msgspec.structs.replace(record, value=message), CONVERSATION, message)
+
+
+def about_session(path: Path) -> Path:
+    """Return the file that says what a session in the terminal is, by that of its messages."""
+    return path.with_name(f"{path.parent.name}.json")
+
+
 def files(path: Path) -> list[Path]:
     """Return the other files of a task."""
+    if path.name.endswith(MESSAGES):
+        return [about_session(path)]
     if path.name not in {CONVERSATION, SHOWN, OLDER_SHOWN}:
         return []
     return [path.parent / name for name in (SHOWN, OLDER_SHOWN, *_METADATA, CONVERSATION)]
@@ -77,6 +105,8 @@ def files(path: Path) -> list[Path]:
 
 def left_out(path: Path) -> str | None:
     """Return that a document is read with the conversation of its task, by its name."""
+    if path.stem == path.parent.name and path.with_name(path.stem + MESSAGES).is_file():
+        return "what a session is, which is read with its messages"
     if path.name not in _OTHERS or path.parent.parent.name != "tasks":
         return None
     if path.name in {SHOWN, OLDER_SHOWN} and not (path.parent / CONVERSATION).is_file():

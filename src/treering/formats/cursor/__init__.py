@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.cursor import chats, composers, databases, transcripts
+from treering.formats.cursor import chats, composers, databases, texts, transcripts
 from treering.formats.format import Format, LogPlace
 
 if TYPE_CHECKING:
@@ -30,6 +30,15 @@ FORMAT: Final = (
         score=_score,
         reader=transcripts.TranscriptReader,
         places=(LogPlace(".cursor", "projects/*/agent-transcripts"),),
+    ),
+    Format(
+        name=NAME,
+        content="text",
+        score=texts.score,
+        reader=transcripts.TranscriptReader,
+        records=texts.records,
+        patterns=texts.PATTERNS,
+        left_out=texts.left_out,
     ),
     Format(
         name=NAME,

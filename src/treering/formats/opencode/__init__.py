@@ -277,6 +277,9 @@ FORMAT: Final = (
         score=stores.score_tables,
         reader=OpenCodeReader,
         records=stores.database_rows,
-        places=(LogPlace(_HOME, "opencode/opencode*.db", "XDG_DATA_HOME"),),
+        places=(
+            LogPlace(_HOME, "opencode/opencode*.db", "XDG_DATA_HOME"),
+            LogPlace("AppData/Local/opencode", "opencode*.db"),
+        ),
     ),
 )
