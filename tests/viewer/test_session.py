@@ -378,6 +378,8 @@ def test_a_hostile_session_of_a_hundred_thousand_events_runs_nothing_and_freezes
             assert page.locator("#rows :is(script, iframe, svg, style, img)").count() == 0
             assert page.locator("#rows a[href^='javascript']").count() == 0
             assert [url for url in asked if not url.startswith(viewed.url)] == []
+            # Before the server ends: an open page would try to connect again, and be refused.
+            context.close()
 
 
 def _record_hostile(ledger: Ledger) -> None:
