@@ -93,7 +93,7 @@ def test_a_receiver_that_is_away_is_told_and_nothing_is_lost(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("webhook", "http://localhost:1/"), "there is no secret"),
+        (("webhook", "http://localhost:1/"), "a webhook is signed and needs a secret"),
         (("otlp", "http://localhost:1/", "--kind", "run.*"), "drop --kind"),
         (("otlp", "http://localhost:1/", "--stream", "S"), "--stream is for nats"),
         (("nats", "nats://localhost:1", "--kind", "nothing.*"), "no kind of event matches"),

@@ -1,4 +1,4 @@
-"""Calling hooks: each in a thread, within its time, its errors kept to itself.
+"""Calls of hooks: each in a thread, within a time limit, with its errors caught.
 
 A hook may block, raise or never return. So no hook runs in the thread that asks for it: that
 thread waits as long as the hook may take and then continues without it. Asynchronous hooks get an
@@ -56,11 +56,11 @@ class Caller:
         self._lock = threading.Lock()
 
     def call(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, also for what it promises to return."""
+        """Call one hook and wait for it, and for an awaitable that it returns."""
         return self._settle(self._begin(hook, partial(_finished, hook, given)))
 
     def call_now(self, hook: Registered, *given: Any) -> HookOutcome:
-        """Call one hook and wait for it, but not for what it promises to return."""
+        """Call one hook and wait for it, but not for an awaitable that it returns."""
         return self._settle(self._begin(hook, partial(_called, hook, given)))
 
     def call_together(
@@ -137,7 +137,7 @@ class Caller:
 
 
 class _HookCall(BoundedCall):
-    """A call of a hook that is under way."""
+    """A running call of a hook."""
 
     __slots__ = ("_ends_at", "hook", "seconds")
 
@@ -194,7 +194,7 @@ def _finished(hook: Registered, given: tuple[Any, ...]) -> Any:
 
 
 def _in_thread(label: str, work: Callable[[], Any], calls: Sequence[BoundedCall]) -> None:
-    """Do ``work`` in a thread that ends with the process, whatever it waits for."""
+    """Run ``work`` in a daemon thread."""
     try:
         worker = Worker(f"treering hook {label}")
     except RuntimeError as error:  # No more threads: the hook fails, and not the run.

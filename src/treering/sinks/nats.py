@@ -32,18 +32,18 @@ PREFIX: Final = "treering"
 BATCH_EVENTS_MAX: Final = 256
 SEQ_HEADER: Final = "Treering-Seq"
 SESSIONS_MAX: Final = 10_000
-"""The most sessions whose last seq is remembered; a full memory is emptied."""
+"""How many sessions' last seqs are cached; a full cache is cleared."""
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9_/:@+=-]")
 _HEADROOM_BYTES: Final = 4_096
-"""What headers and subject may take of the largest message."""
+"""Bytes of the largest message that are reserved for headers and subject."""
 _log = lazy_logger("treering.sinks")
 
 
 class NatsSink:
     """Publishes every event to JetStream; durable, so none is missed, and none comes twice.
 
-    The stream is made if there is none of that name. ``accepts`` names kinds; all if left out. An
-    event that is larger than the server takes is published without its payload.
+    The stream is created if it does not exist. ``accepts`` names kinds; all if left out. An event
+    that is too large for the server is published without its payload.
     """
 
     visibility: Literal["safe", "private"] = "safe"
@@ -76,7 +76,7 @@ class NatsSink:
         self.handle_batch([event])
 
     def handle_batch(self, events: Sequence[Any], /) -> None:
-        """Publish events in order. Raise Unavailable to be handed them again."""
+        """Publish events in order. Raise Unavailable if they must be delivered again."""
         self._publisher.publish(events)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class PrivateNatsSink(NatsSink):
 
 
 def subject_of(prefix: str, *names: str) -> str:
-    """Return a subject: what NATS would read as its own is written as %XX."""
+    """Return a subject; special characters of NATS are written as %XX."""
     return ".".join([prefix, *(_token(name) for name in names)])
 
 
@@ -107,7 +107,7 @@ class _Publisher:
         self._timeout_s = timeout_s
         self._credentials = credentials
         self._last: dict[tuple[str, str], int] = {}
-        """The last seq of sessions that the stream is known to have."""
+        """The last seq of each session that the stream has, if known."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
@@ -119,10 +119,10 @@ class _Publisher:
         except Undeliverable:
             raise
         except Exception as error:
-            # What was published is asked for again: an answer may have been lost.
+            # Ask again what was published: an answer may have been lost.
             self._last.clear()
             raise Unavailable(
-                f"NATS did not take events: {str(error) or type(error).__name__}",
+                f"NATS did not accept events: {str(error) or type(error).__name__}",
                 hint="they are published again",
             ) from error
 
@@ -168,13 +168,13 @@ class _Publisher:
             if body is None:
                 too_large.append(event)
                 continue
-            # One by one: were several under way, one could be refused and a later one stored.
+            # One by one: of several in flight, one could be refused and a later one stored.
             await stream.publish(subject, body, headers=headers)
             self._last[place] = event.seq
         if len(self._last) > SESSIONS_MAX:
             self._last.clear()
         if too_large:
-            raise Undeliverable(too_large, f"NATS takes {client.max_payload} bytes a message")
+            raise Undeliverable(too_large, f"NATS accepts {client.max_payload} bytes a message")
 
     async def _last_seq(self, stream: JetStreamContext, scope: str, session_id: str) -> int:
         """Return the last seq of a session that the stream has; 0 if it has none."""
@@ -229,7 +229,7 @@ def _body(event: Any, bytes_max: int) -> bytes | None:
 
 
 async def _ignore(_: Exception) -> None:
-    """Leave errors to the caller that waits for the answer."""
+    """Ignore errors: the caller that waits for the answer gets them."""
 
 
 def _token(name: str) -> str:

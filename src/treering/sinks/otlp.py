@@ -45,7 +45,7 @@ class Collector:
         try:
             partial = msgspec.json.decode(answer or b"{}", type=_Answer).partial
         except msgspec.MsgspecError:
-            return  # It took them; how it says so is its own business.
+            return  # Accepted, whatever the body says.
         if partial is not None and int(partial.rejected or 0):
             why = partial.message or "no reason given"
             _log.warning("%s refused %s spans: %s", self._endpoint.shown, partial.rejected, why)
@@ -58,8 +58,8 @@ class Collector:
 class OtlpSink:
     """Posts the spans of every run that has ended; durable, so none is missed.
 
-    Ids of spans are digests of what they tell of: spans that come again after a crash are the same
-    ones. A turn outside of runs is posted when the next one begins, or the session is closed.
+    Ids of spans are digests of what they describe: spans sent again after a crash have the same
+    ids. A turn outside of runs is posted when the next one begins, or the session is closed.
     """
 
     visibility: Literal["safe", "private"] = "safe"
@@ -82,7 +82,7 @@ class OtlpSink:
         self._past: SafePast | None = None
 
     def attach_past(self, past: SafePast) -> None:
-        """Take what the spans of a run are read from."""
+        """Use ``past`` to read the spans of a run."""
         self._past = past
 
     def accepts(self, event: SafeEvent, /) -> bool:

@@ -83,7 +83,7 @@ _ROWS: Final = ".rows.jsonl"
 
 
 class MirrorFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that counts."""
+    """A current file of the mirror."""
 
     path: str
     """Within the scope's folder."""
@@ -95,13 +95,13 @@ class MirrorFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """How far the mirror of a scope has come, and which files it is."""
+    """The cursor of the mirror of a scope, and its files."""
 
     version: int = VERSION
     scope: str
     cursor: str | None = None
     root: str | None = None
-    """The link of the scope's first event: tells one ledger from another."""
+    """The link of the scope's first event: distinguishes ledgers."""
     files: list[MirrorFile] = []
 
 
@@ -129,7 +129,7 @@ class _Marker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParquetMirror:
-    """The mirror of a ledger in a folder, made if need be. One process at a time writes it.
+    """The mirror of a ledger in a folder, created if necessary. One process at a time writes it.
 
     It holds headers, tool calls and usage; summaries and refs of private events, and payloads,
     only if ``payloads``. Raise InvalidInput if the folder holds something else.
@@ -146,7 +146,7 @@ class ParquetMirror:
         self._lock = _locked(self.folder)
 
     def close(self) -> None:
-        """Let others write the mirror."""
+        """Release the mirror for other processes."""
         self._duckdb.close()
         self._lock.close()
 
@@ -167,7 +167,7 @@ class ParquetMirror:
         return receipt
 
     def _claim(self) -> None:
-        """Take the folder as a mirror. Raise InvalidInput if it is something else."""
+        """Claim the folder for a mirror. Raise InvalidInput if it holds something else."""
         marker = self.folder / MARKER
         wanted = _Marker(payloads=self._payloads)
         if not marker.exists():
@@ -227,7 +227,7 @@ class _ScopeWriter:
             erased = [event for event in batch if event.kind in ERASURE_KINDS]
             self._manifest.cursor = cursor
             files = [*self._manifest.files, *added]
-            # In one manifest with the events that tell of it: nothing erased is there after them.
+            # In one manifest with the erasure events: nothing erased remains after them.
             self._publish(self._without_erased(files, erased))
             self._added += len(batch)
             if progress is not None:
@@ -271,7 +271,7 @@ class _ScopeWriter:
 
     @contextlib.contextmanager
     def _table(self, rows: Sequence[dict[str, Any]]) -> Iterator[None]:
-        """Have ``rows`` in the table ``fresh``."""
+        """Load ``rows`` into the table ``fresh``."""
         self._home.mkdir(parents=True, exist_ok=True)
         lines = self._home / _ROWS
         columns = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
@@ -320,7 +320,7 @@ class _ScopeWriter:
         return MirrorFile(path=relative, day=day, rows=rows, first=first, last=last)
 
     def _publish(self, files: list[MirrorFile]) -> None:
-        """Have ``files`` be the mirror, and remove all others."""
+        """Make ``files`` the mirror, and remove all others."""
         self._manifest.files = [file for file in files if file.rows]
         _replace(self._home / MANIFEST, msgspec.json.encode(self._manifest))
         _remove_strays(self._home, self._manifest)
@@ -348,7 +348,7 @@ class _ScopeWriter:
     def _without_erased(
         self, files: list[MirrorFile], erasures: Sequence[Header]
     ) -> list[MirrorFile]:
-        """Return ``files`` with the rows as they are now that erasures touched."""
+        """Return ``files`` with the current rows where erasures changed them."""
         if not erasures:
             return files
         self._erasures += len(erasures)
@@ -367,7 +367,7 @@ class _ScopeWriter:
         return kept
 
     def _taken(self, erasures: Sequence[Header]) -> tuple[list[_Taken], list[Header]]:
-        """Return what erasures took, and what there is now in its place."""
+        """Return what was erased, and the rows that replace it."""
         scope = self._manifest.scope
         taken: list[_Taken] = []
         current: dict[int, Header] = {}
@@ -386,7 +386,7 @@ class _ScopeWriter:
         return taken, list(current.values())
 
     def _now(self, erasure: Header, first: int, last: int) -> Iterator[Header]:
-        """Yield the events of a stretch that are left, as they are now."""
+        """Yield the remaining events of a range, in their current form."""
         session = self._ledger.session(
             erasure.session_id, scope=erasure.scope, agent=erasure.agent_id
         )
@@ -425,7 +425,7 @@ class _ScopeWriter:
 
 
 def mirror_row(event: Header, *, with_content: bool) -> dict[str, Any]:
-    """Return an event as a row: what is private of it only ``with_content``."""
+    """Return an event as a row, with private content only ``with_content``."""
     is_shown = with_content or event.visibility == "safe"
     refs = event.refs if isinstance(event.refs, dict) else {}
     part = safe_part(event.kind, refs).as_refs()
@@ -505,7 +505,7 @@ def scope_folder(scope: str) -> str:
 
 
 def read_marker(folder: Path) -> _Marker:
-    """Return what a mirror's folder says of itself. Raise InvalidInput if it is none."""
+    """Return the marker of a mirror's folder. Raise InvalidInput if it is not a mirror."""
     try:
         found = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
     except (OSError, msgspec.MsgspecError) as error:
@@ -518,7 +518,7 @@ def read_marker(folder: Path) -> _Marker:
 
 
 def read_manifest(home: Path) -> Manifest | None:
-    """Return the manifest of a scope's folder; None if there is none."""
+    """Return the manifest of a scope's folder; None if it does not exist."""
     try:
         return msgspec.json.decode((home / MANIFEST).read_bytes(), type=Manifest)
     except FileNotFoundError:
@@ -537,7 +537,7 @@ def _write_lines(stream: IO[bytes], rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _remove_strays(home: Path, manifest: Manifest) -> None:
-    """Remove the files that the manifest does not name: of a crash, or replaced."""
+    """Remove the files that the manifest does not name: replaced, or left by a crash."""
     (home / _ROWS).unlink(missing_ok=True)
     named = {str(home / file.path) for file in manifest.files}
     for path in home.glob("day=*/*.parquet"):
@@ -549,7 +549,7 @@ def _remove_strays(home: Path, manifest: Manifest) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that it is whole or as it was."""
+    """Replace a file atomically."""
     draft = path.with_name(f".{path.name}.partial")
     with draft.open("wb") as stream:
         stream.write(content)
@@ -564,7 +564,7 @@ def _sync(path: Path) -> None:
 
 
 def _locked(folder: Path) -> IO[bytes]:
-    """Return a file that one process at a time has. Raise Busy if another has it."""
+    """Lock a file for this process and return it. Raise Busy if another process has it."""
     file = (folder / ".lock").open("wb")
     try:
         if fcntl is not None:

@@ -101,7 +101,7 @@ class MirrorQuery:
             yield from page
 
     def close(self) -> None:
-        """Free what the question took."""
+        """Free the resources of the question."""
         self._duckdb.close()
 
 

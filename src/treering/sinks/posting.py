@@ -1,4 +1,4 @@
-"""Posting to an endpoint on the web: one connection that is kept, and answers sorted by what to do.
+"""Posting to a web endpoint: one kept connection, and answers sorted by what to do.
 
 2xx ─► accepted     408, 425, 429, 5xx, no answer ─► try again later     other 4xx ─► refused
 """
@@ -35,7 +35,7 @@ class WebEndpoint:
                 f"{url} is not a web address", hint="write https://example.org/events"
             )
         self.shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
-        """Without what may be secret: a password, or a token in the query."""
+        """The address without possible secrets: a password, or a token in the query."""
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._address = (parts.hostname, parts.port)
         self._is_secure = parts.scheme == "https"
@@ -94,7 +94,7 @@ class WebEndpoint:
         response = self._connection.getresponse()
         answer = response.read(ANSWER_BYTES_MAX)
         if not response.isclosed() or response.will_close:
-            self.close()  # The rest of a long answer would be taken for the next one.
+            self.close()  # Otherwise the next request would read the rest of a long answer.
         return response.status, answer, _seconds(response.getheader("Retry-After"))
 
 

@@ -88,7 +88,7 @@ class _Transcript(LineFile):
     """The last seq written, once known."""
 
     def last_seq(self) -> int:
-        """Return the last seq in the file; 0 if there is none."""
+        """Return the last seq in the file; 0 if it is empty."""
         if self.seq is None:
             self.seq = next(filter(None, map(_seq_of, self.lines_backwards())), 0)
         return self.seq

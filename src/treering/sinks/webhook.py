@@ -81,7 +81,7 @@ class WebhookSink:
         self.handle_batch([event])
 
     def handle_batch(self, events: Sequence[Any], /) -> None:
-        """Post events. Raise Unavailable to be handed them again, Undeliverable if never."""
+        """Post events. Raise Unavailable if they must be delivered again, Undeliverable if not."""
         refused: list[Any] = []
         why = ""
         for batch, body in _bodies([(event, cloud_event(event)) for event in events]):
@@ -142,7 +142,7 @@ class PrivateWebhookSink(WebhookSink):
 
 
 def cloud_event(event: SafeEvent | PrivateEvent) -> dict[str, Any]:
-    """Return ``event`` as a CloudEvent 1.0; what is private only of a private event."""
+    """Return ``event`` as a CloudEvent 1.0, with private content only if the event is private."""
     content = {
         "seq": event.seq,
         "session_id": event.session_id,

@@ -106,7 +106,7 @@ def files(path: Path) -> list[Path]:
 def left_out(path: Path) -> str | None:
     """Return that a document is read with the conversation of its task, by its name."""
     if path.stem == path.parent.name and path.with_name(path.stem + MESSAGES).is_file():
-        return "what a session is, which is read with its messages"
+        return "facts about a session, read with its messages"
     if path.name not in _OTHERS or path.parent.parent.name != "tasks":
         return None
     if path.name in {SHOWN, OLDER_SHOWN} and not (path.parent / CONVERSATION).is_file():

@@ -29,7 +29,7 @@ def _left_out(path: Path) -> str | None:
         return None
     if path.name == "events.jsonl":
         return "events that repeat a history"
-    return "what a session is, which is read with its log" if path.name in _BESIDE else None
+    return "facts about a session, read with its log" if path.name in _BESIDE else None
 
 
 FORMAT: Final = (

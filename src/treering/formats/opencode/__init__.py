@@ -151,7 +151,7 @@ class OpenCodeReader(WholeReader):
         drafts += message_events(value, info, has_parts=has_parts, is_counted=is_counted)
         if drafts:
             self._firsts.setdefault(message_id, drafts[0].key)
-        return self._outcome(record, session, drafts, "a message, which its parts tell")
+        return self._outcome(record, session, drafts, "a message; its parts are read")
 
     def _message(
         self, session: str, message_id: str, value: dict[str, Any], row: dict[str, Any]

@@ -48,7 +48,7 @@ class _Shown(click.Command):
         self.examples = inspect.cleandoc(examples).splitlines()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of this command; whatever is wrong with them is reported as its own."""
+        """Read the words of this command, and report errors in them as its own."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -178,7 +178,7 @@ class ExtraArgument(click.UsageError):
 
 
 class UnknownCommand(click.UsageError):
-    """There is no such command."""
+    """The command does not exist."""
 
     def __init__(self, name: str, possibilities: list[str], context: click.Context) -> None:
         super().__init__(f"no such command: {name}", context)

@@ -1,4 +1,4 @@
-"""What a shell offers where a scope, a session or a run is typed: those of the ledger."""
+"""Shell completion of scopes, sessions and runs from the ledger."""
 
 from __future__ import annotations
 

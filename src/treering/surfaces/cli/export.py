@@ -432,7 +432,7 @@ def _spawned(ledger: Ledger, scope: str) -> dict[str, list[SessionOutline]]:
 
 
 def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session, Subagent | None]]:
-    """Give a session, then those of the subagents that it set to work, and that these did."""
+    """Yield a session, then those of its subagents, and of theirs."""
     from treering.formats.claude_code import export  # noqa: PLC0415
 
     spawned = _spawned(ledger, session.scope)

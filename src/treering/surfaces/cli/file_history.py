@@ -239,7 +239,7 @@ def _why(ledger: Ledger, scope: Scope, event: Event) -> tuple[str | None, str | 
 
 
 def _before(ledger: Ledger, scope: Scope, event: Event) -> Iterator[Any]:
-    """Give what was said and decided in the session before an event, the latest first."""
+    """Yield what was said and decided in the session before an event, the latest first."""
     page = ledger.headers(
         scope,
         session_id=event.session_id,

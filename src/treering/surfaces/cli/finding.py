@@ -181,7 +181,7 @@ def _range(ids: Sequence[str], text: str) -> range:
 
 
 def _extended_by(whole: str) -> Iterator[str]:
-    """Give what ``whole`` would extend, if it is an id."""
+    """Yield the ids that ``whole`` would extend."""
     for mark in _EXTENDING:
         at = whole.find(mark)
         while at > 0:

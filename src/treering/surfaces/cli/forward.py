@@ -40,13 +40,13 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
 
     target: str
     name: str
-    """Under which the ledger keeps how far it has come."""
+    """The name of its cursor in the ledger."""
     scopes: list[str]
     delivered: int
     declined: int
-    """Events that were not to be sent: of other kinds, or no end of a run."""
+    """Events that were not meant to be sent: of other kinds, or not the end of a run."""
     refused: int
-    """Events that will never be taken; each has an alert in its session."""
+    """Events that the receiver refused for good; each has an alert in its session."""
     retried: int
     last_error: str | None
 
@@ -197,7 +197,7 @@ def _secrets(file: Path | None) -> list[str]:
 
 
 class _Forwarding:
-    """Scopes that are followed, and what has come of it."""
+    """The followed scopes, and what was sent."""
 
     def __init__(
         self, ledger: Ledger, spine: Spine, scope: Scope | None, *, from_now: bool
@@ -209,7 +209,7 @@ class _Forwarding:
         self._followed: set[str] = set()
 
     def once(self) -> bool:
-        """Send what is there; False if the receiver takes nothing for a while."""
+        """Send what is there; return False if the receiver accepts nothing for a while."""
         self._follow_all()
         moved_at, moved = time.monotonic(), 0
         while not self._spine.flush(LOOK_S):

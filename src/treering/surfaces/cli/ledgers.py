@@ -1,6 +1,6 @@
 """Finding and opening the ledger that a command line means.
 
-Asking a ledger that is not there gives nothing and makes nothing. Where a receipt would promise
+Reading a missing ledger returns nothing and creates nothing. Where a receipt would promise
 something, such as erased, proved or copied, the ledger has to be there.
 """
 
@@ -228,7 +228,7 @@ def _named_keys() -> str | None:
 
 
 def _is_writable(path: str) -> bool:
-    # Whoever only reads from a server has no need to ask for more.
+    # Reading from a server needs no more rights.
     file = Path(path).absolute()
     return not _is_url(path) and os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
 

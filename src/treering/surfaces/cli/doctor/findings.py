@@ -36,7 +36,7 @@ class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
 def safely(
     what: str, check: Callable[[], Iterable[DoctorFinding]], *, level: Level = "error"
 ) -> Iterator[DoctorFinding]:
-    """Give what a check finds; that it cannot look is a finding of ``level``."""
+    """Yield the findings of a check; a check that fails is a finding of ``level``."""
     findings: list[DoctorFinding] = []
     try:
         findings.extend(check())
