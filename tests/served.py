@@ -28,7 +28,7 @@ from treering.surfaces.server.serving import bind, make_server
 from treering.surfaces.viewer.site import ViewerSite
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from treering import Ledger
     from treering.surfaces.server.limits import Limits
@@ -198,8 +198,9 @@ class Caller:
 class ServerProcess:
     """The real program, serving a ledger."""
 
-    def __init__(self, database: Path | str, *arguments: str) -> None:
-        self._command = [PROGRAM, "--db", str(database), "serve", "--json", *arguments]
+    def __init__(self, database: Path | str, *arguments: str, within: Sequence[str] = ()) -> None:
+        """Start it; ``within`` is a command that starts the one that follows it."""
+        self._command = [*within, PROGRAM, "--db", str(database), "serve", "--json", *arguments]
         self._start(0)
 
     def _start(self, port: int) -> None:
@@ -257,8 +258,8 @@ class ThreadServer:
         port: int = 0,
         is_read_only: bool = False,
     ) -> None:
-        self._listener = bind("127.0.0.1", port)
-        address = ServerAddress(host="127.0.0.1", port=self._listener.getsockname()[1])
+        self.listener = bind("127.0.0.1", port)
+        address = ServerAddress(host="127.0.0.1", port=self.listener.getsockname()[1])
         self.url = address.url
         self.port = address.port
         self.token = TOKEN
@@ -272,9 +273,7 @@ class ThreadServer:
         )
         self._started = threading.Event()
         self.server = make_server(self.application, started=self._started.set)
-        self._thread = threading.Thread(
-            target=self.server.run, kwargs={"sockets": [self._listener]}
-        )
+        self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
 
     def __enter__(self) -> Self:
         self._thread.start()

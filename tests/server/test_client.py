@@ -16,6 +16,7 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from effort import PATIENCE_S
 from served import ServerProcess, ThreadServer
+from treering.app import now_ms
 from treering.client.connection import ServerConnection
 from treering.client.ledger import RemoteLedger
 from treering.errors import NotAuthenticated, NotPermitted, OutcomeUnknown, Unavailable, Unsupported
@@ -147,7 +148,7 @@ def test_a_client_survives_a_restart_and_records_nothing_twice(
     token, _ = file.add(name="", rights=["read", "write"], scopes=[], expires_ms=None, now_ms=1)
     with (
         ServerProcess(database, "--token-file", str(file.path)) as process,
-        treering.open(process.url, token=token) as remote,
+        RemoteLedger(ServerConnection(process.url, token, patience_s=PATIENCE_S), now_ms) as remote,
     ):
         restarting = threading.Thread(target=process.restart, args=(signal.SIGKILL,))
         remote.append([said("0")])
@@ -171,7 +172,10 @@ def test_what_cannot_be_repeated_is_done_after_a_pause_in_which_the_server_hung_
         for _ in range(3):
             with session.turn() as turn:
                 turn.user("hello")
-            time.sleep(0.05)
+            deadline = time.monotonic() + PATIENCE_S
+            while server.server.server_state.connections:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             session.undo()
 
     assert ledger.session("s", scope=HERE, agent="x").history() == []

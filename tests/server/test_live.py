@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import threading
+import time
 from collections import defaultdict
 from http.client import HTTPException
 from pathlib import Path
@@ -181,7 +183,10 @@ def test_too_many_clients_are_refused_and_may_come_later(ledger: Ledger) -> None
 
 
 def test_a_slow_client_is_dropped_and_resumes_without_a_gap(ledger: Ledger) -> None:
-    with ThreadServer(ledger, limits=Limits(queue_events_max=50)) as server:
+    server = ThreadServer(ledger, limits=Limits(queue_events_max=50))
+    # The system may hold megabytes between them, all of which the client could read in the end.
+    server.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    with server:
         seen = asyncio.run(_read_slowly(server, ledger))
 
     assert seen == [f"{number:04} {'x' * 900}" for number in range(2_000)]
@@ -198,8 +203,8 @@ async def _read_slowly(server: ThreadServer, ledger: Ledger) -> list[str]:
         seen.append(event["summary"])
         for begin in range(1, 2_000, 100):
             batch = range(begin, min(begin + 100, 2_000))
-            events = [said(f"{number:04} {'x' * 900}") for number in batch]
-            await asyncio.to_thread(ledger.append, events)
+            ledger.append([said(f"{number:04} {'x' * 900}") for number in batch])
+        _await_full_queue(server)  # In this thread, so that the client reads nothing.
         # It ends by itself, since the queue of this client was full.
         async for place, event in stream:
             cursor = place
@@ -209,6 +214,14 @@ async def _read_slowly(server: ThreadServer, ledger: Ledger) -> list[str]:
             if len(seen) == 2_000:
                 return seen
     raise AssertionError(len(seen))
+
+
+def _await_full_queue(server: ThreadServer) -> None:
+    """Return when no more is put into the queue of any client."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(client.is_over for client in list(server.application.hub._subscriptions)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_many_clients_and_writers_cost_queues_and_not_threads(database: Path) -> None:
@@ -303,7 +316,7 @@ async def _restarted(
 
     def restart() -> None:
         for number in range(restarts):
-            _await_progress(port, token, (number + 1) * expected // (restarts + 2))
+            _await_progress(port, token, (number + 1) * expected // (restarts + 2), done)
             process.restart(signal.SIGKILL if number % 2 else signal.SIGTERM)
 
     try:
@@ -320,12 +333,11 @@ async def _restarted(
     return ids, followed
 
 
-def _await_progress(port: int, token: str, count: int) -> None:
-    """Return when that many events are recorded."""
-    pause = threading.Event()
+def _await_progress(port: int, token: str, count: int, done: threading.Event) -> None:
+    """Return when that many events are recorded. Fail if all is over before."""
     while True:
         with contextlib.suppress(*FAULTS), ServerProcess.at(port, token) as caller:
             scopes: list[Any] = caller.get("/v1/scopes").json["items"]
             if scopes and scopes[0]["event_count"] >= count:
                 return
-        pause.wait(0.02)
+        assert not done.wait(0.02)

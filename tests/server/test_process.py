@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
@@ -203,12 +202,13 @@ def test_a_request_that_does_not_come_is_not_waited_for(
                 slow.sendall(sent)
                 assert slow.recv(1) == b""
         # One that has sent a request may wait as long as a connection is kept.
+        monkeypatch.setattr(serving, "HEAD_S", PATIENCE_S)
         assert caller.get("/v1/health").status == 200
         with contextlib.closing(caller.stream(at("scopes", HERE, "stream"))) as stream:  # type: ignore[type-var]
-            time.sleep(0.3)
             ledger.append([said("late")])
             assert msgspec.json.decode(next(stream)["data"])["summary"] == "late"
-        assert caller.get("/v1/health").status == 200
+            connections = list(server.server.server_state.connections)
+            assert [connection._waiting for connection in connections] == [None, None]  # type: ignore[union-attr]
 
 
 def test_what_is_not_http_is_refused_as_everything_else_is(process: ServerProcess) -> None:
@@ -222,12 +222,8 @@ def test_what_is_not_http_is_refused_as_everything_else_is(process: ServerProces
 
 def test_it_takes_as_many_connections_as_the_system_permits(database: Path) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    before = resource.prlimit(0, resource.RLIMIT_NOFILE, (256, most))
-    try:
-        process = ServerProcess(database)
-    finally:
-        resource.prlimit(0, resource.RLIMIT_NOFILE, before)
-    with process:
+    few = ("/bin/sh", "-c", 'ulimit -S -n 256 && exec "$@"', "sh")
+    with ServerProcess(database, within=few) as process:
         soft, hard = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)
 
     assert hard == most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from receivers import NatsServer
     from treering.ledger.ledger import Ledger
+    from treering.spine.spine import Spine
 
 
 @pytest.fixture
@@ -159,13 +161,20 @@ def test_a_full_stream_holds_events_back_until_there_is_room(
         record(ledger, 40)
         spine = ledger.spine(sinks=[NatsSink(server.url)])
         spine.follow(HERE)
-        assert not spine.flush(0.5)
+        await_refusal(spine)
         assert 0 < len(ids_on(server)) < 40
         ask(server, lambda stream: stream.update_stream(config(1_000_000)))
         assert spine.flush(PATIENCE_S)
 
         assert sorted(ids_on(server)) == sorted(ids_in(ledger))
-        assert "maximum bytes" in (spine.status()[0].last_error or "")
+
+
+def await_refusal(spine: Spine) -> None:
+    """Return when the server has refused an event, since its stream is full."""
+    deadline = time.monotonic() + PATIENCE_S
+    while "maximum bytes" not in (spine.status()[0].last_error or ""):
+        assert not spine.flush(0.05)
+        assert time.monotonic() < deadline
 
 
 def test_an_event_that_is_too_large_is_published_without_its_payload(

@@ -98,14 +98,14 @@ def test_a_receiver_that_is_down_broken_and_slow_gets_everything_in_order(tmp_pa
     def answer(_: Post) -> int:
         fault = faults.pop() if faults else 200
         if fault == 0:
-            time.sleep(0.6)  # Longer than the sink waits for an answer.
+            hook.wait(len(hook.posts) + 1)  # Longer than the sink waits for an answer.
             return 500
         return fault
 
     with treering.open(tmp_path / "a.db") as ledger:
         recorded = record(ledger, 30)
         sink = WebhookSink(
-            f"http://127.0.0.1:{port}/hook", secret=SECRET, batch_events_max=8, timeout_s=0.3
+            f"http://127.0.0.1:{port}/hook", secret=SECRET, batch_events_max=8, timeout_s=1.0
         )
         spine = ledger.spine(sinks=[sink])
         spine.follow(HERE)
@@ -115,7 +115,9 @@ def test_a_receiver_that_is_down_broken_and_slow_gets_everything_in_order(tmp_pa
             assert spine.flush(PATIENCE_S)
             status = spine.status()[0]
 
-    assert hook.ids == recorded
+    # On a busy machine an answer may come too late, and what was taken comes once more.
+    taken = {post.headers["webhook-id"]: post.ids for post in hook.taken}
+    assert [event_id for ids in taken.values() for event_id in ids] == recorded
     assert (status.delivered, status.failed) == (30, 0)
     assert status.retried >= 4
     # The same batch has the same id each time, so that a receiver can tell.
