@@ -99,6 +99,12 @@ def test_a_duration_that_nobody_stated_is_the_time_between() -> None:
     assert record.duration_ms == 500
 
 
+def test_an_approximate_time_gives_no_duration() -> None:
+    [record] = tool_calls(happened(call(), result(time="approximate", _ts_ms=NOON + 501)))
+
+    assert (record.status, record.duration_ms) == ("ok", None)
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "imported"])
 def test_a_synthetic_outcome_has_no_duration_that_nobody_stated(order: tuple[int, int]) -> None:
     """The time until somebody looked says nothing about the tool."""

@@ -20,6 +20,8 @@ from treering.surfaces.pages.transcripts import pieces, whole
 from treering.surfaces.pages.wording import tool_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from postgres_server import Places
     from surfaces.command_line import CommandLine
 
@@ -274,3 +276,23 @@ def test_tasks_and_edits_are_drawn_and_receipts_have_them_as_recorded(cli: Comma
     assert "in  | a.py +2 -1\n        | - x = 1\n        | + x = 2\n        | + y = 3\n" in shown
     inputs = [json.loads(item["input"]) for item in receipt["items"] if item["sort"] == "tool"]
     assert inputs == [{"todos": tasks}, edit]
+
+
+def test_times_that_a_log_does_not_tell_are_shown_as_approximate(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Grep", "input": {"pattern": "lamp"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "lamp.py"}
+    talk = [("user", "Mend the lamp."), ("assistant", [call]), ("user", [result])]
+    lines = [{"role": role, "message": {"content": content}} for role, content in talk]
+    path = tmp_path / "lamps.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    cli("import", str(path), *IN)
+    text = cli("show", "lamps", *IN).out
+    calls = cli("tools", "list", *IN, "--json").receipt["calls"]
+
+    assert re.search(r"^~\d{4}-\S+ \S+ \S+$", text, re.MULTILINE)
+    assert "── turn 1 · ~" in text
+    assert re.search(r"Grep lamp ok \d+ B", text)
+    assert [one["duration_ms"] for one in calls] == [None]

@@ -233,7 +233,8 @@ def _take_result(call: CallState, fact: ToolFact) -> None:
     call.status, call.reason = fact.status, fact.reason
     call.output_bytes, call.duration_ms = fact.output_bytes, fact.duration_ms
     call.tool, call.run = call.tool or fact.tool, call.run or fact.run
-    _measure(call)
+    if fact.is_timed:
+        _measure(call)
 
 
 def _measure(call: CallState) -> None:

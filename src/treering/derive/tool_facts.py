@@ -37,6 +37,8 @@ class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: Reason | None = None
     duration_ms: int | None = None
     output_bytes: int | None = None
+    is_timed: bool = True
+    """Whether its time is known, not only approximately."""
 
 
 def fact_of(header: Header) -> ToolFact | None:
@@ -72,6 +74,7 @@ def read_fact(
             reason=part.reason if status == "synthetic" else None,
             duration_ms=plausible(part.duration_ms),
             output_bytes=plausible(part.output_bytes),
+            is_timed=part.time is None,
         )
     called = part if isinstance(part, ToolCalled) else ToolCalled()
     return ToolFact(

@@ -10,6 +10,7 @@ from treering.derive.later_changes import LaterChanges
 from treering.derive.reports import Report, add_up, larger_report, report_of, usage_by_model
 from treering.model.events import Header
 from treering.model.kinds import RUN_ENDS
+from treering.model.parts import is_approximate
 from treering.model.runs import COMPACTION, RunState
 from treering.model.views import TurnView
 
@@ -160,6 +161,7 @@ class TurnSplitter:
             is_undone=self._hides(input_header.seq),
             tool_calls=segment.tool_calls,
             usage=usage_by_model(add_up(segment.reports.values())),
+            is_approximate=is_approximate(input_header.refs),
         )
 
     def _state(self, input_header: Header, segment: _TurnSegment) -> RunState | None:

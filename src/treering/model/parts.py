@@ -7,12 +7,15 @@ private. ``safe_part`` takes only the fields of the kind's type from refs.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
 from treering.model.codec import valid_fields
 from treering.model.tools import Reason, Status
+
+TimeNote = Literal["approximate"]
+"""What refs say of a time that a log does not tell, under ``time``."""
 
 
 class SafePart(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +96,8 @@ class ToolReturned(SafePart, frozen=True, kw_only=True):
     """For a late result: the event id of the valid outcome."""
     run: str | None = None
     """For a late result: the run of its call, which is closed."""
+    time: TimeNote | None = None
+    """``approximate`` if the log it was imported from does not tell its time."""
 
 
 class CompactionReported(SafePart, frozen=True, kw_only=True):
@@ -279,6 +284,11 @@ PARTS: Final[dict[str, type[SafePart]]] = {
     "inbox.taken": InboxTaken,
 }
 """The type of each kind's safe part; other kinds have the empty one."""
+
+
+def is_approximate(refs: Any) -> bool:
+    """Return whether an event has a time that its log does not tell."""
+    return isinstance(refs, dict) and refs.get("time") == "approximate"
 
 
 def safe_part(kind: str, refs: Any) -> SafePart:

@@ -68,6 +68,8 @@ class TurnView(msgspec.Struct, frozen=True, kw_only=True):
     is_undone: bool
     tool_calls: int
     usage: tuple[ModelUsage, ...]
+    is_approximate: bool = False
+    """Whether the log that it was imported from does not tell when it began."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):

@@ -243,16 +243,19 @@ def _cover(showing: Showing) -> Iterator[str]:
     cover, outline = showing.cover, showing.cover.session
     counts = cover.counts
     yield painted(one_line(clean(outline.title or outline.session_id, showing.mask)), bold=True)
-    about = (("agent", outline.agent), ("user", outline.user), ("model", outline.model),
+    facts = (("agent", outline.agent), ("user", outline.user), ("model", outline.model),
              ("from", outline.imported_from))  # fmt: skip
-    named = "".join(f", {name} {printable(value)}" for name, value in about if value)
+    named = "".join(f", {name} {printable(value)}" for name, value in facts if value)
     yield from _folded(
         f"session {printable(outline.session_id)} of scope {cover.scope}, {outline.state}{named}",
         "",
     )
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
-        yield f"{clock(counts.first_ms)} to {moment(counts.last_ms)}, {span}"
+        mark, last = "~" if cover.is_approximate else "", moment(counts.last_ms)
+        is_span = counts.last_ms > counts.first_ms or not mark
+        first = f"{clock(counts.first_ms)} to " if is_span else ""
+        yield f"{mark}{first}{last}" + (f", {span}" if is_span else "")
     calls = counted(counts.tool_calls, "tool call")
     calls += f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
     parts = [counted(counts.turns, "turn"), calls, spent_text(cover.usage.total)]
@@ -283,7 +286,7 @@ def _turn(head: TurnHead) -> str:
     tokens = sum(used.total_tokens for used in turn.usage)
     parts = (
         f"turn {head.number:,}",
-        clock(turn.started_ms),
+        f"{'~' if turn.is_approximate else ''}{clock(turn.started_ms)}",
         state_of(head),
         span_text(turn.ended_ms - turn.started_ms) if turn.ended_ms > turn.started_ms else "",
         counted(turn.tool_calls, "tool") if turn.tool_calls else "",

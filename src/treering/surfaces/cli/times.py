@@ -15,6 +15,7 @@ import click
 
 from treering.errors import InvalidInput
 from treering.model.fields import TIME_MS_MAX
+from treering.model.parts import is_approximate
 from treering.surfaces.cli.commands import Invocation
 from treering.surfaces.cli.output import iso_time
 
@@ -117,7 +118,7 @@ def clock(ts_ms: int) -> str:
 
 def about(refs: Any) -> str:
     """Return ``~`` before a time that a log did not tell, and that is only approximate."""
-    return "~" if isinstance(refs, dict) and refs.get("time") == "approximate" else ""
+    return "~" if is_approximate(refs) else ""
 
 
 def moment(ts_ms: int) -> str:

@@ -139,7 +139,9 @@ def _facts(cover: PageCover, mask: Mask) -> Iterator[tuple[str, str]]:
             yield name, escape(clean(text, mask))
     if counts.first_ms is not None and counts.last_ms is not None:
         span = span_text(counts.last_ms - counts.first_ms)
-        yield "when", f"{utc_clock(counts.first_ms)} to {utc_clock(counts.last_ms)} UTC, {span}"
+        about = "about " if cover.is_approximate else ""
+        first, last = utc_clock(counts.first_ms), utc_clock(counts.last_ms)
+        yield "when", f"{about}{first} to {last} UTC, {span}"
     failing = f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
     erased = f", {counts.erased:,} erased" if counts.erased else ""
     size = f"{counted(counts.turns, 'turn')}, {counted(counts.tool_calls, 'tool call')}{failing}"
@@ -189,7 +191,8 @@ def _turn(head: TurnHead) -> str:
     name = f"turn-{head.number}"
     return (
         f'<section class="turn {state}" aria-labelledby="{name}"><h2 id="{name}">'
-        f'<a href="#{name}">Turn {head.number:,}</a>{_time(turn.started_ms)}'
+        f'<a href="#{name}">Turn {head.number:,}</a>'
+        f"{'~' if turn.is_approximate else ''}{_time(turn.started_ms)}"
         f'<span class="{state}">{state}</span>{shown}</h2>\n'
     )
 

@@ -41,6 +41,8 @@ class PageCover(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionOutline
     counts: Counts
     usage: Usage
+    is_approximate: bool
+    """Whether the log that its last turn was imported from does not tell when that was."""
     failing_calls: int
     """Of its own tool calls: failed, or without a result of the tool's."""
     forks: list[str]
@@ -83,6 +85,7 @@ def read_cover(ledger: Ledger, session: Session) -> PageCover:
         session=session.outline(),
         counts=counts,
         usage=session.usage(),
+        is_approximate=any(turn.is_approximate for turn in session.turns(last=1)),
         failing_calls=sum(tool.failed + tool.synthetic for tool in statistics),
         forks=_forks(ledger, session)[:LINKS_MAX],
         spawned=spawned,

@@ -268,7 +268,8 @@ def _took(entry: PageEntry, returned: ToolReturned, status: str) -> str:
     if took is None and entry.record is not None:
         took = entry.record.duration_ms
     result = entry.result
-    if took is None and status in {"ok", "failed"} and result is not None:
+    is_timed = returned.time is None
+    if took is None and status in {"ok", "failed"} and result is not None and is_timed:
         took = max(result.ts_ms - entry.event.ts_ms, 0) if result is not entry.event else None
     return "" if took is None else duration(took)
 
