@@ -163,6 +163,16 @@ def test_nothing_found_says_what_is_absent(tides: CommandLine, query: str, absen
     assert absent in tides("search", query, *IN).out
 
 
+def test_partial_matches_are_not_counted_among_the_exact_ones(cli: CommandLine) -> None:
+    for number, text in enumerate(["the red lamp is lit", "a red lamp", "the red lamp"]):
+        cli.append(scope="acme/app", event_id=f"e{number}", summary=text)
+
+    lines = cli("search", "red lamp lit", *IN).out.splitlines()
+
+    assert "1 of 1 matching event in scope acme/app" in lines
+    assert "2 more events with most of the words, marked as partial" in lines
+
+
 def test_without_a_ledger_nothing_is_found_and_nothing_is_made(cli: CommandLine) -> None:
     outcome = cli("search", "whale", *IN)
 

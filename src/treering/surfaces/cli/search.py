@@ -293,12 +293,18 @@ def print_found(
     for session in sessions:
         _print_session(session, is_scope_shown=scope is None)
         say("")
-    shown = sum(len(session.hits) for session in sessions)
+    hits = [hit for session in sessions for hit in session.hits]
+    partial = sum(1 for hit in hits if hit["partial"])
+    # The total counts events with every word, if there are any.
+    beside = partial if partial < len(hits) else 0
+    shown = len(hits) - beside
     more = "at least " if result.at_least else ""
     say(
         f"{shown:,} of {more}{counted(result.total, 'matching event')} in {scope_shown(scope)}"
         + ("" if shown >= result.total else ": --limit shows more")
     )
+    if beside:
+        say(f"{counted(beside, 'more event')} with most of the words, marked as partial")
     if result.widened:
         words = " ".join(result.widened)
         say(f"no exact match; showing results for {one_line(words)}")
