@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import blind_sets
 import secrets_corpus
+from treering import app
 from treering.capture import (
     personal_rules,
     secret_assignments,
@@ -21,6 +22,7 @@ from treering.capture import (
     secret_rules,
     secret_speech,
     secret_values,
+    secrets,
 )
 from treering.capture.secret_alarm import NO_VETO, PIECES, Alarm
 from treering.capture.secret_assignments import Span
@@ -489,7 +491,7 @@ def test_a_failing_rule_does_not_repeat_the_text() -> None:
         raise ValueError(text[start:end])
 
     guard = SecretGuard(key=b"test")
-    guard._rules = [Rule("broken", (), fail)] * len(guard._rules)
+    guard._keywords.rules = [Rule("broken", (), fail)] * len(guard._keywords.rules)
 
     with pytest.raises(RuntimeError) as failure:
         guard.find_text("password=hunter2")
@@ -776,7 +778,7 @@ def work(text: str) -> int:
         return rule._replace(locate=locate)
 
     guard = SecretGuard(key=b"test", personal=True)
-    guard._rules = [counted(rule) for rule in guard._rules]
+    guard._keywords.rules = [counted(rule) for rule in guard._keywords.rules]
     guard.find_text(text)
     return asked
 
@@ -922,3 +924,20 @@ def test_what_people_tell_and_machines_encode_is_found(text: str, expected: str)
 )
 def test_what_only_looks_like_being_told_is_left_alone(text: str) -> None:
     assert masked(text) == text
+
+
+def test_all_guards_of_a_process_share_what_takes_long_to_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built: list[Alarm] = []
+
+    class CountedAlarm(Alarm):
+        def __init__(self, keywords: Any) -> None:
+            super().__init__(keywords)
+            built.append(self)
+
+    monkeypatch.setattr(secrets, "Alarm", CountedAlarm)
+    app._built_guard.cache_clear()
+
+    assert not any(app.new_guard().suspicious(b"nothing") for _ in range(3))
+    assert len(built) == 1

@@ -67,6 +67,45 @@ class SecretMatch(msgspec.Struct, frozen=True):
     end: int
 
 
+class RuleKeywords:
+    """Finds the keywords of rules in texts. Each automaton takes milliseconds to build.
+
+    All copies of a guard share it: what one of them has built is there for the others.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        called = [(word, rule) for rule in rules for word in rule.keywords]
+        # Most text is ASCII, and a smaller automaton is faster.
+        ascii_called = [pair for pair in called if pair[0].isascii()]
+        self._foreign_called = [pair for pair in called if not pair[0].isascii()]
+        self._called = called
+        self.rules = [rule for _, rule in (*ascii_called, *self._foreign_called)]
+        """The rule of each keyword: of those in ``ascii``, then of those in ``foreign``."""
+        self.foreign_offset: Final = len(ascii_called)
+        self.ascii: Final = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
+
+    # A command that prints a few titles needs none of these.
+
+    @cached_property
+    def foreign(self) -> AhoCorasick:
+        """Return what finds keywords that are not ASCII."""
+        words = [word for word, _ in self._foreign_called]
+        return AhoCorasick(words, implementation=_FASTEST)
+
+    @cached_property
+    def broken(self) -> BrokenKeywords:
+        """Return what finds keywords that are broken by line ends."""
+        return BrokenKeywords(
+            [(word, rule.rejoin) for word, rule in self._called if rule.rejoin is not None]
+        )
+
+    @cached_property
+    def alarm(self) -> Alarm:
+        """Return what tells quickly whether a text may hold a secret."""
+        called = [pair for pair in self._called if pair[1] is not _MASKED]
+        return Alarm([(word, rule.is_called, rule.veto) for word, rule in called])
+
+
 class SecretGuard:
     """Finds and masks secrets, and with ``personal`` e-mail addresses and phone numbers too.
 
@@ -77,33 +116,8 @@ class SecretGuard:
         self._key = key
         self._personal = personal
         rules = (*SECRET_RULES, *PERSONAL_RULES) if personal else SECRET_RULES
-        called = [(word, rule) for rule in (*rules, _CODED, _MASKED) for word in rule.keywords]
-        # Most text is ASCII, and a smaller automaton is faster.
-        ascii_called = [pair for pair in called if pair[0].isascii()]
-        self._foreign_called = [pair for pair in called if not pair[0].isascii()]
-        self._called = called
-        self._rules = [rule for _, rule in (*ascii_called, *self._foreign_called)]
-        self._foreign_offset = len(ascii_called)
+        self._keywords = RuleKeywords((*rules, _CODED, _MASKED))
         self._clean_keys: set[str] = set()
-        self._ascii = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
-
-    # Each takes milliseconds to build, and a command that prints a few titles needs none.
-
-    @cached_property
-    def _foreign(self) -> AhoCorasick:
-        words = [word for word, _ in self._foreign_called]
-        return AhoCorasick(words, implementation=_FASTEST)
-
-    @cached_property
-    def _broken(self) -> BrokenKeywords:
-        return BrokenKeywords(
-            [(word, rule.rejoin) for word, rule in self._called if rule.rejoin is not None]
-        )
-
-    @cached_property
-    def _alarm(self) -> Alarm:
-        called = [pair for pair in self._called if pair[1] is not _MASKED]
-        return Alarm([(word, rule.is_called, rule.veto) for word, rule in called])
 
     def find_text(self, text: str) -> list[SecretMatch]:
         """Return every secret in ``text``, in order and without overlaps."""
@@ -116,9 +130,9 @@ class SecretGuard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Return whether canonical JSON or UTF-8 text may hold a secret; False is a guarantee."""
-        if self._alarm.is_raised(encoded):
+        if self._keywords.alarm.is_raised(encoded):
             return True
-        if (b"\\" in encoded or b"\n" in encoded) and self._broken.is_raised(encoded):
+        if (b"\\" in encoded or b"\n" in encoded) and self._keywords.broken.is_raised(encoded):
             return True
         return self._personal and may_hold_phone(encoded)
 
@@ -206,7 +220,7 @@ class SecretGuard:
             return ()
         masks: list[Span] = []
         known = guessed = ("", 0, 0)
-        rules = self._rules
+        rules = self._keywords.rules
         for index, start, end in hits:
             rule = rules[index]
             # Text inside a secret needs no second check, unless it identifies the family.
@@ -232,22 +246,22 @@ class SecretGuard:
 
     def _unannounced(self, text: str) -> list[Span]:
         """Return secrets that no keyword announces."""
-        spans = self._broken.spans(text)
+        spans = self._keywords.broken.spans(text)
         return spans + find_phones(text) if self._personal else spans
 
     def _hits(self, text: str) -> list[Hit]:
         """Return the keywords in ``text``, in the order of their ends."""
         if text.isascii():
-            return self._ascii.find_matches_as_indexes(text, True)
+            return self._keywords.ascii.find_matches_as_indexes(text, True)
         encoded = text.encode()
         # Positions in ASCII need no conversion, which takes ten times as long as the search. No
         # keyword has a question mark.
         plain = text.encode("ascii", "replace").decode("ascii")
-        hits = self._ascii.find_matches_as_indexes(plain, True)
-        if not self._alarm.is_foreign(encoded):
+        hits = self._keywords.ascii.find_matches_as_indexes(plain, True)
+        if not self._keywords.alarm.is_foreign(encoded):
             return hits
-        offset = self._foreign_offset
-        foreign = self._foreign.find_matches_as_indexes(text, True)
+        offset = self._keywords.foreign_offset
+        foreign = self._keywords.foreign.find_matches_as_indexes(text, True)
         hits += [(index + offset, start, end) for index, start, end in foreign]
         return sorted(hits, key=itemgetter(2))
 
