@@ -19,8 +19,6 @@ from treering.surfaces.cli.ledgers import open_existing, scope_names
 from treering.surfaces.cli.output import counted, note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
     from treering.spine.ports import Sink
@@ -33,6 +31,19 @@ PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.5
 SCOPES_S: Final = 5.0
 """How often new scopes are looked for."""
+
+
+class ReceiverOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver gets, and how."""
+
+    payload: bool
+    kinds: tuple[str, ...]
+    secret_file: Path | None
+    stream: str | None
+
+    def chosen_kinds(self) -> list[str]:
+        """Return the kinds that were named, with commas or in several options."""
+        return [kind.strip() for text in self.kinds for kind in text.split(",") if kind.strip()]
 
 
 class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +89,10 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
     "--secret-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Of a webhook: the secrets that sign, one a line; made if it is not there."
+    help="For webhook: the secrets that sign, one per line; created if it does not exist."
     f" Default: {SECRET_VARIABLE}.",
 )
-@click.option("--stream", metavar="NAME", help="Of NATS: the stream. Default: TREERING.")
+@click.option("--stream", metavar="NAME", help="For nats: the stream. Default: TREERING.")
 @click.option("--name", metavar="NAME", help="Where to continue. Default: by the target's URL.")
 @click.option("--from-now", is_flag=True, help="The first time, leave out what is there already.")
 @click.option("--once", is_flag=True, help="Send what is there, then exit.")
@@ -90,24 +101,20 @@ def forward(
     target: str,
     url: str,
     scope: Scope | None,
-    payload: bool,
-    kinds: Sequence[str],
-    secret_file: Path | None,
-    stream: str | None,
     name: str | None,
     from_now: bool,
     once: bool,
+    **options: Any,
 ) -> None:
-    """Send events to the URL of a TARGET as they are recorded, and all that it lacks.
+    """Send events to the URL of a TARGET: those that it lacks, and new ones as they come.
 
     webhook posts signed batches of CloudEvents. otlp posts the spans of each run that has ended
     to a collector. nats publishes to a stream of JetStream. A receiver that is down gets
-    everything later: the ledger keeps how far each has come. What it refuses for good is recorded
-    as an alert. Ctrl-C stops it and prints the totals.
+    everything later: the ledger stores a cursor for each. What it refuses for good is recorded as
+    an alert. Ctrl-C stops it and prints the totals.
     """
-    chosen = [one.strip() for given in kinds for one in given.split(",") if one.strip()]
     name = name or f"{target}-{sha256(url.encode()).hexdigest()[:8]}"
-    sink = _sink(target, url, name, chosen, payload=payload, secret_file=secret_file, stream=stream)
+    sink = _sink(target, url, name, ReceiverOptions(**options))
     with open_existing("change") as ledger:
         spine = ledger.spine(sinks=[sink])
         forwarding = _Forwarding(ledger, spine, scope, from_now=from_now)
@@ -133,41 +140,33 @@ def _lines(receipt: Forwarded) -> list[str]:
     lines = [f"sent {counted(receipt.delivered, noun)} as {receipt.name}"]
     if receipt.refused:
         alerts = counted(receipt.refused, "event")
-        lines.append(f"{alerts} will never be taken: treering tail --kind ops.alert")
+        lines.append(f"{alerts} refused for good: treering tail --kind ops.alert")
     return lines
 
 
-def _sink(
-    target: str,
-    url: str,
-    name: str,
-    kinds: Sequence[str],
-    *,
-    payload: bool,
-    secret_file: Path | None,
-    stream: str | None,
-) -> Sink:
+def _sink(target: str, url: str, name: str, receiver: ReceiverOptions) -> Sink:
     from treering import sinks  # noqa: PLC0415  (not for --help)
 
     for option, given, owner in (
-        ("--secret-file", secret_file, "webhook"),
-        ("--stream", stream, "nats"),
+        ("--secret-file", receiver.secret_file, "webhook"),
+        ("--stream", receiver.stream, "nats"),
     ):
         if given is not None and target != owner:
             raise InvalidInput(f"{option} is for {owner}, not for {target}", hint="drop it")
+    kinds = receiver.chosen_kinds()
     if target == "otlp" and kinds:
         raise InvalidInput("otlp sends whole runs, not kinds of events", hint="drop --kind")
     options: dict[str, Any] = {"name": name}
     if target != "otlp":
         options["accepts"] = tuple(kinds) or None
     if target == "webhook":
-        options["secret"] = _secrets(secret_file)
-    elif stream is not None:
-        options["stream"] = stream
+        options["secret"] = _secrets(receiver.secret_file)
+    elif receiver.stream is not None:
+        options["stream"] = receiver.stream
     made = {
-        "webhook": sinks.PrivateWebhookSink if payload else sinks.WebhookSink,
-        "otlp": sinks.PrivateOtlpSink if payload else sinks.OtlpSink,
-        "nats": sinks.PrivateNatsSink if payload else sinks.NatsSink,
+        "webhook": sinks.PrivateWebhookSink if receiver.payload else sinks.WebhookSink,
+        "otlp": sinks.PrivateOtlpSink if receiver.payload else sinks.OtlpSink,
+        "nats": sinks.PrivateNatsSink if receiver.payload else sinks.NatsSink,
     }[target]
     sink: Sink = made(url, **options)
     return sink
