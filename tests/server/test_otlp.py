@@ -11,10 +11,12 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, NOON
+from clocks import Clock
 from effort import seeds
 from served import InProcess
 from spans import parse_traces
 from treering.app import now_ms
+from treering.capture.otel_intake import SILENT_MS
 from treering.surfaces.server.grants import TokenFile
 
 if TYPE_CHECKING:
@@ -212,6 +214,50 @@ def test_the_same_words_of_two_model_calls_are_two_messages(ledger: Ledger) -> N
 
     said = ledger.headers(HERE, kinds=["conversation.assistant"]).items
     assert len(said) == 3
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("treering.app.now_ms", made)
+    return made
+
+
+def test_a_run_whose_root_never_comes_is_closed_after_a_while(tmp_path: Path, clock: Clock) -> None:
+    first, other = agent_spans(), [{**one, "traceId": TRACE[::-1]} for one in agent_spans()]
+    with treering.open(tmp_path / "otel.db") as ledger:
+        send(ledger, request(first[1:3]))
+        clock.now_ms += SILENT_MS
+        send(ledger, request(other[1:2]))
+        assert {one.state for one in ledger.runs(HERE).items} == {"open"}
+
+        clock.now_ms += SILENT_MS + 1
+        send(ledger, request([{**one, "traceId": f"{7:032x}"} for one in first]))
+
+        states = {one.run_id: (one.state, one.reason) for one in ledger.runs(HERE).items}
+        assert states[f"otel-{TRACE}"] == ("interrupted", "interrupted")
+        assert states[f"otel-{7:032x}"] == ("ended", None)
+
+
+def test_what_comes_after_a_run_was_closed_is_recorded_beside_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with treering.open(tmp_path / "otel.db") as ledger:
+        send(ledger, request(agent_spans()[1:3]))
+        clock.now_ms += SILENT_MS + 1
+
+        late = send(ledger, request(agent_spans()))
+        once = events_in(ledger)
+        send(ledger, request(agent_spans()))
+
+        assert late.status == 200
+        assert events_in(ledger) == once
+        (run,) = ledger.runs(HERE).items
+        assert run.state == "interrupted"
+        found = ledger.events(HERE, first=100).items
+        (ended,) = (one for one in found if (one.refs or {}).get("observed") == "run.ended")
+        assert (ended.run_id, ended.refs["duration_ms"]) == (None, 9_000)
+        assert sum(one.kind == "conversation.assistant" for one in found) == 2
 
 
 def test_older_conventions_are_read(ledger: Ledger) -> None:

@@ -3,7 +3,8 @@
 A trace is a run; its session is the conversation that its spans name, or else the trace itself.
 Ids are digests of trace, span and call, so a span that comes twice, late or before its parent adds
 what is missing and nothing else. A run begins with the first spans that come and ends with the root
-of the trace; what comes later is recorded beside it, in the same turn.
+of the trace; what comes later is recorded beside it, in the same turn. If no root comes, it is
+closed as interrupted once nothing has come for its session for an hour.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ from treering.model.parts import RunEnded, RunStarted, ToolCalled, ToolReturned
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from treering.ledger.ledger import Ledger
 
 ORIGIN: Final = "otel"
 AGENT: Final = "agent"
 BATCH_EVENTS: Final = 5_000
+SILENT_MS: Final = 3_600_000
+"""After so long without a span, the root of a trace is not waited for any more."""
+_RUN: Final = "otel-"
 _TRIES: Final = 3
 
 
@@ -46,6 +50,7 @@ class OtelReceipt(msgspec.Struct, frozen=True, kw_only=True):
 def take_spans(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> OtelReceipt:
     """Record the events of ``spans``, without those that are recorded already."""
     known = [span for span in spans if span.operation is not None]
+    ledger.importing.close_silent_runs(scope, prefix=_RUN, silent_ms=SILENT_MS)
     sessions = _sessions(ledger, scope, spans)
     events: dict[str, NewEvent] = {}
     # What an agent's span repeats was said in a model's, and at its time.
@@ -151,9 +156,11 @@ def _of_span(event: NewEvent) -> NewEvent:
 
 def _append(ledger: Ledger, scope: str, events: Sequence[NewEvent]) -> int:
     """Record what is not there yet; return how many events were new."""
-    ends = {f"otel-{_digest(event.refs['trace_id'], 'ended')}" for event in events}
+    traces = {event.refs["trace_id"] for event in events}
+    marks = {f"otel-{_digest(trace, at)}" for trace in traces for at in ("started", "ended")}
+    open_runs: set[str] | None = None
     for attempt in range(_TRIES):
-        here = ledger.find_ids(scope, [*(event.event_id or "" for event in events), *ends])
+        here = ledger.find_ids(scope, [*(event.event_id or "" for event in events), *marks])
         again = [
             _of_span(event)
             for event in events
@@ -163,23 +170,36 @@ def _append(ledger: Ledger, scope: str, events: Sequence[NewEvent]) -> int:
         ]
         here |= ledger.find_ids(scope, [event.event_id or "" for event in again])
         missing = [
-            _beside_run(event)
-            if f"otel-{_digest(event.refs['trace_id'], 'ended')}" in here
-            else event
+            _beside_run(event) if _has_ended(event, here, open_runs) else event
             for event in sorted((*events, *again), key=_place)
             if event.event_id not in here
         ]
         try:
             return len(ledger.importing.append_missing(missing)) if missing else 0
         except (DuplicateEvent, RunClosed):
-            # Another request recorded one of them, or ended the run, at the same time.
+            # Another request recorded one of them, or ended the run, at the same time; or it was
+            # closed because its root had not come.
             if attempt == _TRIES - 1:
                 raise
+            open_runs = ledger.importing.close_silent_runs(scope, prefix=_RUN, silent_ms=SILENT_MS)
     return 0
+
+
+def _has_ended(event: NewEvent, here: Container[str], open_runs: set[str] | None) -> bool:
+    """Whether the run of an event takes no more: ``here`` are the ids that are recorded."""
+    trace = event.refs["trace_id"]
+    if f"otel-{_digest(trace, 'ended')}" in here:
+        return True
+    has_begun = f"otel-{_digest(trace, 'started')}" in here
+    return has_begun and open_runs is not None and event.run_id not in open_runs
 
 
 def _beside_run(event: NewEvent) -> NewEvent:
     """Return an event of a run that has ended, and takes no more."""
+    if event.kind in RUN_ENDS:
+        refs = {**event.refs, "observed": event.kind}
+        summary = f"{event.summary}, told after it was closed"
+        event = msgspec.structs.replace(event, kind="ops.observation", summary=summary, refs=refs)
     return msgspec.structs.replace(event, run_id=None)
 
 

@@ -378,6 +378,21 @@ class Engine:
                 _log.warning("run %s of a process that is gone stays open: %s", run.run_id, error)
         return closed
 
+    def close_silent(self, scope: Scope, *, prefix: str, silent_ms: int) -> set[str]:
+        """Close runs of no process whose sessions nobody writes to; return those that stay open.
+
+        Both are runs whose ids begin with ``prefix``: others may belong to somebody else.
+        """
+        left: set[str] = set()
+        for run in self.store.reader.open_runs(scope):
+            if run.owner is not None or not run.run_id.startswith(prefix):
+                continue
+            if self.now_ms() - run.seen_ms > silent_ms:
+                closing.close_run(self, run, reason="interrupted")
+            else:
+                left.add(run.run_id)
+        return left
+
     def _active_run(
         self,
         scope: Scope,

@@ -59,6 +59,13 @@ class ImportAccess:
         reader = self._store.reader
         return not reader.last_headers(parse_scope(scope), name, before_seq=None, limit=1)
 
+    def close_silent_runs(self, scope: str, *, prefix: str, silent_ms: int) -> set[str]:
+        """Close imported runs whose ends never came, as interrupted; return those that stay open.
+
+        Runs whose ids begin with ``prefix``, if nothing was recorded in their session for so long.
+        """
+        return self._engine.close_silent(parse_scope(scope), prefix=prefix, silent_ms=silent_ms)
+
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope about how far they have read.
 
