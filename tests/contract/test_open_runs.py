@@ -54,6 +54,24 @@ def test_runs_that_have_begun_and_not_ended_are_found_by_scope_and_session(
     assert places(store, ELSEWHERE) == [(ELSEWHERE, "s1", "r3")]
 
 
+def test_sessions_run_while_they_have_an_open_run(ledger: Ledger, store: EventStore) -> None:
+    ledger.append([started("r1"), started("r2"), started("r3", session_id="s2"), *run_of("r4")])
+    ledger.append([started("r5", scope=ELSEWHERE), said("hello", session_id="s3")])
+    running = store.reader.running_sessions
+
+    assert running(Scope(HERE)) == {"s1", "s2"}
+    assert running(Scope(ELSEWHERE)) == {"s1"}
+    assert running(Scope("acme/none")) == set()
+    listed_now = ledger.sessions(HERE, state="running", limit=1)
+    assert [one.session_id for one in listed_now.items] == ["s1"]
+    rest = ledger.sessions(HERE, state="running", after=listed_now.next_cursor)
+    assert [one.session_id for one in rest.items] == ["s2"]
+    ledger.append([said("over", kind="run.ended", run_id="r1")])
+    assert running(Scope(HERE)) == {"s1", "s2"}
+    ledger.append([said("over", kind="run.ended", run_id="r2")])
+    assert running(Scope(HERE)) == {"s2"}
+
+
 @pytest.mark.parametrize("where", [("acme/none",), ("acme/none", "s1"), (HERE, "none")])
 def test_where_nothing_is_no_run_is_open(
     ledger: Ledger, store: EventStore, where: tuple[str, ...]

@@ -394,7 +394,7 @@ def test_open_runs_are_found_by_their_index(store: PostgresStore) -> None:
         )
         return "\n".join(row[0] for row in found)
 
-    for statement in (runs.ALL_OPEN, runs.OPEN_IN_SCOPE, runs.OPEN_IN_SESSION):
+    for statement in (runs.ALL_OPEN, runs.OPEN_IN_SCOPE, runs.OPEN_IN_SESSION, runs.RUNNING):
         told = plan(statement)
         assert "runs_open" in told
         assert "Seq Scan" not in told

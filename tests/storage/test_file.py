@@ -381,14 +381,14 @@ def test_every_hot_query_uses_its_index(path: Path) -> None:
     assert "SEARCH ids_by_scope USING PRIMARY KEY (scope=? AND event_id=?)" in by_id
     assert "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)" in by_id
     assert "SCAN events" not in by_id
-    by_blob = "SELECT 1 FROM contents WHERE blob = ? LIMIT 1"
-    assert "contents_by_blob (blob=?)" in plan(by_blob, (1,))
+    assert "by_blob (blob=?)" in plan("SELECT 1 FROM contents WHERE blob = ? LIMIT 1", (1,))
     is_open = "SELECT 1 FROM runs WHERE runs.session = ? AND runs.state = 0"
     assert "runs_open (session=?)" in plan(is_open, (1,))
     told = plan(runs.OPEN_IN_SESSION, {"session": 1, "limit": 9})
     assert "SEARCH r USING INDEX runs_open (session=?)" in told
     listed = plan(runs.ALL_OPEN, {"scope": None, "name": None, "limit": 9})
     assert "SCAN r USING INDEX runs_open" in listed
+    assert "SCAN runs USING COVERING INDEX runs_open" in plan(runs.RUNNING, (HERE,))
     for found in (told, listed):
         assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in found
         assert found.replace("SCAN CONSTANT ROW", "").count("SCAN") == (found is listed)

@@ -75,6 +75,14 @@ def test_links_change_the_page_without_loading_it_anew_and_back_returns(
     assert page.evaluate("window.kept")
 
 
+def test_the_frame_counts_what_runs_now_and_leads_there(page: Page, viewed: ViewedLedger) -> None:
+    page.goto("/usage")
+    expect(page.locator("#live")).to_have_text("● 1 live")
+    page.locator("#live").click()
+    expect(page.locator("#rows > li")).to_have_count(1)
+    expect(page.locator("#rows > li")).to_contain_text("Fix the flaky upload test")
+
+
 def test_scope_and_period_stand_in_the_address(page: Page) -> None:
     page.goto("/sessions")
     page.get_by_label("Scope").select_option("acme/ops")

@@ -81,7 +81,7 @@ def list_sessions(
     }
     prefix = query.prefix or ""
     found: list[tuple[int, SessionOutline]] = []
-    for scope, head in _heads_of(store, query.scopes, before):
+    for scope, head in _heads_of(store, query, before):
         # Times and ids first: a session that they leave out costs no read of its events.
         if not _in_time(query, head.updated_ms) or not head.session_id.startswith(prefix):
             continue
@@ -97,11 +97,26 @@ def list_sessions(
 
 
 def _heads_of(
-    store: EventStore, scopes: Sequence[Scope], before: int | None
+    store: EventStore, query: SessionQuery, before: int | None
 ) -> Iterator[tuple[Scope, SessionHead]]:
     """Return the sessions of several scopes at their last event, the last written to first."""
-    streams = [zip(repeat(scope), heads(store, scope, before=before)) for scope in scopes]
+    read = _running_heads if query.states == ("running",) else heads
+    streams = [zip(repeat(scope), read(store, scope, before=before)) for scope in query.scopes]
     return merge(*streams, key=lambda one: -one[1].position)
+
+
+def _running_heads(
+    store: EventStore, scope: Scope, *, before: int | None = None
+) -> Iterator[SessionHead]:
+    """Return the sessions with an open run, however many others the scope has."""
+    names = store.reader.running_sessions(scope)
+    running = [
+        head
+        for name in names
+        if not name.startswith(MEMORY_SESSION) and (head := head_of(store, scope, name)) is not None
+    ]
+    running.sort(key=lambda head: -head.position)
+    return (head for head in running if before is None or head.position < before)
 
 
 def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
@@ -140,15 +155,20 @@ class Sketch:
         self._store = store
         self._scope = scope
         self._idle_ms = now_ms - IDLE_MINUTES * 60_000
-        self._running = {run.session_id for run in store.reader.open_runs(scope)}
+        self._running = store.reader.running_sessions(scope)
         self._title_of = title_of or Titles(store, scope).of_one
 
     def outline(self, head: SessionHead) -> SessionOutline:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
+        is_short = bool(last) and last[0].seq == start + 1
+        first = (
+            last[:FIRST_EVENTS]
+            if is_short
+            else store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
+        )
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
         # The times in a log say more than the time of its import.

@@ -226,6 +226,9 @@ class EventReader(Protocol):
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, if this role may see them."""
 
+    def running_sessions(self, scope: Scope) -> set[str]:
+        """Return the sessions of a scope that have an open run, if this role may see them."""
+
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope after ``mark``, in commit order."""
 

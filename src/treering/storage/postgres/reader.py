@@ -380,6 +380,11 @@ class Reader:
             listed = [open_run(*row) for row in found]
         return [run for run in listed if session_id in {None, run.session_id}]
 
+    def running_sessions(self, scope: Scope) -> set[str]:
+        """Return the sessions of a scope that have an open run, if this role may see them."""
+        found = self.server.read(lambda connection: runs.running_sessions(connection, scope), scope)
+        return {str(name) for (name,) in found}
+
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:

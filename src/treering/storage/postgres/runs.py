@@ -48,6 +48,13 @@ OPEN_IN_SCOPE: Final = f"{OPEN} AND r.scope = %(scope)s {_IN_ORDER}"
 OPEN_IN_SESSION: Final = f"""
 {OPEN} AND r.scope = %(scope)s AND r.session = %(session)s {_IN_ORDER}
 """
+RUNNING: Final = f"""
+SELECT {session_name("s")}
+FROM sessions AS s
+JOIN (SELECT DISTINCT session FROM runs WHERE scope = %(scope)s AND state = 0) AS r
+  ON r.session = s.id
+WHERE s.scope = %(scope)s
+"""
 STORED: Final = "SELECT scope, session, run_id, state, first_seq, last_seq FROM runs"
 DERIVED: Final = """
 SELECT
@@ -76,6 +83,11 @@ def open_runs(connection: Connection, scope: str | None, session: int | None) ->
         {"limit": OPEN_RUNS_MAX, "scope": scope, "session": session},
         binary=True,
     ).fetchall()
+
+
+def running_sessions(connection: Connection, scope: str) -> list[Row]:
+    """Return the names of the sessions of a scope that have an open run."""
+    return connection.execute(RUNNING, {"scope": scope}, binary=True).fetchall()
 
 
 def rebuild(connection: Connection) -> None:

@@ -391,6 +391,11 @@ class Reader:
         with corrupt_on_error(self.database.path):
             return [open_run(*row) for row in found]
 
+    def running_sessions(self, scope: Scope) -> set[str]:
+        """Return the sessions of a scope that have an open run."""
+        with self.database.reading() as connection:
+            return {str(name) for (name,) in runs.running_sessions(connection, scope)}
+
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
     ) -> Iterator[Item]:

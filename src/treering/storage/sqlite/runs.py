@@ -40,6 +40,13 @@ ALL_OPEN: Final = f"""
 {_IN_ORDER}
 """
 OPEN_IN_SESSION: Final = f"{OPEN} AND r.session = :session {_IN_ORDER}"
+RUNNING: Final = f"""
+SELECT {session_name("s")}
+FROM (SELECT DISTINCT session FROM runs INDEXED BY runs_open WHERE state = {RUN_OPEN}) AS r
+CROSS JOIN sessions AS s ON s.id = r.session
+CROSS JOIN scopes ON scopes.id = s.scope
+WHERE scopes.name = ?
+"""
 
 
 def open_in_session(connection: apsw.Connection, session: int) -> list[Row]:
@@ -52,6 +59,11 @@ def all_open(connection: apsw.Connection, scope: Scope | None, session: str | No
     return fetch_all(
         connection, ALL_OPEN, {"scope": scope, "name": session, "limit": OPEN_RUNS_MAX}
     )
+
+
+def running_sessions(connection: apsw.Connection, scope: Scope) -> list[Row]:
+    """Return the names of the sessions of a scope that have an open run."""
+    return fetch_all(connection, RUNNING, (scope,))
 
 
 def rebuild(connection: apsw.Connection) -> None:

@@ -18,6 +18,7 @@ from treering.surfaces.cli.times import moment
 from treering.surfaces.pages.pictures import picture_facts
 from treering.surfaces.pages.wording import span_text
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import counted
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.session_map import MAPS, SessionMap
 from treering.surfaces.viewer.session_rows import (
@@ -35,7 +36,6 @@ from treering.surfaces.viewer.session_rows import (
 if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.sessions import SessionOutline
-    from treering.model.views import Counts, Usage
     from treering.surfaces.viewer.requests import PageRequest
 
 OUTLINE_EVENTS_MAX: Final = 3_000
@@ -100,7 +100,7 @@ def session_page(request: PageRequest) -> PageBody:
     session = opened(request)
     # Before anything is read: the stream delivers what is recorded meanwhile.
     cursor = request.ledger.end_cursor(session.scope)
-    outline, counts, usage = session.outline(), session.summary(), session.usage()
+    outline = session.outline()
     total = last_seq(session)
     asked: SessionArguments = request.arguments
     target = _target(request, outline, total)
@@ -152,7 +152,7 @@ def session_page(request: PageRequest) -> PageBody:
             next=following,
             cursor=cursor,
             kinds=" ".join(KINDS),
-            head=_head(request, session, outline, counts, usage, known),
+            head=_head(request, session, outline, known),
             lanes=_lanes(),
             bar=_bar(request),
             outline=_outline(request, known),
@@ -251,26 +251,9 @@ def _head(
     request: PageRequest,
     session: Session,
     outline: SessionOutline,
-    counts: Counts,
-    usage: Usage,
     known: SessionMap | None,
 ) -> Markup:
-    spent = usage.total
-    cost = "" if spent.cost_usd is None or not spent.calls else f"${spent.cost_usd:,.2f}"
-    span = (
-        span_text(counts.last_ms - counts.first_ms)
-        if counts.first_ms is not None and counts.last_ms is not None
-        else ""
-    )
     failed = len(known.failures) if known else 0
-    facts = (
-        _counted(counts.turns, "turn"),
-        span,
-        f"{spent.total_tokens:,} tokens" if spent.total_tokens else "",
-        cost,
-        _counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
-    )
-    begun = "" if counts.first_ms is None else moment(counts.first_ms)
     return html(
         """<header class="about">
 <div class="named"><h1 dir="auto">{title}</h1>
@@ -291,7 +274,7 @@ def _head(
         title=request.text(outline.title).split("\n")[0][:200] or outline.session_id,
         state=outline.state,
         state_name="● live" if outline.state == "running" else outline.state,
-        facts=" · ".join(filter(None, facts)),
+        facts=known.facts if known else "Counting …",
         failed=failed,
         no_failure=NOTHING if failed else Markup(" hidden"),
         scope_url=f"/sessions?{urlencode({'scope': session.scope})}",
@@ -299,7 +282,7 @@ def _head(
         agent=request.text(outline.agent),
         model=f" · {request.text(outline.model)}" if outline.model else "",
         parent=_came_from(request, outline),
-        begun=begun,
+        begun=moment(outline.created_ms),
         resume=_resume(request, session, outline),
         base=f"/sessions/{quote(session.session_id, safe='')}",
         query=Markup(urlencode({"scope": session.scope})),
@@ -307,10 +290,6 @@ def _head(
         tree_url=request.url(open="tree"),
         context_url=request.url(open="context"),
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _came_from(request: PageRequest, outline: SessionOutline) -> Markup:
@@ -419,7 +398,7 @@ def _outline(request: PageRequest, known: SessionMap | None) -> Markup:
                         (
                             turn.state if turn.state not in {"", "ended"} else "",
                             span_text(turn.took_ms) if turn.took_ms else "",
-                            _counted(turn.tools, "tool") if turn.tools else "",
+                            counted(turn.tools, "tool") if turn.tools else "",
                             f"{turn.tokens:,}" if turn.tokens else "",
                             f"${turn.cost:.2f}" if turn.cost else "",
                         ),

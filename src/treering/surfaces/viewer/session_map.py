@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
+from treering.surfaces.pages.wording import span_text
+from treering.surfaces.viewer.parts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Header
-    from treering.model.views import TurnView
+    from treering.model.views import Counts, Spent, TurnView
     from treering.surfaces.viewer.requests import PageRequest
 
 SPANS_MAX: Final = 400
@@ -76,6 +78,8 @@ class SessionMap(msgspec.Struct, frozen=True, kw_only=True):
     """A map of a session."""
 
     last_seq: int
+    facts: str
+    """How much it is: turns, time, tokens, cost, tool calls."""
     turns: list[MapTurn]
     failures: list[int]
     """The seqs of calls and runs that failed."""
@@ -126,13 +130,15 @@ def session_map(request: PageRequest, session: Session) -> SessionMap:
     for header in session.headers():
         lanes.take(header)
     failures = sorted(lanes.failures)
-    skipped = max(session.summary().turns - TURNS_MAX, 0)
+    counts = session.summary()
+    skipped = max(counts.turns - TURNS_MAX, 0)
     turns = [
         _turn(request, number, turn, failures)
         for number, turn in enumerate(session.turns(last=TURNS_MAX), skipped + 1)
     ]
     return SessionMap(
         last_seq=lanes.last_seq,
+        facts=_facts(counts, session.usage().total),
         turns=turns,
         failures=failures[:FAILURES_MAX],
         you=merged(lanes.you),
@@ -159,6 +165,18 @@ def _joined(spans: Sequence[LaneSpan]) -> LaneSpan:
         any(span.is_bad for span in spans),
         all(span.is_approximate for span in spans),
     )
+
+
+def _facts(counts: Counts, spent: Spent) -> str:
+    has_times = counts.first_ms is not None and counts.last_ms is not None
+    facts = (
+        counted(counts.turns, "turn"),
+        span_text((counts.last_ms or 0) - (counts.first_ms or 0)) if has_times else "",
+        f"{spent.total_tokens:,} tokens" if spent.total_tokens else "",
+        f"${spent.cost_usd:,.2f}" if spent.cost_usd is not None and spent.calls else "",
+        counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
+    )
+    return " · ".join(filter(None, facts))
 
 
 def _turn(request: PageRequest, number: int, turn: TurnView, failures: Sequence[int]) -> MapTurn:

@@ -23,6 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount
 
 from treering.errors import NotFound, TreeringError
+from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.server.access import grant_of, name_route, refusal_of
 from treering.surfaces.server.problems import STATUS_DEFAULT, STATUSES, problem_of, unexpected
 from treering.surfaces.server.routes import Router, read_query
@@ -174,14 +175,13 @@ class ViewerSite:
         at, count = self._live.get(grant.id, (0.0, 0))
         now = time.monotonic()
         if not at or now - at > LIVE_S:
-            figures = self._catalogue.of(
-                request.all_scopes, request.now_ms - DAY_MS, request.now_ms
+            running = self._ledger.sessions(
+                request.all_scopes,
+                since_ms=max(request.now_ms - DAY_MS, 1),
+                state="running",
+                limit=PAGE_ITEMS_MAX,
             )
-            count = sum(
-                outline.state == "running" and outline.spawned_by is None
-                for one in figures
-                for outline in one.outlines.values()
-            )
+            count = len(running.items)
             self._live[grant.id] = (now, count)
         return count
 

@@ -103,6 +103,8 @@ export class PageList {
         section.dataset.filled = "yes";
         section.style.height = "";
         this.how.filled(section);
+        // Its height is known now: others may have come near, and some are far.
+        requestAnimationFrame(() => this.place.isConnected && this.update());
       })
       .finally(() => this.filling.delete(page));
     this.filling.set(page, filling);

@@ -12,7 +12,7 @@ import { replay } from "./replay.js";
 
 /** @typedef {import("./lanes.js").Span} Span */
 /** @typedef {{ number: number, first_seq: number, last_seq: number, title: string, took_ms: number, tools: number, failures: number, tokens: number, cost: number | null, state: string }} Turn */
-/** @typedef {{ last_seq: number, turns: Turn[], failures: number[], you: Span[], model: Span[], tools: Span[], subagents: Span[], marks: [number, number, string][] }} SessionMap */
+/** @typedef {{ last_seq: number, facts: string, turns: Turn[], failures: number[], you: Span[], model: Span[], tools: Span[], subagents: Span[], marks: [number, number, string][] }} SessionMap */
 
 const KEYS = [
   ["j", "next turn"], ["k", "previous turn"], ["n", "next failure"], ["N", "previous failure"],
@@ -144,6 +144,7 @@ export const mount = (main, signal) => {
   const outline = () => {
     if (!map) return;
     turnsList.show(map.turns);
+    get("facts").textContent = map.facts;
     get("failed").hidden = !map.failures.length;
     const failed = get("failed").querySelector("[data-count]");
     if (failed) failed.textContent = String(map.failures.length);
