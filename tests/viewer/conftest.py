@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from browsers import launch_options
 from effort import PATIENCE_S
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 PATIENCE_MS: Final = PATIENCE_S * 1_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")

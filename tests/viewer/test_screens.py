@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Route
 
     from viewed import ViewedLedger
 
@@ -108,12 +108,56 @@ def test_a_new_event_shows_on_home_without_a_reload(page: Page, viewed: ViewedLe
     assert page.evaluate("window.kept")
 
 
-def test_the_palette_finds_and_opens_at_the_event_by_keys_alone(page: Page) -> None:
+def test_what_is_recorded_before_home_listens_shows_on_it_as_well(
+    page: Page, viewed: ViewedLedger
+) -> None:
+    text = "Recorded meanwhile"
+
+    def record(route: Route) -> None:
+        session = viewed.ledger.session("meanwhile", scope="acme/app", agent="lyria", title=text)
+        session.record("conversation.user", text, payload={"text": text})
+        route.continue_()
+
+    page.route("**/v1/stream*", record, times=1)
+    page.goto("/sessions")
+
+    expect(page.get_by_role("link", name=text)).to_be_visible()
+
+
+def test_a_screen_is_ready_when_it_is_shown_and_its_address_is_there(page: Page) -> None:
+    """Keys and clicks come as soon as something is seen: none may be lost."""
+    page.goto("/memory")
+    asks = page.evaluate("""() => {
+        document.querySelector("button[data-action]").click();
+        return document.querySelectorAll("dialog[open]").length;
+    }""")
+    assert asks == 1
+    page.goto("/sessions")
+    page.evaluate("""() => {
+        const push = history.pushState.bind(history);
+        history.pushState = (...given) => {
+            push(...given);
+            queueMicrotask(() => {
+                const title = document.querySelector("h1");
+                const { ready } = document.querySelector(".session").dataset;
+                window.state = [ready, document.activeElement === title];
+            });
+        };
+    }""")
+    page.get_by_role("link", name="Fix the tide table").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fix the tide table")
+
+    assert page.evaluate("window.state") == ["yes", True]
+
+
+def test_the_palette_finds_and_opens_at_the_event_by_keys_alone(
+    page: Page, viewed: ViewedLedger
+) -> None:
     page.goto("/usage")
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.type("no such table")
-    options = page.locator("dialog [data-hit]")
+    options = page.locator("dialog:not(.waiting) [data-hit]")
     expect(options.first).to_have_attribute("aria-selected", "true")
     expect(options.nth(1)).to_be_visible()
     assert faults(page) == []
@@ -122,11 +166,24 @@ def test_the_palette_finds_and_opens_at_the_event_by_keys_alone(page: Page) -> N
     address = options.nth(1).get_attribute("href")
     page.keyboard.press("Enter")
 
-    page.wait_for_url("**/sessions/**event=*")
-    assert page.url.endswith(address or "?")
+    expect(page).to_have_url(f"{viewed.url}{address}")
     page.keyboard.press("Control+k")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_enter_right_after_typing_opens_a_hit_of_what_was_typed(page: Page) -> None:
+    page.goto("/usage")
+    page.keyboard.press("Control+k")
+    expect(page.locator("dialog:not(.waiting)")).to_be_visible()
+    page.evaluate("""() => {
+        const field = document.querySelector("#palette-query");
+        field.value = "no such table";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    }""")
+
+    expect(page).to_have_url(re.compile("/sessions/fix-tides[?].*event="))
 
 
 def test_the_palette_is_open_before_the_next_key_arrives(page: Page) -> None:

@@ -12,7 +12,6 @@ from playwright.sync_api import expect
 
 import treering
 from builders import HERE, NOON
-from effort import PATIENCE_S
 from served import ThreadServer
 from surfaces.showcase import SHOWCASE, record_showcase
 from viewed import ViewedLedger
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from treering import Ledger
 
-expect.set_options(timeout=PATIENCE_S * 1_000)
 WIDE: Final = 1_440
 LONG: Final = "long"
 LONG_TURNS: Final = 500
@@ -88,6 +86,11 @@ def visit(page: Page, session: str, **query: Any) -> None:
     """Go to a session, and wait until its script is there."""
     page.goto(address(session, **query))
     expect(page.locator(".session[data-ready]")).to_have_count(1)
+
+
+def settle(page: Page) -> None:
+    """Wait until what has come into view is drawn: rows have their true heights only then."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def rows(page: Page) -> Any:
@@ -174,10 +177,10 @@ def test_the_drawer_has_the_event_its_payload_on_request_and_verifies(
     expect(panel.locator(".verified")).to_contain_text("verified ✓")
     panel.get_by_role("link", name="After").click()
     expect(panel.get_by_role("heading", name="Event 5")).to_be_visible()
-    assert f"event={event_id(viewed, 5, SHOWCASE)}" in page.url
+    expect(page).to_have_url(re.compile(f"event={event_id(viewed, 5, SHOWCASE)}"))
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
-    assert "open=" not in page.url
+    expect(page).not_to_have_url(re.compile("open="))
 
 
 def test_filters_show_their_rows_only_and_back_returns(page: Page) -> None:
@@ -212,10 +215,10 @@ def test_a_text_is_found_wherever_it_is_and_marked(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#found")).to_have_text("2 of 11")
     expect(page.locator(f"#e{asked_at(450) + 1}")).to_be_in_viewport()
-    assert page.evaluate("CSS.highlights.get('found').size") >= 1
-    assert "find=part-45" in page.url
+    page.wait_for_function("CSS.highlights.get('found')?.size >= 1")
+    expect(page).to_have_url(re.compile("find=part-45"))
     page.keyboard.press("Escape")
-    assert "find=" not in page.url
+    expect(page).not_to_have_url(re.compile("find="))
 
 
 def test_a_replay_shows_one_event_after_another(page: Page) -> None:
@@ -315,12 +318,14 @@ def test_live_events_wait_below_a_marker_and_are_followed_at_the_end(
     visit(page, "growing")
     expect(page.locator("#e31")).to_have_count(1)
     page.evaluate("scrollTo(0, 300)")
+    settle(page)
     before = page.locator("#e9").bounding_box()
     for number in range(3):
         session.record("conversation.user", f"New {number}", payload={"text": f"New {number}"})
 
     expect(page.locator("#newer")).to_have_text("3 new ↓")
     expect(rows(page)).to_have_count(33)
+    settle(page)
     assert page.locator("#e9").bounding_box() == before  # Nothing moved.
     page.locator("#newer").click()
     expect(page.locator("#rows")).to_contain_text("New 2")

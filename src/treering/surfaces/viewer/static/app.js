@@ -1,7 +1,13 @@
 // The frame: pages by their addresses without loading anew, keys, theme, help, and the screens' modules.
+import * as actions from "./actions.js";
 import { element, html } from "./dom.js";
+import * as home from "./home.js";
+import * as login from "./login.js";
 import { openPalette } from "./palette.js";
+import * as session from "./session.js";
 
+/** All of them come with the page, so that a screen is ready as soon as it is shown: keys and clicks do not wait. */
+const MODULES = { actions, home, login, session };
 const root = document.documentElement;
 const THEMES = ["auto", "light", "dark"];
 let leaving = new AbortController();
@@ -16,22 +22,19 @@ export const say = (text) => {
   if (place) place.textContent = text;
 };
 
-/** Show a short message for some seconds. @param {string} text */
+/** Show a short message until the next click or key, however long somebody reads. @param {string} text */
 export const toast = (text) => {
   document.querySelector(".toast")?.remove();
   const shown = element(html`<p class="toast">${text}</p>`);
   document.body.append(shown);
   say(text);
-  setTimeout(() => shown.remove(), 6000);
+  for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => shown.remove(), { capture: true, once: true });
 };
 
-const mount = async () => {
+const mount = () => {
   leaving.abort();
   leaving = new AbortController();
-  const { signal } = leaving;
-  const names = (main().dataset.modules ?? "").split(" ").filter(Boolean);
-  const modules = await Promise.all(names.map((name) => import(`./${name}.js`)));
-  if (!signal.aborted) for (const module of modules) module.mount(main(), signal);
+  for (const name of (main().dataset.modules ?? "").split(" ").filter(Boolean)) MODULES[name].mount(main(), leaving.signal);
 };
 
 /** Fetch a page of ours. @param {string} url @param {AbortSignal} signal */
@@ -98,7 +101,7 @@ export const navigate = async (url, { replace = false, top, keepFocus = false } 
   }
   const focused = keepFocus ? document.activeElement?.id : "";
   show(page);
-  await mount();
+  mount();
   const hash = new URL(url, location.href).hash.slice(1);
   const target = hash ? document.getElementById(hash) : null;
   if (target) target.scrollIntoView();
@@ -157,6 +160,8 @@ document.addEventListener("change", (event) => {
 });
 
 addEventListener("popstate", (event) => {
+  // The address is that of another page already: the one that is shown must not write to it.
+  leaving.abort();
   if (event.state) navigate(location.href, { top: event.state.top ?? 0 });
 });
 
@@ -252,6 +257,6 @@ document.querySelector("#find")?.addEventListener("click", openPalette);
 
 history.scrollRestoration = "manual";
 history.replaceState({ top: history.state?.top ?? 0, ...history.state }, "");
-if (location.hash.startsWith("#token=")) import("./login.js").then(({ useFragment }) => useFragment());
+if (location.hash.startsWith("#token=")) login.useFragment();
 mount();
 if (history.state?.top) scrollTo(0, history.state.top);

@@ -10,12 +10,17 @@ const PATHS = { event: "event", context: "context", tree: "tree" };
  */
 export const drawer = ({ place, base, scope, signal, turnHere, changed }) => {
   let opened = "";
+  let asked = 0;
   /** @type {Element | null} */
   let returnTo = null;
   const load = async (/** @type {string} */ kind, /** @type {Record<string, string>} */ params) => {
     const query = new URLSearchParams({ scope, ...params });
+    asked += 1;
+    const own = asked;
     place.classList.add("waiting");
     const answer = await ask(`${base}/${PATHS[kind]}?${query}`, signal);
+    // Another was asked for since, or none any more.
+    if (own !== asked) return false;
     place.classList.remove("waiting");
     if (!answer.ok) {
       toast(`This could not be read (${answer.status}). Is the server still running?`);
@@ -41,6 +46,8 @@ export const drawer = ({ place, base, scope, signal, turnHere, changed }) => {
     }
   };
   const close = () => {
+    asked += 1;
+    place.classList.remove("waiting");
     if (!opened) return false;
     opened = "";
     place.hidden = true;

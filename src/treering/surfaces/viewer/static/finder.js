@@ -45,7 +45,9 @@ export const finder = ({ main, place, base, scope, signal, jump, changed }) => {
     if (!hits.length) return;
     at = (to + hits.length) % hits.length;
     said.textContent = hitsText(at, hits.length, isAll);
+    const mine = word;
     await jump(hits[at]);
+    if (word !== mine) return;
     for (const fold of place.querySelector(`#e${hits[at]}`)?.querySelectorAll("details") ?? []) {
       if (fold.textContent?.toLowerCase().includes(word)) fold.open = true;
     }

@@ -45,6 +45,8 @@ export const mount = (main, signal) => {
   const scope = new URLSearchParams(location.search).get("scope");
   const path = scope ? `/v1/scopes/${encodeURIComponent(scope)}/stream` : "/v1/stream";
   const stream = new EventSource(`${path}?after=end`);
+  // What was recorded before it was open, it does not tell.
+  stream.onopen = soon;
   for (const kind of KINDS) stream.addEventListener(kind, soon);
   document.addEventListener("visibilitychange", soon, { signal });
   signal.addEventListener("abort", () => {

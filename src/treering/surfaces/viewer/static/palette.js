@@ -78,8 +78,19 @@ export const openPalette = () => {
     choose(isFound ? 0 : -1);
   };
   const soon = () => {
+    // What is shown is of an earlier text.
+    dialog.classList.add("waiting");
     clearTimeout(timer);
     timer = setTimeout(ask, PAUSE_MS);
+  };
+
+  const openChosen = async () => {
+    clearTimeout(timer);
+    if (dialog.classList.contains("waiting")) await ask();
+    if (!dialog.open || dialog.classList.contains("waiting")) return;
+    const chosen = hits()[at];
+    dialog.close();
+    navigate(chosen ? (chosen.getAttribute("href") ?? "/") : searchAddress(field.value, mode.value, location.search));
   };
 
   field.addEventListener("input", soon);
@@ -91,9 +102,7 @@ export const openPalette = () => {
       choose(stepped(at, event.key === "ArrowDown" ? 1 : -1, hits().length));
     } else if (event.key === "Enter" && event.target === field) {
       event.preventDefault();
-      const chosen = hits()[at];
-      dialog.close();
-      navigate(chosen ? (chosen.getAttribute("href") ?? "/") : searchAddress(field.value, mode.value, location.search));
+      openChosen();
     }
   });
   dialog.addEventListener("click", (event) => {

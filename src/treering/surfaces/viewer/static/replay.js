@@ -12,6 +12,7 @@ export const replay = ({ main, pages, last, told, changed, signal }) => {
   const scrub = /** @type {HTMLInputElement} */ (get("scrub"));
   let at = 0;
   let timer = 0;
+  let shows = 0;
   const rows = () => /** @type {HTMLElement[]} */ ([...pages.place.querySelectorAll("[data-seq]")]);
   const hide = () => {
     for (const row of rows()) {
@@ -26,8 +27,11 @@ export const replay = ({ main, pages, last, told, changed, signal }) => {
   };
   const show = async (/** @type {number} */ seq) => {
     at = Math.min(Math.max(seq, 1), last());
+    shows += 1;
+    const own = shows;
     const row = await pages.row(at);
-    if (!row || signal.aborted) return;
+    // Another step was taken since, or the replay has ended.
+    if (!row || signal.aborted || own !== shows) return;
     at = Number(row.dataset.seq);
     hide();
     row.scrollIntoView({ block: "center" });
@@ -57,6 +61,7 @@ export const replay = ({ main, pages, last, told, changed, signal }) => {
   };
   const end = () => {
     stop();
+    shows += 1;
     at = 0;
     hide();
     bar.hidden = true;

@@ -1,7 +1,8 @@
 // The session screen: pages of rows, turns, lanes, filters, find, live events, and keys.
-import { say, toast } from "./app.js";
+import { navigate, say, toast } from "./app.js";
 import { ask, parsed } from "./asking.js";
 import { drawer } from "./drawer.js";
+import { goOn } from "./filtered.js";
 import { lanes } from "./lanes.js";
 import { PageList } from "./list.js";
 import { follow } from "./live.js";
@@ -81,18 +82,18 @@ export const mount = (main, signal) => {
     : null;
   if (!pages) {
     localTimes(place);
-    import("./filtered.js").then((filtered) => signal.aborted || filtered.goOn({ root, place, base, scope, filled, signal }));
+    goOn({ root, place, base, scope, filled, signal });
   }
 
   const isAtEnd = () => scrollY + innerHeight >= document.documentElement.scrollHeight - 60;
-  const jump = async (/** @type {number} */ seq, { mark = true, block = /** @type {ScrollLogicalPosition} */ ("start") } = {}) => {
-    if (!pages) {
-      const { navigate } = await import("./app.js");
-      await navigate(`${base}?${new URLSearchParams({ scope, seq: String(seq) })}`);
-      return;
-    }
+  let jumps = 0;
+  /** Go to an event, unless another jump begins before its row is here. */
+  const jump = async (/** @type {number} */ seq, { mark = true, block = /** @type {ScrollLogicalPosition} */ ("start"), isGiven = false } = {}) => {
+    if (!pages) return navigate(`${base}?${new URLSearchParams({ scope, seq: String(seq) })}`);
+    jumps += 1;
+    const own = jumps;
     const row = await pages.row(seq);
-    if (!row || signal.aborted) return;
+    if (!row || signal.aborted || own !== jumps) return;
     const group = /** @type {HTMLDetailsElement | null} */ (row.closest(".group"));
     if (group) group.open = true;
     row.scrollIntoView({ block });
@@ -105,11 +106,17 @@ export const mount = (main, signal) => {
     isHeld = true;
     pages.update();
     placed();
-    remember();
+    // An address that names an event stays as it was given.
+    if (!isGiven) remember();
   };
-  // After a jump one is where one jumped to, until one scrolls by hand.
+  // After a jump one is where one jumped to, and at the end one follows, until one scrolls by hand.
   let isHeld = false;
-  for (const name of ["wheel", "touchmove", "pointerdown"]) addEventListener(name, () => (isHeld = false), { passive: true, signal });
+  let isFollowing = false;
+  const letGo = () => {
+    isHeld = false;
+    isFollowing = false;
+  };
+  for (const name of ["wheel", "touchmove", "pointerdown"]) addEventListener(name, letGo, { passive: true, signal });
 
   const panel = drawer({ place: get("beside"), base, scope, signal, changed, turnHere: () => turnAt(map?.turns ?? [], here) + 1 });
   const strip = lanes(get("drawn"), /** @type {HTMLButtonElement} */ (get("unfocus")), { go: jump, step: (by) => step(by), signal });
@@ -187,16 +194,22 @@ export const mount = (main, signal) => {
   // New events: at the end one follows them, elsewhere a marker counts them.
   let fresh = 0;
   let growing = 0;
+  const toEnd = () => {
+    const scroll = () => signal.aborted || scrollTo(0, document.documentElement.scrollHeight);
+    scroll();
+    // Rows that come into view get their true heights.
+    requestAnimationFrame(() => isFollowing && scroll());
+  };
   const grow = async () => {
     growing = 0;
     if (!pages) return;
-    const follows = isAtEnd();
+    const follows = isFollowing || isAtEnd();
     if (!(await pages.grow(last))) {
       // The server is away: the rows come when it is back.
       growing = setTimeout(grow, 2000);
       return;
     }
-    if (follows) scrollTo(0, document.documentElement.scrollHeight);
+    if (follows) toEnd();
     else if (fresh) {
       get("newer").textContent = `${fresh} new ↓`;
       get("newer").hidden = false;
@@ -225,8 +238,9 @@ export const mount = (main, signal) => {
   get("newer").addEventListener("click", async () => {
     get("newer").hidden = true;
     fresh = 0;
+    isFollowing = true;
     await jump(last, { block: "end" });
-    scrollTo(0, document.documentElement.scrollHeight);
+    toEnd();
   }, { signal });
 
   // Clicks that stay on this screen.
@@ -259,7 +273,7 @@ export const mount = (main, signal) => {
 
   document.addEventListener("keydown", (event) => {
     const target = /** @type {Element} */ (event.target);
-    if (/^(Page|Arrow|Home| )/.test(event.key)) isHeld = false;
+    if (/^(Page|Arrow|Home| )/.test(event.key)) letGo();
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.closest("input, textarea, select") || document.querySelector("dialog[open]")) return;
     const row = /** @type {HTMLElement | null} */ (document.activeElement?.closest("[data-seq]") ?? place.querySelector(`#e${here}`));
@@ -282,7 +296,7 @@ export const mount = (main, signal) => {
   const asked = new URLSearchParams(location.search);
   requestAnimationFrame(() => {
     if (signal.aborted || !pages) return;
-    if (root.dataset.aimed || here > 1) jump(here, { mark: Boolean(root.dataset.aimed), block: here >= last ? "end" : "start" });
+    if (root.dataset.aimed || here > 1) jump(here, { mark: Boolean(root.dataset.aimed), block: here >= last ? "end" : "start", isGiven: true });
     else pages.update();
     if (asked.get("at")) player?.start(Number(asked.get("at")));
     if (asked.get("find")) search?.find(asked.get("find") ?? "");
