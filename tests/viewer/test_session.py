@@ -251,6 +251,17 @@ def test_the_lanes_lead_to_a_place_and_can_be_narrowed(page: Page) -> None:
     page.mouse.up()
     expect(page.get_by_role("button", name="Show all")).to_be_visible()
     expect(lanes.locator("rect.tools.bad")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"focus=\d+-\d+"))
+    page.reload()
+    expect(lanes.locator("rect.tools.bad")).to_have_count(1)
+    page.go_back()
+    expect(lanes.locator("rect.tools.bad")).to_have_count(2)
+    expect(page.get_by_role("button", name="Show all")).to_be_hidden()
+    page.go_forward()
+    expect(lanes.locator("rect.tools.bad")).to_have_count(1)
+    page.get_by_role("button", name="Show all").click()
+    expect(lanes.locator("rect.tools.bad")).to_have_count(2)
+    expect(page).not_to_have_url(re.compile("focus="))
 
 
 def test_what_the_model_saw_is_shown_with_what_was_cut_and_why(
@@ -280,12 +291,16 @@ def test_forks_and_undone_turns_are_a_tree_and_a_subagent_is_a_link(page: Page) 
     visit(page, SHOWCASE, open="tree")
     panel = page.locator("#beside")
     expect(panel.locator(".undone")).to_contain_text("Also rewrite the retry loop")
+    compare = panel.get_by_role("link", name="compare").get_attribute("href") or ""
     panel.get_by_role("link", name="Try it with threads instead").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Try it with threads instead")
     page.get_by_role("link", name=SHOWCASE).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Fix the flaky upload test")
     page.get_by_role("link", name="Who starts servers?").click()
     expect(page.locator("#rows")).to_contain_text("Find who starts servers.")
+    page.goto(compare)
+    for title in ("Fix the flaky upload test", "Try it with threads instead"):
+        expect(page.locator("main")).to_contain_text(title)
 
 
 def test_an_undo_asks_first_says_what_it_hides_and_can_be_taken_back(
@@ -305,8 +320,50 @@ def test_an_undo_asks_first_says_what_it_hides_and_can_be_taken_back(
     expect(page.locator("#beside .undone")).to_contain_text("Second thoughts")
     assert [turn.is_undone for turn in session.turns()] == [False, True]
     page.get_by_role("button", name="Redo").click()
+    expect(page.get_by_role("dialog")).to_contain_text("turn 2, “Second thoughts”")
     page.get_by_role("dialog").get_by_role("button", name="Redo").click()
     expect(page.locator("#beside .undone")).to_have_count(0)
+
+
+def test_a_fork_shows_what_it_will_share_and_what_it_is_called_and_does_just_that(
+    page: Page, viewed: ViewedLedger
+) -> None:
+    session = viewed.ledger.session("forked", scope=HERE, agent="lyria")
+    for text in ("First", "Second thoughts"):
+        with session.turn() as turn:
+            turn.user(text)
+            turn.assistant("Yes.")
+    visit(page, "forked")
+    page.get_by_role("button", name="Fork").click()
+    dialog = page.get_by_role("dialog", name="Fork this session?")
+    expect(dialog).to_contain_text("of 2: “Second thoughts”")
+    expect(dialog).to_contain_text("9 of 9 events shared")
+    dialog.get_by_label("After turn").fill("1")
+    dialog.get_by_label("After turn").press("Tab")
+    expect(dialog).to_contain_text("5 of 9 events shared, up to event 5")
+    name = dialog.locator("code").inner_text()
+    dialog.get_by_role("button", name="Fork").click()
+
+    expect(page.locator(".toast")).to_have_text("Forked.")
+    expect(page).to_have_url(re.compile(f"/sessions/{name}"))
+    expect(page.locator("#rows")).to_contain_text("First")
+    fork = viewed.ledger.session(name, scope=HERE, agent="lyria")
+    assert (fork.outline().parent, fork.outline().forked_seq) == ("forked", 5)
+    assert [turn.prompt for turn in fork.turns()] == ["First"]
+
+
+def test_late_answers_change_nothing_that_was_asked_for_since(page: Page) -> None:
+    """Keys come faster than answers: the last one counts."""
+    visit(page, LONG)
+    press = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '%s', bubbles: true}));"
+    with page.expect_response("**/rows?*page=2"):
+        page.evaluate(f"{press % 'n'}{press % 'j'}")  # A far failure, and the turn below.
+    expect(page.locator("#outline a[aria-current]")).to_contain_text("Part 1")
+    with page.expect_response("**/context?*"):
+        page.evaluate(f"{press % 'c'}{press % 'Escape'}")
+    settle(page)
+    expect(page.locator("#beside")).to_be_hidden()
+    expect(page.locator(f"#e{asked_at(1)}")).to_be_in_viewport()
 
 
 def test_live_events_wait_below_a_marker_and_are_followed_at_the_end(

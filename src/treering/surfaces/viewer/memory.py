@@ -7,13 +7,13 @@ from urllib.parse import quote
 
 from treering.errors import InvalidInput
 from treering.memory.recall_result import Weights
-from treering.model.codec import encode
 from treering.model.memories import FACT_STATES, RECALL_MAX, FactState
 from treering.surfaces.cli.times import milliseconds, moment
 from treering.surfaces.pages.wording import text_of
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
+    action_button,
     answer,
     chips,
     counted,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from treering.model.episodes import Episode
     from treering.model.memories import Fact, FactChange, RecalledFact
     from treering.model.scopes import Scope
-    from treering.surfaces.server.grants import Right
     from treering.surfaces.viewer.requests import PageRequest
 
 FACTS: Final = 100
@@ -309,35 +308,6 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
             done="Forgotten.", then=request.url("/memory"),
         ))  # fmt: skip
     return html('<p class="row actions">{}</p>', buttons) if any(buttons) else NOTHING
-
-
-def action_button(
-    request: PageRequest,
-    right: Right,
-    verb: str,
-    *,
-    url: str,
-    body: dict[str, Any] | None = None,
-    is_danger: bool = False,
-    **words: str,
-) -> Markup:
-    """Return a button that asks before it acts (actions.js); nothing without the right.
-
-    ``words``: ``title`` and ``says`` of the question, ``done`` after it, ``ask`` for a reason,
-    ``then`` the next page.
-    """
-    if not request.may(right):
-        return NOTHING
-    return html(
-        '<button type="button" data-action class="{}" data-verb="{}" data-url="{}"'
-        ' data-body="{}"{}>{}</button>',
-        "danger" if is_danger else "",
-        verb,
-        url,
-        encode(body or {}).decode(),
-        [html(' data-{}="{}"', name, value) for name, value in words.items()],
-        verb,
-    )
 
 
 def _episodes_tab(request: PageRequest) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from treering.model.codec import encode
 from treering.surfaces.cli.times import ago, clock, duration, moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html, joined
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from treering.model.sessions import SessionOutline
+    from treering.surfaces.server.grants import Right
     from treering.surfaces.viewer.requests import PageRequest
 
 NONE: Final = "-"
@@ -270,3 +272,32 @@ def answer(*parts: Any) -> Markup:
 def figure(value: Any, name: str, more: Any = NOTHING) -> Markup:
     """Return one number of an answer."""
     return joined(html("<b>{}</b> {} ", value, name), more)
+
+
+def action_button(
+    request: PageRequest,
+    right: Right,
+    verb: str,
+    *,
+    url: str,
+    body: dict[str, Any] | None = None,
+    is_danger: bool = False,
+    **words: str,
+) -> Markup:
+    """Return a button that asks before it acts (actions.js); nothing without the right.
+
+    ``words``: ``title`` and ``says`` of the question, ``done`` after it, ``ask`` for a reason,
+    ``then`` the next page, ``plan`` the address that says what will happen.
+    """
+    if not request.may(right):
+        return NOTHING
+    return html(
+        '<button type="button" data-action class="{}" data-verb="{}" data-url="{}"'
+        ' data-body="{}"{}>{}</button>',
+        "danger" if is_danger else "",
+        verb,
+        url,
+        encode(body or {}).decode(),
+        [html(' data-{}="{}"', name, value) for name, value in words.items()],
+        verb,
+    )

@@ -20,6 +20,7 @@ from treering.surfaces.pages.wording import span_text
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import counted
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
+from treering.surfaces.viewer.session_actions import fork_button
 from treering.surfaces.viewer.session_map import MAPS, SessionMap
 from treering.surfaces.viewer.session_rows import (
     FILTERS,
@@ -29,6 +30,7 @@ from treering.surfaces.viewer.session_rows import (
     found_hits,
     found_rows,
     last_seq,
+    opened,
     page_of,
     page_rows,
 )
@@ -56,6 +58,8 @@ class SessionArguments(ViewArguments, frozen=True, kw_only=True):
     turn: int | None = None
     at: int | None = None
     """The position of a replay."""
+    focus: str | None = None
+    """The part of the time that the lanes show, from one millisecond to another."""
 
 
 class RowsArguments(ViewArguments, frozen=True, kw_only=True):
@@ -84,15 +88,6 @@ class ExportArguments(ViewArguments, frozen=True, kw_only=True):
     """In which format."""
 
     format: str = "html"
-
-
-def opened(request: PageRequest) -> Session:
-    """Return the session of the address. Raise NotFound."""
-    session = request.ledger.session(
-        request.names["session_id"], scope=request.the_scope, agent="viewer"
-    )
-    session.outline()
-    return session
 
 
 def session_page(request: PageRequest) -> PageBody:
@@ -286,7 +281,7 @@ def _head(
         resume=_resume(request, session, outline),
         base=f"/sessions/{quote(session.session_id, safe='')}",
         query=Markup(urlencode({"scope": session.scope})),
-        fork=_fork(request, session),
+        fork=fork_button(request, session),
         tree_url=request.url(open="tree"),
         context_url=request.url(open="context"),
     )
@@ -317,21 +312,6 @@ def _resume(request: PageRequest, session: Session, outline: SessionOutline) -> 
         request.text(command),
         request.text(why or command),
         name,
-    )
-
-
-def _fork(request: PageRequest, session: Session) -> Markup:
-    if not request.may("write"):
-        return NOTHING
-    scope, name = quote(session.scope, safe=""), quote(session.session_id, safe="")
-    return html(
-        '<button type="button" data-action data-url="{}" data-verb="Fork" data-title="{}"'
-        ' data-says="{}" data-done="Forked." data-then="{}">Fork</button>',
-        f"/v1/scopes/{scope}/sessions/{name}/fork",
-        "Fork this session?",
-        "A new session begins with everything up to the last turn of this one. Nothing is copied,"
-        " and this session stays as it is.",
-        request.url(open="tree"),
     )
 
 

@@ -20,8 +20,8 @@ from treering.surfaces.pages.styles import code_lines
 from treering.surfaces.pages.wording import clean, size_text
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.requests import ViewArguments, session_address
-from treering.surfaces.viewer.session import opened
-from treering.surfaces.viewer.session_rows import event_of
+from treering.surfaces.viewer.session_actions import undo_buttons
+from treering.surfaces.viewer.session_rows import event_of, opened
 
 if TYPE_CHECKING:
     from treering.context.assemble import Context
@@ -118,7 +118,7 @@ def fork_tree(request: PageRequest) -> Markup:
     latest = [*session.turns(last=TREE_TURNS_MAX)] if count else []
     turns = [*enumerate(latest, count - len(latest) + 1)]
     undone = [(number, turn) for number, turn in turns if turn.is_undone]
-    actions = _turn_back(request, session, turns)
+    actions = undo_buttons(request, session, turns)
     return html(
         """<header><h2 id="beside-title">Forks and undo</h2>
 <button type="button" class="plain" data-close>Close</button></header>
@@ -342,9 +342,8 @@ def _branch(
             ' · <a href="/compare?{}">compare</a>',
             urlencode(
                 {
-                    "scope": session.scope,
-                    "left": session.session_id,
-                    "right": outline.session_id,
+                    "a": f"{session.scope}|{session.session_id}",
+                    "b": f"{session.scope}|{outline.session_id}",
                 }
             ),
         )
@@ -366,34 +365,3 @@ def _branch(
         compare,
         html("<ul>{}</ul>", below) if below else None,
     )
-
-
-def _turn_back(request: PageRequest, session: Session, turns: list[tuple[int, TurnView]]) -> Markup:
-    """Return the buttons that undo and redo the last turn, and say what they will do."""
-    if not request.may("write"):
-        return NOTHING
-    standing = [(number, turn) for number, turn in turns if not turn.is_undone]
-    scope, name = quote(session.scope, safe=""), quote(session.session_id, safe="")
-    base = f"/v1/scopes/{scope}/sessions/{name}"
-    buttons = []
-    if standing:
-        number, last = standing[-1]
-        prompt = request.text(last.prompt)[:80]
-        says = (
-            f"Turn {number} is hidden from the model and from views: “{prompt}”."
-            " Nothing is deleted, and Redo shows it again."
-        )
-        buttons.append(_action(request, f"{base}/undo", "Undo the last turn", says, "Undone."))
-    if len(standing) < len(turns):
-        says = "The turns that the last undo hid are shown again."
-        buttons.append(_action(request, f"{base}/redo", "Redo", says, "Shown again."))
-    return html('<p class="row">{}</p>', buttons) if buttons else NOTHING
-
-
-def _action(request: PageRequest, url: str, verb: str, says: str, done: str) -> Markup:
-    then = session_address(request.the_scope, request.names["session_id"])
-    return html(
-        '<button type="button" data-action data-url="{}" data-verb="{}" data-title="{}?"'
-        ' data-says="{}" data-done="{}" data-then="{}&amp;open=tree">{}</button>',
-        url, verb, verb, says, done, then, verb,
-    )  # fmt: skip

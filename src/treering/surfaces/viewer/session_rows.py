@@ -74,6 +74,15 @@ class FoundHits(msgspec.Struct, frozen=True, kw_only=True):
     next_seq: int | None
 
 
+def opened(request: PageRequest) -> Session:
+    """Return the session of the address. Raise NotFound."""
+    session = request.ledger.session(
+        request.names["session_id"], scope=request.the_scope, agent="viewer"
+    )
+    session.outline()
+    return session
+
+
 def page_of(seq: int) -> int:
     """Return the page that an event is on."""
     return max(seq - 1, 0) // PAGE_EVENTS

@@ -12,9 +12,9 @@ from treering.surfaces.cli.doctor import ledger as ledger_checks
 from treering.surfaces.cli.doctor.findings import DoctorFinding, masked, safely
 from treering.surfaces.cli.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.memory import action_button
 from treering.surfaces.viewer.parts import (
     TableColumn,
+    action_button,
     answer,
     counted,
     facts_list,

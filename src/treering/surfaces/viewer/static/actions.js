@@ -1,5 +1,5 @@
 // Buttons that change something: they ask first, show what will happen, and say what has happened.
-import { navigate, openDialog, toast } from "./app.js";
+import { fetchPage, navigate, openDialog, toast } from "./app.js";
 import { html } from "./dom.js";
 
 /** @param {string} url @param {unknown} body */
@@ -20,17 +20,27 @@ export const previewLines = (preview) =>
     .filter(([, value]) => typeof value === "number" && value > 0)
     .map(([name, value]) => `${name.replaceAll("_", " ")}: ${value}`);
 
+/** What the server says will happen, with what to send for it. @param {string} url @returns {Promise<HTMLElement>} */
+const planAt = async (url) => {
+  const page = await fetchPage(url, new AbortController().signal);
+  const plan = /** @type {HTMLElement | null} */ (page.querySelector("[data-body]"));
+  if (!plan) throw new Error(page.querySelector(".notice")?.textContent ?? "the server does not answer");
+  return plan;
+};
+
 /** @param {HTMLElement} button */
 const act = async (button) => {
-  const { url = "", verb = "Do it", title = "", says = "", done = "Done." } = button.dataset;
+  const { url = "", verb = "Do it", title = "", says = "", done = "Done.", plan: planned, preview } = button.dataset;
   const body = JSON.parse(button.dataset.body ?? "{}");
   const field = button.dataset.ask;
   try {
-    const preview = button.dataset.preview ? await post(url, { ...body, preview: true }) : {};
+    let plan = planned ? await planAt(planned) : null;
+    const lines = preview ? previewLines(await post(url, { ...body, preview: true })) : [];
+    if (document.querySelector("dialog[open]")) return;
     let typed = "";
     const asking = openDialog(html`<dialog aria-labelledby="action-title"><h2 id="action-title">${title}</h2>
-<p>${says}</p>
-<ul>${previewLines(preview).map((line) => html`<li>${line}</li>`)}</ul>
+<p>${says}</p><div id="action-plan"></div>
+<ul>${lines.map((line) => html`<li>${line}</li>`)}</ul>
 ${field ? html`<p class="row"><label class="grow"><span>${field}</span><input id="action-field"></label></p>` : ""}
 <menu><button type="button" value="">Cancel</button>
 <button type="button" class="${button.classList.contains("danger") ? "danger" : "main"}" value="yes">${verb}</button></menu></dialog>`);
@@ -38,11 +48,26 @@ ${field ? html`<p class="row"><label class="grow"><span>${field}</span><input id
     input?.addEventListener("input", () => {
       typed = input.value;
     });
+    const place = /** @type {HTMLElement} */ (document.querySelector("#action-plan"));
+    if (plan) place.append(plan);
+    const confirm = /** @type {HTMLButtonElement | null} */ (document.querySelector("dialog button[value=yes]"));
+    // Nothing is done that is not shown: another choice is shown before it can be confirmed.
+    place.addEventListener("input", () => confirm?.setAttribute("disabled", ""));
+    place.addEventListener("change", async (event) => {
+      const choice = /** @type {HTMLInputElement} */ (event.target);
+      const chosen = await planAt(`${planned}&${new URLSearchParams({ [choice.name]: choice.value })}`).catch(() => null);
+      if (!chosen) return toast("The server does not answer.");
+      plan = chosen;
+      place.replaceChildren(chosen);
+      confirm?.removeAttribute("disabled");
+      /** @type {HTMLElement | null} */ (place.querySelector(`[name="${choice.name}"]`))?.focus();
+    });
     if ((await asking) !== "yes") return;
-    const sent = { ...body, ...(button.dataset.preview ? { preview: false } : {}), ...(typed ? { reason: typed } : {}) };
-    await post(url, sent);
+    const sent = { ...body, ...(preview ? { preview: false } : {}), ...(typed ? { reason: typed } : {}) };
+    await post(url, { ...sent, ...JSON.parse(plan?.dataset.body ?? "{}") });
     toast(done);
-    await navigate(button.dataset.then ?? location.href, { replace: true });
+    const then = plan?.dataset.then ?? button.dataset.then;
+    await navigate(then ?? location.href, { replace: !plan });
   } catch (error) {
     toast(`This did not work: ${error instanceof Error ? error.message : error}`);
   }

@@ -5,8 +5,8 @@ import { html, fragment } from "./dom.js";
 
 const LANES = ["you", "model", "tools", "subagents"];
 const HEIGHT = 16;
-const PAUSE_MS = 60000;
 /** A longer pause takes as much room as this. */
+const PAUSE_MS = 60000;
 
 /**
  * A scale of times on which pauses are short: `x(ms)` from 0 to 1, and `ms(x)`. Pure.
@@ -71,6 +71,12 @@ export const timeOf = (spans, seq) => {
 /** The spans of a part of the time. Pure. @param {Span[]} spans @param {[number, number] | null} focus */
 export const within = (spans, focus) => (focus ? spans.filter(([start, end]) => end >= focus[0] && start <= focus[1]) : spans);
 
+/** A part of the time as it stands in an address; null if it is none. Pure. @param {string | null} text @returns {[number, number] | null} */
+export const focusOf = (text) => {
+  const [start, end] = (text ?? "").split("-").map(Number);
+  return start >= 0 && end > start ? [start, end] : null;
+};
+
 const percent = (/** @type {number} */ share) => `${(share * 100).toFixed(3)}%`;
 
 /** @param {import("./session.js").SessionMap} map @param {ReturnType<typeof scaleOf>} scale @param {[number, number] | null} focus */
@@ -94,18 +100,17 @@ const drawing = (map, scale, focus) => {
 };
 
 /**
- * Draw the lanes; `go` is told the event that was chosen.
+ * Draw the lanes; `go` is told the event that was chosen, `narrowed` the part of the time for the address.
  * @param {HTMLElement} place @param {HTMLButtonElement} whole
- * @param {{ go: (seq: number) => void, step: (by: number) => void, signal: AbortSignal }} how
+ * @param {{ focus: [number, number] | null, go: (seq: number) => void, step: (by: number) => void,
+ *   narrowed: (focus: string | null) => void, signal: AbortSignal }} how
  */
-export const lanes = (place, whole, { go, step, signal }) => {
+export const lanes = (place, whole, { focus, go, step, narrowed, signal }) => {
   /** @type {import("./session.js").SessionMap | null} */
   let map = null;
   /** @type {Span[]} */
   let every = [];
   let scale = scaleOf([]);
-  /** @type {[number, number] | null} */
-  let focus = null;
   let here = 1;
   const draw = () => {
     if (!map) return;
@@ -152,8 +157,9 @@ export const lanes = (place, whole, { go, step, signal }) => {
     chosen.remove();
     if (!every.length) return;
     if (isDrag) {
-      focus = [scale.ms(low), scale.ms(high)];
+      focus = [Math.floor(scale.ms(low)), Math.ceil(scale.ms(high))];
       draw();
+      narrowed(focus.join("-"));
     }
     go(nearest(every, isDrag && focus ? focus[0] : scale.ms(low)));
   }, { signal });
@@ -166,6 +172,7 @@ export const lanes = (place, whole, { go, step, signal }) => {
   whole.addEventListener("click", () => {
     focus = null;
     draw();
+    narrowed(null);
   }, { signal });
   return {
     moveTo,

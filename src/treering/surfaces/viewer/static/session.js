@@ -3,7 +3,7 @@ import { navigate, say, toast } from "./app.js";
 import { ask, parsed } from "./asking.js";
 import { drawer } from "./drawer.js";
 import { goOn } from "./filtered.js";
-import { lanes } from "./lanes.js";
+import { focusOf, lanes } from "./lanes.js";
 import { PageList } from "./list.js";
 import { follow } from "./live.js";
 import { costUntil, nextOf, outlineOf, turnAt } from "./outline.js";
@@ -37,13 +37,14 @@ export const mount = (main, signal) => {
   main.dataset.keys = JSON.stringify(KEYS);
   get("pages")?.remove();
   
-  const changed = (/** @type {Record<string, string | null>} */ params) => {
+  const asked = new URLSearchParams(location.search);
+  const changed = (/** @type {Record<string, string | null>} */ params, how = /** @type {"replaceState" | "pushState"} */ ("replaceState")) => {
     const url = new URL(location.href);
     for (const [name, value] of Object.entries(params)) {
       if (value) url.searchParams.set(name, value);
       else url.searchParams.delete(name);
     }
-    history.replaceState({ ...history.state, top: scrollY }, "", url);
+    history[how]({ ...history.state, top: scrollY }, "", url);
   };
 
   const folds = keepFolds(place, session, signal);
@@ -119,7 +120,10 @@ export const mount = (main, signal) => {
   for (const name of ["wheel", "touchmove", "pointerdown"]) addEventListener(name, letGo, { passive: true, signal });
 
   const panel = drawer({ place: get("beside"), base, scope, signal, changed, turnHere: () => turnAt(map?.turns ?? [], here) + 1 });
-  const strip = lanes(get("drawn"), /** @type {HTMLButtonElement} */ (get("unfocus")), { go: jump, step: (by) => step(by), signal });
+  const strip = lanes(get("drawn"), /** @type {HTMLButtonElement} */ (get("unfocus")), {
+    focus: focusOf(asked.get("focus")), go: jump, step: (by) => step(by), signal,
+    narrowed: (focus) => changed({ focus }, "pushState"),
+  });
   if (pages) {
     const told = (/** @type {number} */ seq) => `event ${seq.toLocaleString("en")} of ${last.toLocaleString("en")} · $${costUntil(map?.turns ?? [], seq).toFixed(2)} so far`;
     player = replay({ main, pages, last: () => last, told, changed, signal });
@@ -293,7 +297,6 @@ export const mount = (main, signal) => {
   }, { signal });
 
   // The place that the address names, when everything else is in place.
-  const asked = new URLSearchParams(location.search);
   requestAnimationFrame(() => {
     if (signal.aborted || !pages) return;
     if (root.dataset.aimed || here > 1) jump(here, { mark: Boolean(root.dataset.aimed), block: here >= last ? "end" : "start", isGiven: true });
