@@ -236,6 +236,29 @@ def test_a_replay_shows_one_event_after_another(page: Page) -> None:
     expect(page.get_by_text("I do not need it.")).to_be_visible()
 
 
+def test_on_paper_all_is_light_and_unfolded_and_what_is_not_there_takes_no_room(
+    new_context: Callable[..., Any], viewed: ViewedLedger
+) -> None:
+    context = new_context(base_url=viewed.url, color_scheme="dark")
+    context.add_cookies([viewed.cookie])
+    page = context.new_page()
+    visit(page, LONG, seq=1)
+    fold = page.locator("#e3 details").first
+    expect(fold).not_to_have_attribute("open", "")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+
+    expect(fold).to_have_attribute("open", "")
+    expect(page.locator("body")).to_have_css("color", "rgb(29, 31, 36)")
+    expect(page.locator(".page:not([data-filled])").last).to_be_hidden()
+    expect(page.get_by_text("Export has everything.")).to_be_visible()
+    expect(page.get_by_role("button", name="Fork")).to_be_hidden()
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(fold).not_to_have_attribute("open", "")
+    expect(page.get_by_text("Export has everything.")).to_be_hidden()
+
+
 def test_the_lanes_lead_to_a_place_and_can_be_narrowed(page: Page) -> None:
     visit(page, LONG)
     lanes = page.locator("#drawn")

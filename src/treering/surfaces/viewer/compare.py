@@ -195,7 +195,7 @@ def _comparison(request: PageRequest, one: Side, other: Side) -> Markup:
         shared=_shared(one, other),
         glance=table(
             [
-                TableColumn("Of both"),
+                TableColumn("What"),
                 TableColumn(names[0], "words"),
                 TableColumn(names[1], "words"),
             ],

@@ -114,21 +114,20 @@ def _table(request: PageRequest, files: list[TouchedFile]) -> Markup:
         TableColumn("Sessions", "number hide-small"),
         TableColumn("Last by", "nowrap hide-small"),
         TableColumn("Last", "number"),
-        TableColumn("Scope", "hide-small"),
     )
     rows = [
         (
             html(
-                '<a class="mono" href="{}" dir="auto">{}</a>',
+                '<a class="mono" href="{}" dir="auto">{}</a> <span class="small muted">{}</span>',
                 request.url(scope=file.scope, path=file.path, q=None),
                 request.text(file.path),
+                "" if request.arguments.scope else file.scope,
             ),
             f"{file.changes or ''}",
             f"{len(file.touches) - file.changes or ''}",
             f"{len({event.session_id for event in file.touches}):,}",
             request.text(file.touches[-1].agent_id),
             when(file.touches[-1].ts_ms, request),
-            file.scope,
         )
         for file in files[:FILES_MAX]
     ]

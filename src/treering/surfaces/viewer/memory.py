@@ -110,10 +110,12 @@ def _facts_tab(request: PageRequest) -> Markup:
             _rows(request, review),
         ) if review and asked.state != "quarantined" else None,
         filters=html(
-            '<h2 class="unseen">Facts</h2>{states}<form class="row" method="get" action="/memory">'
-            '{kept}<label><span>As of the end of</span><input type="date" name="as_of"'
-            ' value="{as_of}"></label><label><span>About</span><input name="user" value="{user}"'
-            ' placeholder="anybody"></label><button type="submit">Show</button></form>',
+            '<h2 class="{heading}">Facts</h2>{states}<form class="row" method="get"'
+            ' action="/memory">{kept}<label><span>As of the end of</span><input type="date"'
+            ' name="as_of" value="{as_of}"></label><label><span>About</span><input name="user"'
+            ' value="{user}" placeholder="anybody"></label><button type="submit">Show</button>'
+            "</form>",
+            heading="" if review else "unseen",
             states=chips(
                 [(state, request.url(state=None if state == "current" else state),
                   state == asked.state) for state in FACT_STATES],
@@ -171,7 +173,7 @@ def _row(request: PageRequest, fact: Fact) -> Markup:
         text=request.text(fact.text),
         category=fact.category,
         since=when(fact.valid_from_ms, request),
-        sure=percent(fact.faded),
+        sure=f"{fact.faded * 100:.0f} %",
         used=html(", used {}", counted(fact.access_count, "time")) if fact.access_count else None,
         about=f" · about {request.text(fact.user)}" if fact.user else "",
         scope=fact.scope,

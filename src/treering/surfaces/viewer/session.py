@@ -128,6 +128,7 @@ def session_page(request: PageRequest) -> PageBody:
 <div class="transcript" id="transcript" role="region" aria-labelledby="rows-title" tabindex="-1">
 <h2 class="unseen" id="rows-title">Transcript</h2>
 <div id="rows" data-show="{show}">{rows}</div>
+<p class="printed muted">Printed is what was on the screen and near it. Export has everything.</p>
 {pages}
 </div>
 <aside class="beside" id="beside" aria-label="Details" hidden></aside>

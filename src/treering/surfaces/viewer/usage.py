@@ -39,11 +39,11 @@ ROWS_MAX: Final = 25
 _COLUMNS: Final = (
     TableColumn("Calls", "number hide-small"),
     TableColumn("New input", "number"),
-    TableColumn("From cache", "number"),
+    TableColumn("From cache", "number hide-small"),
     TableColumn("To cache", "number hide-small"),
     TableColumn("Output", "number"),
     TableColumn("Cost", "number"),
-    TableColumn("Share", "share-cell"),
+    TableColumn("Share", "share-cell hide-small"),
 )
 
 

@@ -15,8 +15,15 @@ export const keepFolds = (place, session, signal) => {
     known[`${row.id}/${foldsIn(row).indexOf(fold)}`] = fold.open;
     sessionStorage.setItem(name, JSON.stringify(known));
   }, { capture: true, signal });
+  // On paper nothing can be unfolded.
+  /** @type {HTMLDetailsElement[]} */
+  let unfolded = [];
   addEventListener("beforeprint", () => {
-    for (const fold of place.querySelectorAll("details")) fold.open = true;
+    unfolded = [...place.querySelectorAll("details:not([open])")];
+    for (const fold of unfolded) fold.open = true;
+  }, { signal });
+  addEventListener("afterprint", () => {
+    for (const fold of unfolded) fold.open = false;
   }, { signal });
   return {
     /** @param {Element} rows */
