@@ -229,6 +229,7 @@ def test_a_fact_shows_its_evidence_and_can_be_forgotten_for_good(
     )
     page.goto(f"/memory/{fact.fact_id}?{APP}")
     expect(page.locator("blockquote")).to_contain_text("no such table")
+    expect(page.locator(".history b")).to_have_text(["learnt"])
     expect(page.get_by_role("link", name="Open in its session")).to_have_attribute(
         "href", re.compile(f"event={viewed.ids['question']}")
     )

@@ -229,9 +229,12 @@ def test_a_replay_shows_one_event_after_another(page: Page) -> None:
     for _ in range(2):
         page.keyboard.press("ArrowRight")
     expect(page.locator("#e4")).to_be_visible()
+    expect(page.locator(".now")).to_have_count(1)
+    expect(page.locator(".aimed")).to_have_count(0)
     expect(page.get_by_text("I do not need it.")).to_be_hidden()
     page.get_by_label("Event", exact=True).fill("62")
     expect(page.locator("#replayed")).to_contain_text("$0.19 so far")
+    expect(page.locator("#outline a[aria-current]")).to_contain_text("REDACTED")  # It follows.
     page.get_by_role("button", name="End replay").click()
     expect(page.get_by_text("I do not need it.")).to_be_visible()
 

@@ -19,7 +19,6 @@ from treering.surfaces.viewer.parts import (
     counted,
     facts_list,
     figure,
-    percent,
     share_bar,
     short_id,
     when,
@@ -39,12 +38,13 @@ EPISODES: Final = 30
 BENCH: Final = 25
 _DAY_MS: Final = 86_400_000
 _CHANGES: Final = {
-    "memory.kept": "learnt",
+    "memory.stored": "learnt",
+    "memory.revised": "revised",
     "memory.superseded": "replaced",
     "memory.archived": "archived, because nobody used it",
     "memory.restored": "accepted",
     "memory.forgotten": "rejected",
-    "memory.merged": "merged",
+    "memory.refused": "not believed",
 }
 
 
@@ -173,12 +173,16 @@ def _row(request: PageRequest, fact: Fact) -> Markup:
         text=request.text(fact.text),
         category=fact.category,
         since=when(fact.valid_from_ms, request),
-        sure=f"{fact.faded * 100:.0f} %",
+        sure=_sureness(fact.faded),
         used=html(", used {}", counted(fact.access_count, "time")) if fact.access_count else None,
         about=f" · about {request.text(fact.user)}" if fact.user else "",
         scope=fact.scope,
         actions=_actions(request, fact) if fact.state == "quarantined" else None,
     )
+
+
+def _sureness(share: float) -> str:
+    return f"{share * 100:.0f} %"
 
 
 def _fact_url(request: PageRequest, fact: Fact) -> str:
@@ -221,7 +225,7 @@ def _about(request: PageRequest, fact: Fact) -> Iterable[tuple[str, Any]]:
     yield "importance", f"{fact.importance} of 10"
     yield (
         "sure",
-        f"{percent(fact.faded)} now, {percent(fact.confidence)} when it was learnt"
+        f"{_sureness(fact.faded)} now, {_sureness(fact.confidence)} when it was learnt"
         + (", confirmed" if fact.confirmed else ""),
     )
     until = html(" until {}", when(fact.valid_to_ms, request)) if fact.valid_to_ms else None

@@ -201,9 +201,9 @@ def _subagents(request: PageRequest, session: Session, calls: dict[str, int]) ->
     from treering.surfaces.pages.transcripts import spawned_sessions  # noqa: PLC0415
 
     for name, call_id in spawned_sessions(request.ledger, session).items():
-        outline = request.ledger.session(name, scope=session.scope, agent="viewer").outline()
-        seq = calls.get(call_id or "", 1)
-        yield LaneSpan(outline.created_ms, outline.updated_ms, seq)
+        counts = request.ledger.session(name, scope=session.scope, agent="viewer").summary()
+        if counts.first_ms is not None and counts.last_ms is not None:
+            yield LaneSpan(counts.first_ms, counts.last_ms, calls.get(call_id or "", 1))
 
 
 class _Lanes:

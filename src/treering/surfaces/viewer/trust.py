@@ -308,7 +308,7 @@ def _forget(request: PageRequest) -> Markup:
         scope,
         [
             action_button(
-                request, "erase", f"Forget {request.text(name)} …",
+                request, "erase", f"Forget {request.text(name)}",
                 url=f"/v1/scopes/{quote(scope, safe='')}/forget", body={"user": name},
                 is_danger=True, preview="yes", title=f"Forget {request.text(name)}?",
                 says="This is erased for good:", done="Forgotten.",

@@ -59,7 +59,7 @@ export const openPalette = () => {
       const link = heading?.querySelector("a");
       link?.setAttribute("tabindex", "-1");
       heading?.setAttribute("aria-hidden", "true");
-      const group = element(html`<div class="group" role="group" aria-label="${link?.textContent}"></div>`);
+      const group = element(html`<div class="hits-of" role="group" aria-label="${link?.textContent}"></div>`);
       group.append(heading ?? "", ...session.querySelectorAll("[data-hit]"));
       return group;
     });

@@ -4,9 +4,9 @@ const STEP_MS = 700;
 
 /**
  * @param {{ main: HTMLElement, pages: import("./list.js").PageList, last: () => number,
- *   told: (seq: number) => string, changed: (params: Record<string, string | null>) => void, signal: AbortSignal }} how
+ *   told: (seq: number) => string, ended: () => void, changed: (params: Record<string, string | null>) => void, signal: AbortSignal }} how
  */
-export const replay = ({ main, pages, last, told, changed, signal }) => {
+export const replay = ({ main, pages, last, told, ended, changed, signal }) => {
   const get = (/** @type {string} */ id) => /** @type {HTMLElement} */ (main.querySelector(`#${id}`));
   const bar = get("player");
   const scrub = /** @type {HTMLInputElement} */ (get("scrub"));
@@ -35,6 +35,9 @@ export const replay = ({ main, pages, last, told, changed, signal }) => {
     at = Number(row.dataset.seq);
     hide();
     row.scrollIntoView({ block: "center" });
+    // One row is marked: the one that the replay is at.
+    for (const old of pages.place.querySelectorAll(".aimed")) old.classList.remove("aimed");
+    if (document.activeElement?.closest("[data-item]")) row.focus({ preventScroll: true });
     scrub.value = String(at);
     get("replayed").textContent = told(at);
     changed({ at: String(at) });
@@ -66,6 +69,7 @@ export const replay = ({ main, pages, last, told, changed, signal }) => {
     hide();
     bar.hidden = true;
     changed({ at: null });
+    ended();
   };
   signal.addEventListener("abort", stop);
   get("play").addEventListener("click", play, { signal });

@@ -125,8 +125,13 @@ export const mount = (main, signal) => {
     narrowed: (focus) => changed({ focus }, "pushState"),
   });
   if (pages) {
-    const told = (/** @type {number} */ seq) => `event ${seq.toLocaleString("en")} of ${last.toLocaleString("en")} · $${costUntil(map?.turns ?? [], seq).toFixed(2)} so far`;
-    player = replay({ main, pages, last: () => last, told, changed, signal });
+    const told = (/** @type {number} */ seq) => {
+      here = seq;
+      isHeld = true;
+      placed();
+      return `event ${seq.toLocaleString("en")} of ${last.toLocaleString("en")} · $${costUntil(map?.turns ?? [], seq).toFixed(2)} so far`;
+    };
+    player = replay({ main, pages, last: () => last, told, ended: () => placed(), changed, signal });
     search = finder({ main, place, base, scope, signal, jump, changed });
   }
 
@@ -150,7 +155,7 @@ export const mount = (main, signal) => {
     turnsList.mark(at);
     strip.moveTo(here);
     const cost = costUntil(turns, turns[at]?.last_seq ?? 0);
-    get("so-far").textContent = cost ? `$${cost.toFixed(2)} so far` : "";
+    get("so-far").textContent = cost && !player?.isOn() ? `$${cost.toFixed(2)} so far` : "";
   };
   const outline = () => {
     if (!map) return;
