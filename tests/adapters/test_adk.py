@@ -168,16 +168,16 @@ def test_what_was_said_is_searched_and_shown_as_any_session(ledger: Ledger) -> N
     assert ledger.tool_calls("adk/weather").items[0].tool == "forecast"
 
 
-def test_a_ledger_that_fails_costs_no_session(
+def test_a_strict_service_raises_and_leaves_the_session_as_it_was(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ADK relies on its sessions: an event that is not stored must not seem to be."""
+    """An event that is not stored must not seem to be."""
 
     def full(*_: Any, **__: Any) -> Any:
         raise StorageFull("the disk is full", hint="make room")
 
     async def work() -> None:
-        service = TreeringSessionService(ledger)
+        service = TreeringSessionService(ledger, strict=True)
         session = await service.create_session(**ME, session_id="s")
         await service.append_event(session, said("kept", 1))
         with monkeypatch.context() as patch:

@@ -343,10 +343,11 @@ def test_threads_of_any_name_and_bad_arguments(saver: TreeringSaver) -> None:
         saver.prune(["t1"], strategy="some")
 
 
-def test_what_cannot_be_saved_raises_and_leaves_the_checkpoint_before(
-    ledger: Ledger, saver: TreeringSaver, monkeypatch: pytest.MonkeyPatch
+def test_a_strict_saver_raises_and_leaves_the_checkpoint_before(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A graph relies on its state: a checkpoint that is not saved must not seem to be."""
+    """A checkpoint that is not saved must not seem to be."""
+    saver = TreeringSaver(ledger, scope=SCOPE, strict=True)
     items = put_many(saver, 3)
     latest: Any = {"configurable": {"thread_id": "t"}}
 
@@ -365,7 +366,7 @@ def test_what_cannot_be_saved_raises_and_leaves_the_checkpoint_before(
         treering.open(":memory:", guard="reject") as strict,
         pytest.raises(SensitiveContent),
     ):
-        put_many(TreeringSaver(strict, scope=SCOPE), 1)
+        put_many(TreeringSaver(strict, scope=SCOPE, strict=True), 1)
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=80), st.integers(0, 300))

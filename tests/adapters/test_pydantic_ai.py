@@ -228,7 +228,7 @@ def test_a_denied_tool_does_not_run_and_a_full_disk_costs_nothing(
     assert recorder.writer.lost > 0
     with pytest.raises(StorageFull):
         ask(pilot(capabilities=[TreeringRecorder(session, strict=True)]))
-    store = TreeringConversationStore(ledger, scope=SCOPE)
+    store = TreeringConversationStore(ledger, scope=SCOPE, strict=True)
     entry = ConversationEntry(parent_id=None, message=ModelRequest(parts=[UserPromptPart("x")]))
     record = ConversationRecord(conversation_id="c", head_id=entry.id)
     with pytest.raises(StorageFull):

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
+from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records, restored, storable
 from treering.aio import Lanes
 from treering.capture.intake.importer import BOOKMARK_SCOPE
@@ -71,8 +72,9 @@ class TreeringSessionStore:
     """A session store of the SDK, in a ledger. All 14 contracts hold.
 
     The sessions of a project are in the scope ``claude/PROJECT``, or all in ``scope``. Retries add
-    nothing; deleting a session erases it. If an entry cannot be recorded as events, that is
-    logged and counted in ``lost``; ``strict`` raises instead.
+    nothing; deleting a session erases it. A ledger that fails costs the record: entries wait in
+    memory and in the spool, and are loaded from there. If entries cannot be recorded as events,
+    that is logged and counted in ``lost``. ``strict`` raises instead.
     """
 
     def __init__(self, ledger: Ledger, *, scope: str | None = None, strict: bool = False) -> None:
@@ -81,6 +83,8 @@ class TreeringSessionStore:
         self._strict = strict
         self.lost = 0
         """Batches of entries that are stored, but not as events."""
+        self.buffer = RecordBuffer(ledger, "claude-agent-sdk", strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
         self._lanes = Lanes()
         self._transcripts = Transcripts(ledger)
 
@@ -101,7 +105,7 @@ class TreeringSessionStore:
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, and when each was last appended to."""
         place = Place(self._scope_of(project_key), project_key, "", "")
-        records = self._ledger.records(place.scope, TRANSCRIPTS)
+        records = self._kept(place.scope)
         listed = await self._lanes.run(None, all_records, records, place.listing)
         return [{"session_id": one.value, "mtime": one.recorded_ms} for one in listed]
 
@@ -190,9 +194,7 @@ class TreeringSessionStore:
         self, place: Place, before: KeyedRecord | None, listed: KeyedRecord, new: Sequence[Any]
     ) -> SessionSummaryEntry:
         """Keep the SDK's summary of a session, which has texts of it, apart: it may be erased."""
-        records = self._ledger.records(
-            place.scope, SUMMARIES, session_id=place.summaries, agent=NAME
-        )
+        records = self._kept(place.scope, SUMMARIES, place.summaries)
         known = records.get(place.listing) if before is not None else None
         earlier: SessionSummaryEntry | None = None
         if known is not None and before is not None and known.value["version"] == before.version:
@@ -205,16 +207,16 @@ class TreeringSessionStore:
         return summary
 
     def _load(self, place: Place) -> list[Any]:
-        records = self._ledger.records(place.scope, TRANSCRIPTS)
+        records = self._kept(place.scope)
         found = all_records(records, f"{place.group}/")
         return [restored(one.value) for one in sorted(found, key=lambda one: one.seq)]
 
     def _summaries(self, project: str) -> list[SessionSummaryEntry]:
         place = Place(self._scope_of(project), project, "", "")
-        listed = all_records(self._ledger.records(place.scope, TRANSCRIPTS), place.listing)
+        listed = all_records(self._kept(place.scope), place.listing)
         kept = {
             one.key: one.value
-            for one in all_records(self._ledger.records(place.scope, SUMMARIES), place.listing)
+            for one in all_records(self._kept(place.scope, SUMMARIES), place.listing)
         }
         found: list[SessionSummaryEntry] = []
         for one in listed:
@@ -228,17 +230,17 @@ class TreeringSessionStore:
         return found
 
     def _subpaths(self, place: Place) -> list[str]:
-        records = self._ledger.records(place.scope, TRANSCRIPTS)
+        records = self._kept(place.scope)
         return sorted(one.value for one in all_records(records, f"{place.subpaths}/"))
 
     def _delete(self, place: Place) -> None:
         subpaths = [] if place.subpath else self._subpaths(place)
         for one in [*(place.child(subpath) for subpath in subpaths), place]:
             self._transcripts.forget(one)
-            self._ledger.redact(one.scope, session_id=one.transcript)
-        self._ledger.redact(place.scope, session_id=place.summaries)
+            self.buffer.redact(one.scope, session_id=one.transcript)
+        self.buffer.redact(place.scope, session_id=place.summaries)
         for session in self._transcripts.sessions_of(place):
-            self._ledger.redact(place.scope, session_id=session)
+            self.buffer.redact(place.scope, session_id=session)
 
     def _records(self, place: Place) -> KeyedRecords:
         """Return the records of a transcript, in a session that lists of sessions leave out."""
@@ -246,10 +248,13 @@ class TreeringSessionStore:
             session = self._ledger.session(
                 name, scope=place.scope, agent=NAME, spawned_by=place.session_name
             )
-            session.open()
-        return self._ledger.records(
-            place.scope, TRANSCRIPTS, session_id=place.transcript, agent=NAME
-        )
+            self.buffer.open(session)
+        return self._kept(place.scope, session_id=place.transcript)
+
+    def _kept(
+        self, scope: Scope, name: str = TRANSCRIPTS, session_id: str | None = None
+    ) -> KeyedRecords:
+        return self.buffer.records(scope, name, session_id=session_id, agent=NAME)
 
 
 class Place:

@@ -10,16 +10,17 @@ event erases the item.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, Literal
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from treering.adapters.lenient_writer import RETRY_S, WAITING_MAX
+from treering.adapters.backlog import Backlog
 from treering.adapters.message_recorder import Claims, MessageRecorder
+from treering.adapters.spool import Spool
 from treering.adapters.stored_values import restored, storable
-from treering.errors import StorageError
+from treering.errors import InvalidInput, StorageError
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import RecordChange, keys_of
@@ -37,15 +38,27 @@ if TYPE_CHECKING:
     from treering.model.events import Event
 
 ITEMS_AT_ONCE: Final = 500
-Act = Literal["add", "pop", "clear"]
 _log: Final = lazy_logger("treering")
+
+
+class ItemChange(NamedTuple):
+    """What happens to the items of a session."""
+
+    act: Literal["add", "pop", "clear"]
+    items: dict[str, Any] = {}  # noqa: RUF012  (never changed)
+    """What is added, by the ids that it is stored under."""
+
+    def applied_to(self, items: list[Any]) -> list[Any]:
+        """Return ``items`` after the change."""
+        left = {"add": items, "pop": items[:-1], "clear": []}[self.act]
+        return [*left, *self.items.values()]
 
 
 class ItemLog:
     """The items of one session. Safe to share between threads.
 
-    If the ledger fails, changes wait in memory, and reads include them. They are recorded before
-    the next change. With ``strict``, errors are raised.
+    If the ledger fails, changes wait in memory and in the spool, and reads include them. They are
+    recorded before the next change, or by the next process. With ``strict``, errors are raised.
     """
 
     def __init__(
@@ -70,99 +83,91 @@ class ItemLog:
         )
         self._group = quote(held_in, safe="")
         self._lock = Lock()
-        self._waiting: list[tuple[Act, list[Any]]] = []
-        self._retry_at = 0.0
+        lines = None if strict else _ChangeLines(ledger, self._held)
+        self._backlog = Backlog(self._write, self._report, lines=lines)
         self._known: list[Any] = []
-        """The items that were last read."""
+        """The items that were last read or written: for the time when they cannot be read."""
         self._taken_out: Counter[tuple[bytes, tuple[str, ...]]] = Counter()
         """Items that were cleared here, with their events: some may be added again."""
         self._claims = Claims()
-        self.lost = 0
-        """Changes that were given up."""
-        self.error: Exception | None = None
 
     @property
     def waiting(self) -> int:
         """Return how many changes wait for the ledger."""
-        return len(self._waiting)
+        return len(self._backlog.waiting)
+
+    @property
+    def lost(self) -> int:
+        """Return how many changes were given up."""
+        return self._backlog.lost
+
+    @property
+    def error(self) -> Exception | None:
+        """Return the last error."""
+        return self._backlog.error
 
     def items(self, limit: int | None = None) -> list[Any]:
         """Return the items in order, or the last ones."""
         with self._lock.guard, self._lock:
-            self._write_waiting()
+            if self._backlog.is_due:
+                self._backlog.drain()
             last = None if limit is None or limit < 0 else limit
             if last == 0:
                 return []
-            if last is not None and not self._waiting:
+            if last is not None and not self._backlog.waiting:
                 return self._read(last)
-            self._known = self._applied(self._read(None))
-            return deepcopy(self._known if last is None else self._known[-last:])
+            items = self._read(None)
+            for change in self._backlog.waiting:
+                items = change.applied_to(items)
+            return deepcopy(items if last is None else items[-last:])
 
     def add(self, items: Sequence[Any]) -> None:
         """Add items at the end."""
         if items:
-            self._change("add", deepcopy(list(items)))
+            self._change(ItemChange("add", {new_id(): item for item in deepcopy(list(items))}))
 
     def pop(self) -> Any:
         """Remove the last item, and hide what it says; return it, or None if the log is empty."""
         with self._lock.guard, self._lock:
             last = self.items(1)
             if last:
-                self._change("pop", [])
+                self._change(ItemChange("pop"))
             return last[0] if last else None
 
     def clear(self) -> None:
         """Remove all items. What they say stays in the session's past."""
-        self._change("clear", [])
+        self._change(ItemChange("clear"))
 
     def flush(self) -> bool:
         """Write what waits; return whether all of it was written."""
         with self._lock.guard, self._lock:
-            self._retry_at = 0.0
-            self._write_waiting()
-            return not self._waiting
+            return self._backlog.drain()
 
     # Changes.
 
-    def _change(self, act: Act, items: list[Any]) -> None:
+    def _change(self, change: ItemChange) -> None:
         with self._lock.guard, self._lock:
             if self._strict:
-                self._write(act, items)
-                return
-            if len(self._waiting) >= WAITING_MAX:
-                self._waiting.pop(0)
-                self._lose(StorageError("too many changes wait for the ledger"))
-            self._waiting.append((act, items))
-            self._write_waiting()
+                self._write(change)
+            else:
+                self._backlog.add(change)
 
-    def _write_waiting(self) -> None:
-        while self._waiting and self._retry_at <= time.monotonic():
-            try:
-                self._write(*self._waiting[0])
-            except StorageError as error:
-                self.error, self._retry_at = error, time.monotonic() + RETRY_S
-                _log.warning("%s: items wait for the ledger: %s", self._session.session_id, error)
-                return
-            except Exception as error:  # noqa: BLE001  (a store never breaks the agent)
-                self._lose(error)
-            self._waiting.pop(0)
+    def _report(self, summary: str, payload: dict[str, Any]) -> None:
+        refs = {name: payload[name] for name in ("code", "error_class") if name in payload}
+        self._session.record("ops.warning", summary, payload=payload, refs=refs, origin="runtime")
 
-    def _lose(self, error: Exception) -> None:
-        self.lost += 1
-        self.error = error
-        _log.warning("%s: items are lost: %s", self._session.session_id, error)
+    def _write(self, change: ItemChange) -> None:
+        self._write_once(change)
+        self._known = change.applied_to(self._known)
 
-    def _applied(self, items: list[Any]) -> list[Any]:
-        """Return ``items`` with the changes that wait."""
-        for act, added in self._waiting:
-            items = [*items, *added] if act == "add" else items[:-1] if act == "pop" else []
-        return items
-
-    def _write(self, act: Act, items: list[Any]) -> None:
-        if act == "add":
-            for start in range(0, len(items), ITEMS_AT_ONCE):
-                self._add(items[start : start + ITEMS_AT_ONCE])
-        elif act == "pop":
+    def _write_once(self, change: ItemChange) -> None:
+        if change.act == "add":
+            keys = {f"{self._group}/{name}": item for name, item in change.items.items()}
+            for start in range(0, len(keys), ITEMS_AT_ONCE):
+                self._add(dict(islice(keys.items(), start, start + ITEMS_AT_ONCE)))
+        elif self._is_done_before():
+            return
+        elif change.act == "pop":
             for event in self._held.live_events(kinds=["state.value"], last=1):
                 self._held.hide([event.event_id])
                 if event_ids := _event_ids(event):
@@ -173,18 +178,26 @@ class ItemLog:
             if live:
                 self._held.hide([event.event_id for event in live])
 
+    def _is_done_before(self) -> bool:
+        """Whether what waits after this change is recorded: by a process that ended meanwhile."""
+        keys = [f"{self._group}/{name}" for _, items in self._backlog.waiting for name in items]
+        return bool(keys) and bool(self._records.versions(keys))
+
     # Adding.
 
-    def _add(self, items: list[Any]) -> None:
+    def _add(self, items: dict[str, Any]) -> None:
         recorder = MessageRecorder(self._session, self._records, self._claims)
         changes: list[RecordChange] = []
-        for item in items:
+        recorded_before = self._records.versions(list(items))
+        for key, item in items.items():
+            if key in recorded_before:
+                continue  # By a process that ended before it could note that.
             kept = storable(item)
             ids = self._put_back(kept)
             if ids is None:
                 recorded = [recorder.record(part) for part in self._parts_of(item)]
                 ids = tuple(dict.fromkeys(filter(None, recorded)))
-            changes.append(RecordChange(key=f"{self._group}/{new_id()}", value=kept, also=ids))
+            changes.append(RecordChange(key=key, value=kept, also=ids))
         self._held.open()
         if recorder.beside:
             self._session.open()
@@ -204,13 +217,47 @@ class ItemLog:
     def _read(self, last: int | None) -> list[Any]:
         try:
             events = self._held.live_events(kinds=["state.value"], last=last)
-            return [restored(_value(event)) for event in events]
+            items = [restored(_value(event)) for event in events]
         except Exception as error:
             if self._strict:
                 raise
-            self.error = error
+            self._backlog.error = error
             _log.warning("%s: items cannot be read: %s", self._session.session_id, error)
-            return self._known if last is None else self._known[-last:]
+            return self._known if last is None else deepcopy(self._known[-last:])
+        if last is None:
+            self._known = items
+        return items
+
+
+class _ChangeLines:
+    """Changes in a spool, without what a guard would not let into the ledger."""
+
+    def __init__(self, ledger: Ledger, held: Session) -> None:
+        self._access = ledger.record_access
+        self._held = held
+        self._spool = Spool(f"{self._access.ledger_id()}\n{held.scope}\n{held.session_id}")
+
+    def add(self, item: ItemChange) -> None:
+        events = [
+            self._held.new_event("state.value", "item", payload={"value": storable(one)})
+            for one in item.items.values()
+        ]
+        try:
+            guarded = self._access.guarded(events)
+        except (InvalidInput, StorageError):
+            return
+        if guarded is not None:
+            values = [event.payload["value"] for event in guarded]
+            self._spool.add([item.act, dict(zip(item.items, values, strict=True))])
+
+    def take_over(self) -> list[ItemChange]:
+        return [
+            ItemChange(act, {name: restored(value) for name, value in items.items()})
+            for act, items in self._spool.take_over()
+        ]
+
+    def clear(self) -> None:
+        self._spool.clear()
 
 
 def _value(event: Event) -> Any:

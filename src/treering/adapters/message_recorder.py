@@ -6,12 +6,13 @@ them, unless a recorder has recorded it: then the message is linked to that even
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from treering.errors import InvalidInput, NotFound, RunClosed, ToolDenied
+from treering.errors import InvalidInput, NotFound, RunClosed, StorageError, ToolDenied
 from treering.formats.event_content import outcome
 from treering.model.fields import fit_name
 from treering.model.parts import ToolCalled
@@ -85,11 +86,18 @@ class MessageRecorder:
         self.beside: list[NewEvent] = []
         """Events that are to be recorded together with the messages."""
         self._found: dict[tuple[str, Any], list[str]] = {}
+        try:
+            self._find(records)
+        except StorageError:
+            self._found.clear()  # Whoever records what follows hears of it, or keeps it.
+
+    def _find(self, records: KeyedRecords) -> None:
+        """Find what a recorder has recorded that belongs to no message."""
         # The events of an active recorder are among the last few.
         if self._free(EVENTS_PROBED):
             free = self._free(EVENTS_LOOKED_AT)
             wanted = set(free) - records.get_many(free).keys()
-            for event in session.events(last=EVENTS_LOOKED_AT):
+            for event in self._session.events(last=EVENTS_LOOKED_AT):
                 if event.event_id in wanted:
                     self._found.setdefault(_what(event), []).append(event.event_id)
 
@@ -110,13 +118,18 @@ class MessageRecorder:
         known = self._found.get((_KINDS[part.sort], part.text if is_said else part.call_id))
         if known:
             event_id: str | None = known.pop(0)
-        elif self._run is not None:
-            event_id = _record(self._run, part)
         else:
-            event_id = new_id()
-            self.beside.append(_event(self._session, part, event_id))
+            event_id = self._record(part)
         if event_id is not None:
             self._claims.add(event_id)
+        return event_id
+
+    def _record(self, part: MessagePart) -> str | None:
+        if self._run is not None:
+            with contextlib.suppress(StorageError):  # Then it is recorded, or kept, beside.
+                return _record(self._run, part)
+        event_id = new_id()
+        self.beside.append(_event(self._session, part, event_id))
         return event_id
 
 

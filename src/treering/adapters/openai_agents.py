@@ -89,6 +89,7 @@ async def record(
             await _explain(hooks, error)
         cause = _unwrapped(error)
         await hooks.in_order(run.__exit__, type(cause), cause, cause.__traceback__)
+        await hooks.report()
         if cause is error:
             raise
         raise cause from error
@@ -96,6 +97,7 @@ async def record(
         await hooks.in_order(run.interrupt, "the stream was left unfinished")
     else:
         await hooks.in_order(run.__exit__, None, None, None)
+    await hooks.report()
 
 
 async def _explain(hooks: TreeringHooks, error: AgentsException) -> None:

@@ -98,6 +98,11 @@ class TreeringHooks(RunHooks[Any]):
         done = loop.run_in_executor(self._thread, lambda: self.writer.attempt(act, *args, **named))
         return await asyncio.shield(done)
 
+    async def report(self) -> None:
+        """Note in the ledger what was not recorded of the run, if that works again."""
+        loop = asyncio.get_running_loop()
+        await asyncio.shield(loop.run_in_executor(self._thread, self.writer.flush))
+
     async def record_input(self, given: str | list[Any]) -> None:
         """Record the user's input, unless it is recorded already."""
         if self._heard:

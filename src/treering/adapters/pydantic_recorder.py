@@ -76,9 +76,11 @@ class RunRecorder(AbstractCapability[Any]):
             if begun is not None:
                 trace = error.__traceback__
                 await self._recorder.attempt(begun.__exit__, type(error), error, trace)
+            await self._recorder.attempt(self._recorder.writer.flush)
             raise
         if begun is not None:
             await self._recorder.attempt(begun.__exit__, None, None, None)
+        await self._recorder.attempt(self._recorder.writer.flush)
         return result
 
     async def wrap_model_request(

@@ -16,6 +16,7 @@ from pydantic_ai.conversation_store import (
 
 from treering.adapters.message_recorder import Claims, MessageRecorder
 from treering.adapters.pydantic_messages import parts_of
+from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records
 from treering.adapters.uncancelled import uncancelled
 from treering.aio import Lanes
@@ -45,13 +46,19 @@ class TreeringConversationStore(ConversationStore):
 
     It behaves like the in-memory store. Deleting a conversation erases the entries that no other
     shares, and what they say. An entry that was erased as an event is left out of its history.
+    A ledger that fails costs the record, not the turn: saves wait in memory and in the spool, and
+    are loaded from there. With ``strict``, errors are raised. Deleting raises in any case.
     """
 
-    def __init__(self, ledger: Ledger, *, scope: str, agent: str = "pydantic-ai") -> None:
+    def __init__(
+        self, ledger: Ledger, *, scope: str, agent: str = "pydantic-ai", strict: bool = False
+    ) -> None:
         self._ledger = ledger
+        self.buffer = RecordBuffer(ledger, "pydantic-ai", strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
         self._scope = parse_scope(scope)
         self._agent = agent
-        self._records = ledger.records(self._scope, TRANSCRIPTS)
+        self._records = self.buffer.records(self._scope, TRANSCRIPTS, agent=agent)
         self._lanes = Lanes()
         self._claims: dict[str, Claims] = {}
         self._since_ms = int(time.time() * 1_000)
@@ -112,8 +119,8 @@ class TreeringConversationStore(ConversationStore):
         held = self._ledger.session(
             name, scope=self._scope, agent=self._agent, spawned_by=spawned_by
         )
-        held.open()
-        return self._ledger.records(self._scope, TRANSCRIPTS, session_id=name, agent=self._agent)
+        self.buffer.open(held)
+        return self.buffer.records(self._scope, TRANSCRIPTS, session_id=name, agent=self._agent)
 
     def _stored(self, conversation_id: str) -> KeyedRecord | None:
         return self._records.get(_record_key(conversation_id))
@@ -157,7 +164,7 @@ class TreeringConversationStore(ConversationStore):
             ),
         ]
         if recorder.beside:
-            session.open()
+            self.buffer.open(session)
         try:
             while len(entries) > RECORDS_AT_ONCE:
                 some, entries = entries[:RECORDS_AT_ONCE], entries[RECORDS_AT_ONCE:]
@@ -214,7 +221,7 @@ class TreeringConversationStore(ConversationStore):
         if linked is None:
             raise LookupError(entry_id)
         held = self._ledger.session(linked.session_id, scope=self._scope, agent=self._agent)
-        for event in held.events(kinds=["state.value"], last=last):
+        for event in self.buffer.events(held, kinds=["state.value"], last=last):
             if event.redacted or not isinstance(event.payload, dict):
                 continue
             key, value = keys_of(event)[0], event.payload["value"]
@@ -247,7 +254,7 @@ class TreeringConversationStore(ConversationStore):
                 ids.append(found.version)
                 event = self._ledger.event(self._scope, found.version)
                 ids += [name for name in keys_of(event)[2:] if self._knows(name)]
-        self._ledger.redact(self._scope, event_ids=list(dict.fromkeys(ids)))
+        self.buffer.redact(self._scope, event_ids=list(dict.fromkeys(ids)))
 
     def _knows(self, event_id: str) -> bool:
         return event_id in self._ledger.find_ids(self._scope, [event_id])

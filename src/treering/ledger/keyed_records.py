@@ -8,23 +8,25 @@ So records have a history, erasing an event erases its value, and an erased key 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from treering.errors import InvalidInput
 from treering.ledger.drafts import without_bytes
 from treering.model.arguments import checks_arguments
-from treering.model.codec import unpacked
+from treering.model.codec import decode, unpacked
 from treering.model.events import KeyedEvent
 from treering.model.fields import check_count, check_events, check_list, check_name, check_text
 from treering.model.queries import PAGE_ITEMS_DEFAULT
+from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.engine import Engine
-    from treering.model.events import Event, NewEvent
+    from treering.ledger.ports import RecordStore
+    from treering.model.events import Event, Header, NewEvent
     from treering.model.receipts import RedactReceipt
     from treering.model.scopes import Scope
 
@@ -65,6 +67,60 @@ class RecordChange(msgspec.Struct, frozen=True, kw_only=True):
     """The session of the event, if it is not that of the records."""
 
 
+class RecordAccess(Protocol):
+    """What records are read from and written to: a ledger, or a buffer before it."""
+
+    @property
+    def store(self) -> RecordStore:
+        """Return what finds the events of keys."""
+
+    def append(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record events, all or none."""
+
+    def redact(self, scope: str, *, event_ids: Sequence[str]) -> RedactReceipt:
+        """Erase events."""
+
+
+class LedgerRecords:
+    """The records of a ledger, for buffers: ``ledger.record_access``."""
+
+    def __init__(self, engine: Engine, redact: Callable[..., RedactReceipt]) -> None:
+        self._engine = engine
+        self.store: RecordStore = engine.store.record_keys
+        self.redact = redact
+
+    def append(self, events: Sequence[NewEvent]) -> list[Header]:
+        """Record events, all or none."""
+        return self._engine.append(events)
+
+    def ledger_id(self) -> str:
+        """Return the name that the ledger was given when it was made."""
+        return self._engine.store.vault.ledger_id()
+
+    def is_recorded(self, event: NewEvent) -> bool:
+        """Whether the ledger has an event of the same id."""
+        name = event.event_id or ""
+        return name in self._engine.store.reader.find_ids(parse_scope(event.scope), [name])
+
+    def guarded(self, events: Sequence[NewEvent]) -> list[NewEvent] | None:
+        """Return events as they would be stored, without secrets; None if they are encrypted.
+
+        Raise InvalidInput if one cannot be stored.
+        """
+        drafts = self._engine.drafter.draft(events)
+        if any(draft.wordless for draft in drafts):
+            return None
+        return [
+            msgspec.structs.replace(
+                event,
+                summary=draft.field("summary"),
+                refs=None if draft.refs is None else decode(draft.refs),
+                payload=None if draft.payload is None else decode(draft.payload),
+            )
+            for event, draft in zip(events, drafts, strict=True)
+        ]
+
+
 @checks_arguments
 class KeyedRecords:
     """The records of one name in a scope. Safe to share between threads and processes.
@@ -78,17 +134,15 @@ class KeyedRecords:
 
     def __init__(
         self,
-        engine: Engine,
-        redact: Callable[..., RedactReceipt],
+        access: RecordAccess,
         scope: Scope,
         name: str,
         *,
         session_id: str | None,
         agent: str,
     ) -> None:
-        self._engine = engine
-        self._store = engine.store.record_keys
-        self._redact = redact
+        self._access = access
+        self._store = access.store
         self.scope = scope
         self.name = check_name(name, "name")
         if len(name) > NAME_CHARACTERS_MAX:
@@ -177,7 +231,7 @@ class KeyedRecords:
             raise InvalidInput("two changes have the same key", hint="put only the last of them")
         others = check_events(beside)
         events = [*others, *(self._event(change) for change in listed)]
-        headers = self._engine.append(events)[len(others) :]
+        headers = self._access.append(events)[len(others) :]
         return [
             KeyedRecord(
                 key=change.key,
@@ -197,7 +251,7 @@ class KeyedRecords:
         """
         known = list(self.get_many(keys))
         for start in range(0, len(known), PAGE):
-            self._engine.append([
+            self._access.append([
                 KeyedEvent(
                     scope=self.scope, session_id=self.session_id, agent_id=self._agent,
                     kind="state.removed", summary="record removed",
@@ -213,7 +267,7 @@ class KeyedRecords:
         The keys are free again.
         """
         ids = [event.event_id for key in _check_keys(keys) for event in self._events(key)]
-        return self._redact(self.scope, event_ids=list(dict.fromkeys(ids))) if ids else None
+        return self._access.redact(self.scope, event_ids=list(dict.fromkeys(ids))) if ids else None
 
     def _event(self, change: RecordChange) -> NewEvent:
         event = KeyedEvent(

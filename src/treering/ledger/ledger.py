@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
     from treering.ledger.families import Family
-    from treering.ledger.keyed_records import KeyedRecords
+    from treering.ledger.keyed_records import KeyedRecords, LedgerRecords, RecordAccess
     from treering.ledger.keys import LedgerKeys
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.sessions import Session
@@ -391,15 +391,31 @@ class Ledger(ReadableLedger):
         return self._memory_factory.memory(parse_scope(scope))
 
     def records(
-        self, scope: str, name: str, *, session_id: str | None = None, agent: str = erasure.AGENT
+        self,
+        scope: str,
+        name: str,
+        *,
+        session_id: str | None = None,
+        agent: str = erasure.AGENT,
+        access: RecordAccess | None = None,
     ) -> KeyedRecords:
         """Return the records called ``name`` of a scope: values by key, the latest of each.
 
-        Every change is an event of ``session_id``, by default of a session of their own.
+        Every change is an event of ``session_id``, by default of a session of their own. A buffer
+        takes the place of the ledger as ``access``.
         """
         return keyed_records.KeyedRecords(
-            self._engine, self.redact, parse_scope(scope), name, session_id=session_id, agent=agent
+            access or self.record_access,
+            parse_scope(scope),
+            name,
+            session_id=session_id,
+            agent=agent,
         )
+
+    @cached_property
+    def record_access(self) -> LedgerRecords:
+        """Return what buffers of keyed records need of the ledger."""
+        return keyed_records.LedgerRecords(self._engine, self.redact)
 
     def generation(self, scope: str, session_id: str) -> int:
         """Return a number that changes whenever something of a session is erased; 0 before that.

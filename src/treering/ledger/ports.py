@@ -497,6 +497,9 @@ class WordIndex(Protocol):
 class Vault(Protocol):
     """Stores the keys of encrypted scopes and the key that hides ids, outside the ledger."""
 
+    def ledger_id(self) -> str:
+        """Return the name that the ledger was given when it was made; its copies share it."""
+
     def id_key(self) -> bytes:
         """Return the key that hides ids; create it if needed. Raise StorageError if that fails."""
 

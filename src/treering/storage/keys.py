@@ -89,6 +89,10 @@ class KeyFolder:
         self._fitting: set[tuple[str, str]] = set()
         """Scopes, and notes of theirs that speak of the key that is here."""
 
+    def ledger_id(self) -> str:
+        """Return the name that the ledger was given when it was made; its copies share it."""
+        return self._ledger_id()
+
     def id_key(self) -> bytes:
         """Return the key that hides ids; it is made when it is first needed. Raise StorageError.
 

@@ -15,6 +15,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from typing_extensions import override
 
 from treering.adapters.adk.names import scope_of, tag
+from treering.adapters.record_buffer import RecordBuffer
 from treering.aio import sync_ledger
 from treering.derive.terms import terms
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
@@ -35,10 +36,16 @@ ALL: Final = 2**31
 
 
 class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
-    """Keeps ADK's memory in a ledger; an app is the scope ``adk/APP``."""
+    """Keeps ADK's memory in a ledger; an app is the scope ``adk/APP``.
 
-    def __init__(self, ledger: Ledger | AsyncLedger) -> None:
+    A ledger that fails costs the record, not the turn: entries wait in memory and in the spool, and
+    are found there. With ``strict``, errors are raised. Deleting raises in any case.
+    """
+
+    def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
+        self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
         self._vectors: dict[str, Any] = {}
         """Vectors by the version of an entry."""
 
@@ -140,7 +147,7 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
         return {version: score for version, score in scores.items() if score > 0}
 
     def _records(self, app_name: str) -> KeyedRecords:
-        return self._ledger.records(scope_of(app_name), RECORDS, agent="adk")
+        return self.buffer.records(scope_of(app_name), RECORDS, agent="adk")
 
 
 def _key(user_id: str, memory_id: str) -> str:

@@ -25,6 +25,7 @@ from google.adk.sessions.state import State
 from typing_extensions import override
 
 from treering.adapters.adk.names import scope_of, session_of, tag
+from treering.adapters.record_buffer import RecordBuffer
 from treering.aio import sync_ledger
 from treering.errors import Conflict
 from treering.ledger.keyed_records import RecordChange
@@ -48,10 +49,16 @@ ATTEMPTS_MAX: Final = 20
 
 
 class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyped
-    """Keeps ADK's sessions in a ledger; an app is the scope ``adk/APP``."""
+    """Keeps ADK's sessions in a ledger; an app is the scope ``adk/APP``.
 
-    def __init__(self, ledger: Ledger | AsyncLedger) -> None:
+    A ledger that fails costs the record, not the turn: events wait in memory and in the spool, and
+    sessions have them. With ``strict``, errors are raised. Deleting raises in any case.
+    """
+
+    def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
+        self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
 
     @override
     async def create_session(
@@ -155,7 +162,7 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
 
     def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
         if self._records(app_name).get(f"{tag(user_id, session_id)}/session") is not None:
-            self._ledger.redact(scope_of(app_name), session_id=session_of(user_id, session_id))
+            self.buffer.redact(scope_of(app_name), session_id=session_of(user_id, session_id))
 
     def _append(self, session: Session, event: Event) -> str | None:
         """Record an event; return the version of its session, None if the event exists."""
@@ -218,7 +225,7 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
         return session
 
     def _records(self, app_name: str, session_id: str = STATE_SESSION) -> KeyedRecords:
-        return self._ledger.records(scope_of(app_name), RECORDS, session_id=session_id, agent="adk")
+        return self.buffer.records(scope_of(app_name), RECORDS, session_id=session_id, agent="adk")
 
     def _now_s(self) -> float:
         from google.adk.platform import time as platform_time  # noqa: PLC0415  (as ADK has it)

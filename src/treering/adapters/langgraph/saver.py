@@ -28,7 +28,8 @@ from langgraph.checkpoint.base import (
 from typing_extensions import override
 
 from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, Version, applied
-from treering.adapters.langgraph.recent_values import RecentValues
+from treering.adapters.recent_values import RecentValues
+from treering.adapters.record_buffer import RecordBuffer
 from treering.aio import AsyncItems, sync_ledger
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
@@ -117,7 +118,8 @@ class _ValueChange(NamedTuple):
 class TreeringSaver(BaseCheckpointSaver[str]):
     """Saves the checkpoints of graphs in a ledger, for synchronous and asynchronous graphs.
 
-    A graph relies on its state: what cannot be saved raises, and is never left out.
+    A ledger that fails costs the record, not the step: checkpoints wait in memory and in the spool,
+    and the graph goes on with them. With ``strict``, errors are raised.
     """
 
     def __init__(
@@ -127,12 +129,15 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         scope: str,
         serde: SerializerProtocol | None = None,
         agent: str = "langgraph",
+        strict: bool = False,
     ) -> None:
         super().__init__(serde=serde)
         self._ledger, self._lanes = sync_ledger(ledger)
         self._scope = scope
         self._agent = agent
-        self._all = self._ledger.records(scope, RECORDS, agent=agent)
+        self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
+        self._all = self.buffer.records(scope, RECORDS, agent=agent)
         self._latest = RecentValues[tuple[str, str], tuple[str, str]](LATEST_MAX)
         """The newest checkpoint of namespaces, and the version of its record."""
         self._growing = RecentValues[tuple[str, str, str], GrowingValue](BYTES_MAX, _growing_size)
@@ -338,7 +343,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             for name in ("step", "source", "run_id")
             if isinstance(stated.get(name), int | str)
         }
-        records = self._records(place)
+        records, lost = self._records(place), self.buffer.lost
         known: set[str] = set()
         for attempt in range(ATTEMPTS_MAX):
             values = [
@@ -362,6 +367,8 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             for value, record in zip(values, stored, strict=True):
                 self._note_value(place, value, record.version)
             break
+        if self.buffer.lost != lost:
+            self._forget(place)  # The next versions must not be made of what is not stored.
         return place.config(checkpoint["id"])
 
     def _checkpoint_change(
@@ -449,7 +456,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         """Erase all checkpoints, values and writes of a thread, physically."""
         place = _place_of(str(thread_id), "")
         if self._all.keys(f"{place.thread}/", limit=1):
-            self._ledger.redact(self._scope, session_id=_session_id(place.thread_id))
+            self.buffer.redact(self._scope, session_id=_session_id(place.thread_id))
         self._forget(place)
 
     @override
@@ -627,7 +634,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
     def _records(self, place: _Place) -> KeyedRecords:
         """Return the records of a thread's session."""
-        return self._ledger.records(
+        return self.buffer.records(
             self._scope, RECORDS, session_id=_session_id(place.thread_id), agent=self._agent
         )
 

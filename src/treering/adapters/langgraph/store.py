@@ -25,6 +25,7 @@ from langgraph.store.base import (
 )
 from typing_extensions import override
 
+from treering.adapters.record_buffer import RecordBuffer
 from treering.aio import sync_ledger
 from treering.errors import Conflict
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
@@ -55,15 +56,26 @@ _ORDERED: Final = frozenset({"$gt", "$gte", "$lt", "$lte"})
 
 
 class TreeringStore(BaseStore):
-    """Keeps items of graphs in a ledger. What cannot be stored raises."""
+    """Keeps items of graphs in a ledger.
+
+    A ledger that fails costs the record, not the step: items wait in memory and in the spool, and
+    are found there. With ``strict``, errors are raised. Deleting raises in any case.
+    """
 
     supports_ttl = False
 
     def __init__(
-        self, ledger: Ledger | AsyncLedger, *, scope: str, agent: str = "langgraph"
+        self,
+        ledger: Ledger | AsyncLedger,
+        *,
+        scope: str,
+        agent: str = "langgraph",
+        strict: bool = False,
     ) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
-        self._records = self._ledger.records(scope, RECORDS, agent=agent)
+        self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
+        """What stands before the ledger, with what waits or was lost."""
+        self._records = self.buffer.records(scope, RECORDS, agent=agent)
         self._vectors: OrderedDict[str, Any] = OrderedDict()
         """Rows of vectors by the version of an item."""
 

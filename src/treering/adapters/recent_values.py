@@ -34,6 +34,11 @@ class RecentValues(Generic[Key, Value]):
                 self._values.move_to_end(key)
             return self._values.get(key)
 
+    def all_keys(self) -> list[Key]:
+        """Return all keys that are here."""
+        with self._lock.guard, self._lock:
+            return list(self._values)
+
     def add(self, key: Key, value: Value) -> None:
         """Keep a value, unless it is too large to leave room for others."""
         with self._lock.guard, self._lock:
