@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 import treering
-from formats.logs.terminals import GROK_SESSION, GROK_SUMMARY, RECORDS, content, document
+from formats.logs.grok import CHILD, FILES, FOLDER, LINES, T0, UPDATES
+from formats.logs.terminals import GROK_SESSION, RECORDS, content, document
 from treering.formats import grok
 from treering.importing.testing import LAWS, LogSample
 
@@ -20,121 +21,7 @@ if TYPE_CHECKING:
     from treering import Event, Ledger
 
 SCOPE: Final = "acme/harbour"
-T0: Final = 1_790_000_000
-CHILD: Final = "0190c000-0000-7000-8000-0000000009b1"
-FOLDER: Final = f".grok/sessions/%2Fsrv%2Fharbour/{GROK_SESSION}"
-
-
-def _line(n: int, sort: str, *, own: bool = False, **fields: Any) -> dict[str, Any]:
-    method = "_x.ai/session/update" if own else "session/update"
-    update = {"sessionUpdate": sort, **fields}
-    return {
-        "timestamp": T0 + n,
-        "method": method,
-        "params": {
-            "sessionId": GROK_SESSION,
-            "update": update,
-            "_meta": {"eventId": f"e{n}", "agentTimestampMs": (T0 + n) * 1_000 + 5},
-        },
-    }
-
-
-def _chunk(n: int, sort: str, text: str, **fields: Any) -> dict[str, Any]:
-    return _line(n, f"{sort}_chunk", content={"type": "text", "text": text}, **fields)
-
-
-def _wrapped(text: str) -> list[dict[str, Any]]:
-    return [{"type": "content", "content": {"type": "text", "text": text}}]
-
-
-UPDATES: Final = [
-    _line(1, "available_commands_update", availableCommands=[]),
-    _chunk(2, "user_message", "When is high tide?", _meta={"promptIndex": 0, "modelId": "gull-4"}),
-    _line(
-        3,
-        "user_message_chunk",
-        content={"type": "image", "data": "aGk=", "mimeType": "image/png"},
-        _meta={"promptIndex": 0},
-    ),
-    _chunk(4, "agent_thought", "A "),
-    _chunk(5, "agent_thought", "file?"),
-    _chunk(6, "agent_message", "I will ", messageId="m1"),
-    _line(7, "current_mode_update", currentModeId="default"),
-    _chunk(8, "agent_message", "look.", messageId="m1"),
-    _line(
-        9,
-        "tool_call",
-        toolCallId="g1",
-        title="read_file",
-        rawInput={"path": "tide.py"},
-        _meta={"x.ai/tool": {"name": "read_file", "kind": "read"}},
-    ),
-    _line(10, "tool_call_update", toolCallId="g1", status="in_progress", title="Read `tide.py`"),
-    _line(11, "tool_call", toolCallId="g2", title="Run the clock", kind="execute"),
-    _line(12, "tool_call_update", toolCallId="g2", rawInput={"command": "date"}),
-    _line(13, "tool_call_update", toolCallId="g1", status="failed", content=_wrapped("no file")),
-    _line(
-        14,
-        "tool_call_update",
-        toolCallId="g2",
-        status="completed",
-        rawOutput={"type": "Bash", "exit_code": 1, "output": "late"},
-    ),
-    _line(
-        15,
-        "tool_call",
-        toolCallId="g3",
-        title="Edit tide.py",
-        kind="edit",
-        status="completed",
-        content=[{"type": "diff", "path": "tide.py", "oldText": "6", "newText": "12"}],
-    ),
-    _chunk(16, "agent_message", "At midnight.", messageId="m2"),
-    _line(
-        17,
-        "turn_completed",
-        own=True,
-        prompt_id="p1",
-        stop_reason="end_turn",
-        usage={
-            "inputTokens": 90,
-            "outputTokens": 7,
-            "cachedReadTokens": 40,
-            "totalTokens": 97,
-            "modelUsage": {
-                "gull-4": {
-                    "inputTokens": 90,
-                    "outputTokens": 7,
-                    "cachedReadTokens": 40,
-                    "costUsdTicks": 5_000_000_000,
-                }
-            },
-        },
-    ),
-    _chunk(18, "user_message", "And now?", _meta={"promptIndex": 1}),
-    _chunk(19, "agent_message", "Later."),
-    _line(20, "rewind_marker", own=True, target_prompt_index=1, created_at="2026-10-01"),
-    _chunk(21, "user_message", "Look again.", _meta={"promptIndex": 1}),
-    _line(22, "subagent_spawned", own=True, child_session_id=CHILD, subagent_type="explore"),
-    _line(23, "subagent_progress", own=True, subagent_id=CHILD, turn_count=1),
-    _line(24, "auto_compact_completed", own=True, summary="They ask for the tide."),
-    _line(
-        25,
-        "turn_completed",
-        own=True,
-        prompt_id="p2",
-        stop_reason="cancelled",
-        agent_result="At noon.",
-        usage={"inputTokens": 20, "outputTokens": 2},
-    ),
-    _line(26, "mood_of_tomorrow", own=True, mood="calm"),
-]
-FILES: Final = {
-    f"{FOLDER}/updates.jsonl": content(UPDATES),
-    f"{FOLDER}/chat_history.jsonl": content(RECORDS["grok"]),
-    f"{FOLDER}/summary.json": document(GROK_SUMMARY),
-}
-SAMPLE: Final = LogSample(grok.FORMAT[1], f"{FOLDER}/updates.jsonl", FILES)
+SAMPLE: Final = LogSample(grok.FORMAT[1], UPDATES, FILES)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
@@ -172,7 +59,7 @@ def said(found: list[Event], role: str) -> list[str]:
 def test_a_session_is_told_by_its_updates_alone(home: Path, ledger: Ledger) -> None:
     receipt = treering.import_logs(ledger, [home], scope=SCOPE)
 
-    raw = [one["params"]["update"] for one in UPDATES]
+    raw = [one["params"]["update"] for one in LINES]
     chunks = [one for one in raw if one["sessionUpdate"].endswith("_chunk")]
     by_message = groupby(
         chunks, lambda one: (one["sessionUpdate"], one.get("messageId"), str(one.get("_meta")))
@@ -183,7 +70,7 @@ def test_a_session_is_told_by_its_updates_alone(home: Path, ledger: Ledger) -> N
     ]
     found = events(ledger)
     assert receipt.by_format == {"grok": 1}
-    assert (receipt.lines, receipt.errors) == (len(UPDATES), 0)
+    assert (receipt.lines, receipt.errors) == (len(LINES), 0)
     assert said(found, "user") == [text for sort, text in texts if sort.startswith("user") and text]
     streamed = [text for sort, text in texts if sort == "agent_message_chunk"]
     assert said(found, "assistant") == [*streamed, raw[-2]["agent_result"]]
@@ -258,8 +145,8 @@ def test_a_history_adds_nothing_to_updates(home: Path, ledger: Ledger) -> None:
 def test_a_history_is_read_if_the_updates_tell_only_of_turns(
     tmp_path: Path, ledger: Ledger
 ) -> None:
-    ended = [one for one in UPDATES if one["params"]["update"]["sessionUpdate"] == "turn_completed"]
-    home = put(tmp_path, {**FILES, f"{FOLDER}/updates.jsonl": content(ended)})
+    ended = [one for one in LINES if one["params"]["update"]["sessionUpdate"] == "turn_completed"]
+    home = put(tmp_path, {**FILES, UPDATES: content(ended)})
 
     receipt = treering.import_logs(ledger, [home], scope=SCOPE)
 
@@ -287,11 +174,11 @@ def test_a_subagent_names_the_session_that_began_it(tmp_path: Path, ledger: Ledg
 
 
 def test_a_message_that_is_being_written_waits(tmp_path: Path, ledger: Ledger) -> None:
-    home = put(tmp_path, {**FILES, f"{FOLDER}/updates.jsonl": content(UPDATES[:6])})
+    home = put(tmp_path, {**FILES, UPDATES: content(LINES[:6])})
     log = home / FOLDER / "updates.jsonl"
 
     early = treering.import_logs(ledger, [log], scope=SCOPE, live=True)
-    log.write_bytes(content(UPDATES))
+    log.write_bytes(content(LINES))
     treering.import_logs(ledger, [log], scope=SCOPE, live=True)
 
     assert early.skipped["is still being written"] == 1

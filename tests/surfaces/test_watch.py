@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 import treering
 from effort import PATIENCE_S
+from formats.logs.grok import FILES, UPDATES
+from formats.logs.terminals import LOGS, RECORDS, content
 from surfaces.processes import line_of, start
 
 if TYPE_CHECKING:
@@ -25,6 +28,15 @@ SESSION: Final = "5b0c5a53-0000-4000-8000-00000000000a"
 MODES = pytest.mark.parametrize("mode", [[], ["--poll"]], ids=["notices", "looking"])
 SECRET: Final = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
 """Looks like a key, and is none."""
+
+
+SCOPE: Final = "acme/harbour"
+IN: Final = ("--scope", SCOPE)
+GROWING: Final = {
+    sample: (agent, log, beside, content(RECORDS[sample]))
+    for sample, (agent, log, beside) in LOGS.items()
+} | {"grok updates": ("grok", UPDATES, FILES, FILES[UPDATES])}
+"""Of each log: its agent, where it is, what is beside it, and its content."""
 
 
 class Log:
@@ -223,3 +235,56 @@ def test_a_path_that_is_not_there_is_refused_if_it_is_to_be_done_once(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: nowhere does not exist\n")
     assert not Path(environment["TREERING_DB"]).exists()
+
+
+@pytest.mark.parametrize("sample", ["copilot", "kimi", "antigravity", "grok updates"])
+def test_logs_of_other_agents_are_taken_in_as_they_grow(
+    environment: dict[str, str],
+    spool: Path,
+    watching: list[subprocess.Popen[str]],
+    run: Run,
+    sample: str,
+) -> None:
+    agent, log, beside, whole = GROWING[sample]
+    home = Path(environment["HOME"])
+    for name, held in beside.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_bytes(held)
+    path = home / log
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = whole.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: len(lines) // 2]))
+
+    process = start(environment, "watch", *IN)
+    watching.append(process)
+    first = line_of(process)
+    early = conversations(environment)
+    with path.open("ab") as stream:
+        stream.write(b"".join(lines[len(lines) // 2 :]))
+    second = line_of(process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    os.utime(path, (0, 0))  # Nothing is unfinished in it any more.
+    rest = run("watch", "--once", *IN)
+    taken = conversations(environment)
+    environment["TREERING_DB"] += ".other"
+    at_once = run("import", "--no-index", str(path), *IN)
+
+    assert (process.returncode, rest.returncode, at_once.returncode) == (0, 0, 0), errors
+    assert first.split()[1] == second.split()[1] == agent
+    assert conversations(environment) == taken
+    assert all(taken[session][: len(told)] == told for session, told in early.items())
+    assert 0 < sum(map(len, early.values())) < sum(map(len, taken.values()))
+
+
+def conversations(environment: dict[str, str]) -> dict[str, list[tuple[str, Any]]]:
+    """Return what was said and done in each session so far."""
+    with treering.open(environment["TREERING_DB"], mode="ro") as ledger:
+        return {
+            one.session_id: [
+                (event.kind, event.payload)
+                for event in ledger.session(one.session_id, scope=SCOPE, agent="x").events()
+                if not event.kind.startswith("session.")
+            ]
+            for one in ledger.sessions(SCOPE, subagents=True).items
+        }
