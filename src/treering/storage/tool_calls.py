@@ -5,6 +5,7 @@ The tables hold hashes where the events hold texts. What is shown is read from t
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -14,7 +15,6 @@ from treering.derive.tool_facts import TOOL_KINDS, read_fact
 from treering.model.codec import decode
 from treering.model.parts import PARTS, SafePart, safe_part
 from treering.model.tools import REASONS, STATUSES
-from treering.storage.encoding import name_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,7 +60,8 @@ Facts = dict[Any, list[Placed]]
 
 def number(key: bytes, text: str) -> int:
     """Return the number that ``text`` is stored as; it is never 0."""
-    return int.from_bytes(name_key(key, text)[:8], "big", signed=True) or 1
+    # The beginning of name_key, past its cache: that is for names which come back for long.
+    return int.from_bytes(hmac.digest(key, text.encode(), "sha256")[:8], "big", signed=True) or 1
 
 
 def read_facts(rows: Iterable[Row], key_of: Callable[[Any], bytes]) -> Facts:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.writer import Writer
     from treering.storage.tool_calls import Facts, Group
 
-STRETCH: Final = 4_000
+STRETCH: Final = 8_000
 """Events that one transaction reads: writers wait meanwhile."""
 
 _SEEN: Final = "SELECT value FROM ledger WHERE name = 'tools_seen'"
