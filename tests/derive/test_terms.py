@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from effort import rounds
 from treering.derive.terms import STOP_WORDS, term_ids, terms
 
 
@@ -45,6 +49,14 @@ def test_terms_and_their_numbers_go_together() -> None:
 
     assert len(term_ids(text)) == len(terms(text))
     assert len(set(term_ids(text))) == len(set(terms(text)))
+
+
+@settings(max_examples=rounds(100))
+@given(st.text())
+def test_each_term_of_any_text_has_one_number(text: str) -> None:
+    found, numbers = terms(text), term_ids(text)
+
+    assert len(set(zip(found, numbers, strict=True))) == len(set(found))
 
 
 def test_every_process_makes_the_same_numbers() -> None:

@@ -12,13 +12,16 @@ import re
 from array import array
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 import Stemmer
 
-from treering.model.search_words import WORD_CHARACTERS_MAX, named_part, pieces_in, spelt
+from treering.model.search_words import WORD_CHARACTERS_MAX, named_part, pieces_in, word_list
 
 _KEPT_WORDS_MAX: Final = 2**16
+_KEPT_CHUNKS_MAX: Final = 2**17
+_KEPT_KEYS_MAX: Final = 4
 _WHOLE: Final = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:[_.][A-Za-z0-9]+)+")
 """Names and versions with separators: ``snake_case``, ``notes.txt``, ``3.11.7``."""
 
@@ -140,22 +143,22 @@ STOP_WORDS: Final = frozenset(
 
 def terms(text: str) -> list[str]:
     """Return the terms of a text, in order, with repetitions."""
-    return [term for word in _words(text) if (term := _term(word))]
+    return [term for word in chain(*_words(text)) if (term := _term(word))]
 
 
 def term_ids(text: str, key: bytes = b"") -> array[int]:
     """Return the terms of a text as 32-bit numbers, the same in every process with ``key``."""
-    numbers = [_number(word, key) for word in _words(text)]
-    return array("I", [number for number in numbers if number is not None])
+    # The parts of a text are those of its chunks between blanks, and most chunks come again.
+    parts = zip(*map(_ids_of(key).__getitem__, text.split()), strict=True)
+    return array("I", chain.from_iterable(chain.from_iterable(parts)))
 
 
-def _words(text: str) -> list[str]:
-    words = spelt(text).split()
-    named = named_part(text)
-    if named:
-        words += pieces_in(named)
-        words += [name.lower() for name in _WHOLE.findall(named)]
-    return words
+def _words(text: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the words of a text, the parts of its names in camel case, and names as a whole."""
+    words, named = word_list(text), named_part(text)
+    if not named:
+        return words, [], []
+    return words, pieces_in(named), [name.lower() for name in _WHOLE.findall(named)]
 
 
 @lru_cache(_KEPT_WORDS_MAX)
@@ -176,3 +179,24 @@ def _number(word: str, key: bytes) -> int | None:
     if not term:
         return None
     return int.from_bytes(blake2b(term.encode(), digest_size=4, key=key).digest(), "little")
+
+
+class _ChunkIds(dict[str, tuple[tuple[int, ...], ...]]):
+    """The numbers of the terms of chunks under one key, in three parts as of ``_words``."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __missing__(self, chunk: str) -> tuple[tuple[int, ...], ...]:
+        ids = tuple(tuple(self._numbers(words)) if words else () for words in _words(chunk))
+        # The first ones stay: among them are those that are frequent.
+        if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < _KEPT_CHUNKS_MAX:
+            self[chunk] = ids
+        return ids
+
+    def _numbers(self, words: list[str]) -> list[int]:
+        numbers = [_number(word, self._key) for word in words]
+        return [number for number in numbers if number is not None]
+
+
+_ids_of: Final = lru_cache(_KEPT_KEYS_MAX)(_ChunkIds)

@@ -68,8 +68,8 @@ class StaticEmbedder:
         numbers = static_pieces().numbers
         vectors = np.zeros((len(texts), DIMENSIONS), np.float32)
         for index, text in enumerate(texts):
-            pieces = numbers(text)
-            if pieces:
+            pieces = np.array(numbers(text), np.intp)
+            if pieces.size:
                 # A product of a row and a matrix: ten times as fast as adding up weighted rows.
                 vectors[index] = factors.take(pieces) @ rows.take(pieces, axis=0).astype(np.float32)
         norms = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))

@@ -1,16 +1,15 @@
 """Splits texts into the word pieces of BERT's uncased vocabulary.
 
-Words are looked up whole, then by their longest known prefixes. The pieces of a word are cached,
-since most words occur again; so no compiled tokenizer is needed, nor its threads, which do not
-survive a fork.
+Words are looked up whole, then by their longest known prefixes. The pieces of what is between
+blanks are cached, since most of it occurs again; so no compiled tokenizer is needed, nor its
+threads, which do not survive a fork.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
-from itertools import groupby
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ CHARACTERS_MAX: Final = 20_000
 WORD_CHARACTERS_MAX: Final = 100
 """Longer words are unknown."""
 KEPT_WORDS_MAX: Final = 50_000
-FOREIGN_KEPT_MAX: Final = 8_192
+KEPT_CHUNKS_MAX: Final = 2**17
 UNKNOWN: Final = 100
 STARTS: Final = 101
 ENDS: Final = 102
@@ -36,27 +35,42 @@ class WordPieces:
     """A vocabulary that splits texts. Thread-safe."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        self._numbers = {piece: number for number, piece in enumerate(vocabulary)}
-        self._cache: dict[str, tuple[int, ...]] = {}
+        words = _WordPieces({piece: number for number, piece in enumerate(vocabulary)})
+        self._chunks = _ChunkPieces(words)
 
     def numbers(self, text: str) -> list[int]:
         """Return the pieces of a text as indexes into the vocabulary."""
-        clipped = text[:CHARACTERS_MAX]
-        words = _PLAIN.findall(clipped.lower()) if clipped.isascii() else _words(clipped)
-        cached = self._cache
-        numbers: list[int] = []
-        for word in words:
-            pieces = cached.get(word)
-            numbers += self._cache_word(word) if pieces is None else pieces
-        return numbers
+        chunks = text[:CHARACTERS_MAX].split()
+        return list(chain.from_iterable(map(self._chunks.__getitem__, chunks)))
 
-    def _cache_word(self, word: str) -> tuple[int, ...]:
-        pieces = self._pieces(word)
-        if len(self._cache) < KEPT_WORDS_MAX:
-            self._cache[word] = pieces
+
+class _ChunkPieces(dict[str, tuple[int, ...]]):
+    """The pieces of what is between blanks, found when first asked for."""
+
+    def __init__(self, words: _WordPieces) -> None:
+        self._words = words
+
+    def __missing__(self, chunk: str) -> tuple[int, ...]:
+        words = _PLAIN.findall(chunk.lower()) if chunk.isascii() else _foreign_words(chunk)
+        pieces = tuple(chain.from_iterable(map(self._words.__getitem__, words)))
+        if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < KEPT_CHUNKS_MAX:
+            self[chunk] = pieces
         return pieces
 
-    def _pieces(self, word: str) -> tuple[int, ...]:
+
+class _WordPieces(dict[str, tuple[int, ...]]):
+    """The pieces of words, found when first asked for."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self._numbers = numbers
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        pieces = self._split(word)
+        if len(self) < KEPT_WORDS_MAX:
+            self[word] = pieces
+        return pieces
+
+    def _split(self, word: str) -> tuple[int, ...]:
         if len(word) > WORD_CHARACTERS_MAX:
             return (UNKNOWN,)
         pieces: list[int] = []
@@ -74,21 +88,8 @@ class WordPieces:
         return tuple(pieces)
 
 
-def _words(text: str) -> list[str]:
+def _foreign_words(text: str) -> list[str]:
     """Return the words of a text in any script, with punctuation marks as separate words."""
-    words: list[str] = []
-    # Most chunks between blanks are ASCII, even in a text that is not.
-    for is_plain, group in groupby(text.split(), str.isascii):
-        if is_plain:
-            words += _PLAIN.findall(" ".join(group).lower())
-        else:
-            for chunk in group:
-                words += _foreign_words(chunk)
-    return words
-
-
-@lru_cache(FOREIGN_KEPT_MAX)
-def _foreign_words(text: str) -> tuple[str, ...]:
     spaced = _IDEOGRAPHS.sub(r" \1 ", text).lower()
     words: list[str] = []
     for chunk in unicodedata.normalize("NFD", spaced).split():
@@ -104,4 +105,4 @@ def _foreign_words(text: str) -> tuple[str, ...]:
                 word += character
         if word:
             words.append(word)
-    return tuple(words)
+    return words

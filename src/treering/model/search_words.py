@@ -112,13 +112,19 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
 
 def spelt(text: str) -> str:
     """Return the words of a text, separated by spaces."""
-    return " ".join(_plain_words(text) if text.isascii() else _words(text.split()))
+    return " ".join(word_list(text))
+
+
+def word_list(text: str) -> list[str]:
+    """Return the words of a text."""
+    return _plain_words(text) if text.isascii() else _words(text.split())
 
 
 def named_part(text: str) -> str:
     """Return the part of a text that has names in code, in order."""
-    chunks = [chunk for chunk in text.split() if chunk not in _PLAIN_CHUNKS]
-    return " ".join([chunk for chunk in chunks if _has_name(chunk)])
+    chunks = text.split()
+    named = {chunk for chunk in {*chunks} - _PLAIN_CHUNKS if _has_name(chunk)}
+    return " ".join([chunk for chunk in chunks if chunk in named]) if named else ""
 
 
 def pieces_in(text: str) -> list[str]:
