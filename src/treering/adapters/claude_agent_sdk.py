@@ -160,13 +160,16 @@ class TreeringSessionStore:
 
     def _keep(self, place: Place, entries: Sequence[Any]) -> None:
         records = self._records(place)
-        named = {place.key_of(one["uuid"]): one for one in reversed(entries) if _uuid(one)}
+        named = {place.key_of(entry["uuid"]): entry for entry in reversed(entries) if _uuid(entry)}
         known = records.get_many(list(named)) if named else {}
         new = [
-            one
-            for one in entries
-            if not _uuid(one)
-            or (place.key_of(one["uuid"]) not in known and named[place.key_of(one["uuid"])] is one)
+            entry
+            for entry in entries
+            if not _uuid(entry)
+            or (
+                place.key_of(entry["uuid"]) not in known
+                and named[place.key_of(entry["uuid"])] is entry
+            )
         ]
         if not new:
             return
@@ -215,8 +218,8 @@ class TreeringSessionStore:
         place = Place(self._scope_of(project), project, "", "")
         listed = all_records(self._kept(place.scope), place.listing)
         kept = {
-            one.key: one.value
-            for one in all_records(self._kept(place.scope, SUMMARIES), place.listing)
+            record.key: record.value
+            for record in all_records(self._kept(place.scope, SUMMARIES), place.listing)
         }
         found: list[SessionSummaryEntry] = []
         for one in listed:
@@ -231,7 +234,7 @@ class TreeringSessionStore:
 
     def _subpaths(self, place: Place) -> list[str]:
         records = self._kept(place.scope)
-        return sorted(one.value for one in all_records(records, f"{place.subpaths}/"))
+        return sorted(record.value for record in all_records(records, f"{place.subpaths}/"))
 
     def _delete(self, place: Place) -> None:
         subpaths = [] if place.subpath else self._subpaths(place)
@@ -347,17 +350,17 @@ class Transcripts:
             page = self._ledger.sessions(
                 place.scope, prefix=name, subagents=True, after=after, state=_STATES
             )
-            found += [one.session_id for one in page.items]
+            found += [item.session_id for item in page.items]
             after = page.next_cursor
             if not page.has_more:
                 break
         return [one for one in found if one == name or one.startswith(f"{name}/agent-")]
 
     def _import(self, place: Place, reader: ClaudeCodeReader, entries: Sequence[Any]) -> None:
-        described = [one for one in entries if one.get("type") == _METADATA]
+        described = [entry for entry in entries if entry.get("type") == _METADATA]
         if described:
             reader.description = described[-1]
-        lines = [json.dumps(one) for one in entries if one.get("type") != _METADATA]
+        lines = [json.dumps(entry) for entry in entries if entry.get("type") != _METADATA]
         if self._masking is None:
             self._masking = self._ledger.with_masking()
         notes = NoteBuffer(self._ledger.importing.bookmarks(BOOKMARK_SCOPE))

@@ -126,7 +126,7 @@ class TreeringConversationStore(ConversationStore):
         return self._records.get(_record_key(conversation_id))
 
     def _all_records(self) -> list[ConversationRecord]:
-        found = [_to_record(one) for one in all_records(self._records, f"{_CONVERSATIONS}/")]
+        found = [_to_record(record) for record in all_records(self._records, f"{_CONVERSATIONS}/")]
         return [one for one in found if one is not None]
 
     def _write(

@@ -135,7 +135,7 @@ class ChatApi:
     def answer(self, body: Json) -> ModelAnswer:
         """Return what an answer says; further choices are kept apart."""
         choices = objects(body.get("choices"))
-        messages = [object_in(one, "message") for one in choices] or [{}]
+        messages = [object_in(choice, "message") for choice in choices] or [{}]
         stop = text_in(choices[0], "finish_reason") if choices else None
         message, model = messages[0], text_in(body, "model")
         calls = tuple(_chat_calls(message))
@@ -404,9 +404,9 @@ class MessagesApi:
         reply = Reply(
             text=plain(
                 "\n".join(
-                    one["text"]
-                    for one in blocks
-                    if one.get("type") == "text" and text_in(one, "text")
+                    block["text"]
+                    for block in blocks
+                    if block.get("type") == "text" and text_in(block, "text")
                 )
             ),
             sealed=tuple(_thoughts(blocks)),
@@ -415,7 +415,7 @@ class MessagesApi:
             stop_reason=_STOPS.get(stop or "", stop),
             usage=_anthropic_usage(object_in(body, "usage"), model, self.provider),
         )
-        outputs = {one.get("tool_use_id"): one for one in blocks if "tool_use_id" in one}
+        outputs = {block.get("tool_use_id"): block for block in blocks if "tool_use_id" in block}
         hosted = [*_block_calls(blocks, "server_tool_use"), *_block_calls(blocks, "mcp_tool_use")]
         written = tokens(object_in(body, "usage").get("cache_creation_input_tokens"))
         return ModelAnswer(
@@ -520,7 +520,9 @@ def _grow(block: Json, delta: Json) -> str:
 
 def users_in(messages: Iterable[Json]) -> tuple[tuple[str, list[Any]], ...]:
     """Return what users say in messages, each with what is attached."""
-    said = [_content(one.get("content")) for one in messages if one.get("role") == "user"]
+    said = [
+        _content(message.get("content")) for message in messages if message.get("role") == "user"
+    ]
     return tuple((text, attached) for text, attached in said if text or attached)
 
 

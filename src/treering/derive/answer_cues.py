@@ -121,8 +121,8 @@ def is_question(text: str) -> bool:
 
 def speaker_in(text: str) -> str | None:
     """Return who speaks, in a transcript that writes "Ana: Good morning"."""
-    found = _SPOKEN.match(text)
-    return None if found is None else found[1]
+    match = _SPOKEN.match(text)
+    return None if match is None else match[1]
 
 
 def _date(found: re.Match[str]) -> AskedDate | None:

@@ -84,7 +84,7 @@ def is_title(name: str) -> bool:
         len(parts) == 2 and parts[0] in {"My", "Our", "The"}
     ):
         return False
-    return all(one[:1].isupper() or one in _SMALL or not one[:1].islower() for one in parts)
+    return all(part[:1].isupper() or part in _SMALL or not part[:1].islower() for part in parts)
 
 
 def read_noun_of(text: str) -> tuple[str | None, str, str, str | None] | None:

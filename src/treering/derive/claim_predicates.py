@@ -174,7 +174,7 @@ def _with_preposition(verb: str, rest: str) -> PredicateMeaning | None:
             if verb == "be" and parts[0] == "born" and is_date(value):
                 return PredicateMeaning("date of birth", value, single=True)
             noun, named = value_in(value)
-            phrase = " ".join((verb, *(one for one in parts[: at + 1]), *noun.split()))
+            phrase = " ".join((verb, *(part for part in parts[: at + 1]), *noun.split()))
             attribute = attribute_of(phrase)
             return PredicateMeaning(attribute, named, single=bool(noun) or holds_one(attribute))
     return None

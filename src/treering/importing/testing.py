@@ -262,7 +262,7 @@ def remembers_no_text(sample: LogSample) -> None:
     records = list(sample.records(sample.content))
     events = _settled(reader, records)
     state = encode(reader.state()).decode()
-    texts = {str((one.payload or {}).get("text")) for one in events if _is_said(one)}
+    texts = {str((event.payload or {}).get("text")) for event in events if _is_said(event)}
     kept = [text for text in texts if len(text) >= TEXT_CHARACTERS_MIN and text in state]
     assert not kept, f"the state of the reader holds text of the log: {kept}"
 
@@ -343,7 +343,7 @@ def _own_values(sample: LogSample) -> list[Any]:
     assert sample.format.records is not None
     with _written(sample) as path:
         records = [*sample.format.records(path, ForeignDatabases())]
-    values = (one.value if isinstance(one, LogRecord) else one for one in records)
+    values = (record.value if isinstance(record, LogRecord) else record for record in records)
     return [value for value in values if value is not None]
 
 

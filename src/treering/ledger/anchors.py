@@ -116,7 +116,9 @@ def _broken(
     fault: Literal["missing", "link"],
     detail: str,
 ) -> Broken:
-    known = (one for one in store.sessions.records(scope) if one.genesis.hex() == head.genesis)
+    known = (
+        record for record in store.sessions.records(scope) if record.genesis.hex() == head.genesis
+    )
     session = next(known, None)
     return Broken(
         scope=session.scope if session is not None else "",

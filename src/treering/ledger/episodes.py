@@ -264,7 +264,7 @@ def _reported(template: NewEvent, usage: UsageReported) -> NewEvent:
 
 def _content(telling: EpisodeSummary, account: Account) -> dict[str, Any]:
     """Return what an episode says, and each line of it with its events."""
-    lines = [("Summary", one.text, one.event_ids) for one in account.sentences]
+    lines = [("Summary", sentence.text, sentence.event_ids) for sentence in account.sentences]
     lines += [(line.section, line.text, line.event_ids) for line in telling.lines]
     outcome = telling.outcome
     if outcome is not None:

@@ -300,7 +300,7 @@ def _is_recent(recorded_ms: int, now_ms: int) -> bool:
 def _other_scopes(store: EventStore, scope: Scope) -> set[Scope]:
     """Return the other scopes of the ledger that this user may see."""
     with contextlib.suppress(NotPermitted):
-        return {Scope(one.scope) for one in store.sessions.records()} - {scope}
+        return {Scope(record.scope) for record in store.sessions.records()} - {scope}
     return set()
 
 

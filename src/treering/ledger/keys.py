@@ -116,7 +116,7 @@ class LedgerKeys:
         # After this nobody seals, so that no payload is recorded in between and lost.
         store.vault.retire(scope)
         # A key that is in use was made since, and stays.
-        retired = [one.generation for one in store.vault.records(scope) if not one.in_use]
+        retired = [record.generation for record in store.vault.records(scope) if not record.in_use]
         store.seals.await_writers(scope)
         redacted, blobs = erasure.redact_all(store, self._drafter, scope)
         physical = store.erasure.finish()

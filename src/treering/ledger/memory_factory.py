@@ -73,7 +73,7 @@ class Recorder:
         query = Query(scope=scope, session_id=session_id, kinds=kinds, limit=PAGE_ITEMS_MAX)
         headers = sorted(self._store.reader.headers(query), key=lambda one: -one.seq)
         hidden = UndoFilter()
-        visible = [one for one in headers if hidden.is_visible(one)]
+        visible = [header for header in headers if hidden.is_visible(header)]
         redone = {redone_by(one) for one in visible}
         ranges = (undone_by(one) for one in visible if one.seq not in redone)
         single = [(seq, seq) for one in visible for seq in sorted(hidden_by(one))]
@@ -255,7 +255,7 @@ class MemoryFactory:
 
     def shelved(self, scopes: Iterable[Scope]) -> list[Scope]:
         """Return those scopes whose events can be found by meaning by now."""
-        return [one for one in scopes if self._store.memory.index_state(one, "events").count]
+        return [scope for scope in scopes if self._store.memory.index_state(scope, "events").count]
 
     def rebuild(
         self,

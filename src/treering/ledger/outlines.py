@@ -254,7 +254,7 @@ def _first_words(events: Sequence[Header]) -> str | None:
 
 
 def _imported_from(events: Sequence[Header]) -> str | None:
-    refs = next((one.refs for one in events if one.kind == "session.imported"), None)
+    refs = next((event.refs for event in events if event.kind == "session.imported"), None)
     found = refs.get("format") if isinstance(refs, dict) else None
     return found if isinstance(found, str) else None
 

@@ -116,8 +116,8 @@ class People:
         if identities is None:
             return []
         opened = [
-            (one, opened_for(self._store, scope, main_id(one.channel, one.handle)))
-            for one in identities.handles()
+            (handle, opened_for(self._store, scope, main_id(handle.channel, handle.handle)))
+            for handle in identities.handles()
         ]
         return [
             (one.channel, one.handle, user, one.user)
@@ -133,9 +133,9 @@ class People:
     def _unused(self, scope: Scope, channel: str, handle: str) -> str:
         """Return the name of a new user: the same for every caller."""
         return next(
-            one
-            for one in _names(channel, handle)
-            if not self._is_taken(scope, channel, handle, one)
+            name
+            for name in _names(channel, handle)
+            if not self._is_taken(scope, channel, handle, name)
         )
 
     def _is_taken(self, scope: Scope, channel: str, handle: str, user: str) -> bool:

@@ -245,7 +245,7 @@ class ReadableLedger:
             query, here, now_ms=self._clock(), local_offset_ms=search.zone_offset(zone)
         )
         try:
-            others = [one for one in scopes.scope_names(self._store) if one != here]
+            others = [name for name in scopes.scope_names(self._store) if name != here]
         except NotPermitted:
             return 0
         return search.count_matches(self._store, parsed, others, include_failed=include_failed)

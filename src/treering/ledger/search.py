@@ -283,8 +283,8 @@ def _candidates(
         inside = store.words.search(query, inside=True, include_failed=include_failed)
         if inside is None:
             continue
-        places = {(one.session_id, one.seq) for one in whole.items}
-        new = [one for one in inside.items if (one.session_id, one.seq) not in places]
+        places = {(item.session_id, item.seq) for item in whole.items}
+        new = [item for item in inside.items if (item.session_id, item.seq) not in places]
         return SearchCandidates([*whole.items, *new], more=inside.more)
     raise Busy("another process is rebuilding the search index", hint="ask again")
 

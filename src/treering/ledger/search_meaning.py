@@ -138,7 +138,7 @@ class FailedRuns:
 
     def _ended_badly(self, run: tuple[str, str]) -> bool:
         headers = self._store.reader.run_headers(self._scope, *run)
-        ends = [RUN_ENDS[one.kind] for one in headers if one.kind in RUN_ENDS]
+        ends = [RUN_ENDS[header.kind] for header in headers if header.kind in RUN_ENDS]
         return bool(ends) and ends[-1] != "ended"
 
 

@@ -244,7 +244,7 @@ class _UnitSpans:
             asked = [_message(one) for one in said if one.kind == "conversation.user"]
             answers = [one for one in said if one.kind == "conversation.assistant"]
             fields["gen_ai.input.messages"] = _json(asked)
-            fields["gen_ai.output.messages"] = _json([_message(one) for one in answers[-1:]])
+            fields["gen_ai.output.messages"] = _json([_message(answer) for answer in answers[-1:]])
         return self._span(
             self._run_span,
             f"invoke_agent {self._agent}",

@@ -139,7 +139,11 @@ class _Survey:
             settings,
             participants=()
             if self._is_sealed
-            else tuple(one for one in settings.participants if one not in self.users),
+            else tuple(
+                participant
+                for participant in settings.participants
+                if participant not in self.users
+            ),
             key=None if self._is_sealed else settings.key,
             title=None if self._is_sealed else settings.title,
             spawned_by=settings.spawned_by if spawned else None,

@@ -37,7 +37,7 @@ class Aligner:
 
         if not clause.concepts or not texts:
             return [0.0] * len(texts)
-        weights = np.array([one.weight for one in clause.concepts], np.float32)
+        weights = np.array([concept.weight for concept in clause.concepts], np.float32)
         met = weights @ self.by_concept(clause, texts) / weights.sum()
         scores: list[float] = np.clip(met, 0, 1).tolist()
         return scores
@@ -46,7 +46,7 @@ class Aligner:
         """Return how well each concept of a clause, a row, is met by each text, a column."""
         import numpy as np  # noqa: PLC0415
 
-        names = [name for one in clause.concepts for name in one.names]
+        names = [name for concept in clause.concepts for name in concept.names]
         words = [content_words(text) or [""] for text in texts]
         question = np.stack([self._vector(name) for name in names])
         answers = np.stack([self._vector(word) for text in words for word in text])
@@ -56,12 +56,12 @@ class Aligner:
         text_terms = [frozenset(terms(text)) for text in texts]
         for at, name in enumerate(names):
             wanted = frozenset(terms(name))
-            equal = [bool(wanted) and wanted <= one for one in text_terms]
+            equal = [bool(wanted) and wanted <= terms for terms in text_terms]
             if not any(character.isalpha() for character in name):
                 # A number is near every other number.
                 nearest[at] = 0.0
             nearest[at, np.array(equal)] = 1.0
-        firsts = np.cumsum([0, *(len(one.names) for one in clause.concepts[:-1])])
+        firsts = np.cumsum([0, *(len(concept.names) for concept in clause.concepts[:-1])])
         met: NDArray[np.float32] = np.maximum.reduceat(nearest, firsts, axis=0)
         return met
 

@@ -64,7 +64,7 @@ class MemoryContributor:
             query, user=self._user, session_id=session_id, limit=self._limit, record=False
         )
         # The model sees the turns of its own session anyway.
-        others = [one for one in result.turn_hits if one.session_id != working.session_id]
+        others = [hit for hit in result.turn_hits if hit.session_id != working.session_id]
         result = msgspec.structs.replace(result, turn_hits=others)
         text, ids = result.block(self._max_tokens)
         working.memory_ids.extend(ids)

@@ -204,7 +204,7 @@ class DocumentIndex:
             self._matrix = None
             return
         name = self.embedder.name
-        ours = [one.vectors if one.embedder == name else b"" for one in documents]
+        ours = [document.vectors if document.embedder == name else b"" for document in documents]
         rows, counts = unpack(ours, self._dimensions)
         missing = [at for at, count in enumerate(counts) if not count]
         if missing:

@@ -152,7 +152,7 @@ class ConversationReader:
 
     def _facts(self, candidates: Sequence[AttributedCandidate], session_id: str) -> list[NewFact]:
         """Return the candidates as facts, without those whose evidence was erased meanwhile."""
-        cited_by = [_saying(one.candidate) for one in candidates]
+        cited_by = [_saying(candidate.candidate) for candidate in candidates]
         cited = dict.fromkeys(event_id for saying in cited_by for event_id in saying)
         salts = self._recorder.salts(self._scope, list(cited))
         return [
@@ -235,12 +235,14 @@ def _attributed(
     """Return new candidates of known people, in the order they were said."""
     order = {one.utterance.event_id: at for at, one in enumerate(part.spoken)}
     ordered: list[tuple[int, AttributedCandidate]] = []
-    for one in candidates:
-        said_at = max((order.get(cited, -1) for cited in one.candidate.evidence), default=-1)
+    for candidate in candidates:
+        said_at = max((order.get(cited, -1) for cited in candidate.candidate.evidence), default=-1)
         # In a group, a message without a user cannot be attributed.
-        is_known = one.user is not None or not part.in_group or one.candidate.role == "tool"
+        is_known = (
+            candidate.user is not None or not part.in_group or candidate.candidate.role == "tool"
+        )
         if said_at >= 0 and is_known:
-            ordered.append((said_at, one))
+            ordered.append((said_at, candidate))
     return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
 
 

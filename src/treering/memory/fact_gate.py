@@ -375,7 +375,7 @@ def facts_visible_to(
     import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
     columns = scope_memory.columns
-    user_numbers = np.array([number(one) for one in users], np.uint64)
+    user_numbers = np.array([number(user) for user in users], np.uint64)
     visible = np.isin(columns.column("state"), states)
     wall_numbers = np.array([number(one) for one in walls], np.uint64)
     visible &= np.isin(columns.column("wall"), wall_numbers)

@@ -154,9 +154,9 @@ class UserIdentities:
         with scope_memory.lock:
             scope_memory.refresh()
             return [
-                one
-                for one in self._handles(scope_memory)
-                if user is None or self._is_same(scope_memory, one.user, user)
+                handle
+                for handle in self._handles(scope_memory)
+                if user is None or self._is_same(scope_memory, handle.user, user)
             ]
 
     def ids_of(self, user: str) -> list[str]:

@@ -342,7 +342,7 @@ class Memory:
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             scope_memory.refresh()
-            ids = sorted(one for one in scope_memory.fold.state.facts if one.startswith(prefix))
+            ids = sorted(fact for fact in scope_memory.fold.state.facts if fact.startswith(prefix))
             return ids[:limit]
 
     def facts(

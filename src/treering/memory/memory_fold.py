@@ -137,7 +137,7 @@ class MemoryFold:
         rows = self._store.memory_rows(self.scope)
         self._saved = rows.mark
         try:
-            self.state.load((one.sort, one.key, one.body or b"") for one in rows.items)
+            self.state.load((item.sort, item.key, item.body or b"") for item in rows.items)
         except ValueError:
             # Another version, or damaged.
             self._start_over()

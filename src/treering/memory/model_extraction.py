@@ -78,7 +78,7 @@ class ModelExtractor:
         """Return whether the budget allows asking the model about a part, or no call is needed."""
         if self._is_given_up or not _is_heard(part):
             return True
-        return self._budget.permits([one.text for one in self._messages(part)])
+        return self._budget.permits([message.text for message in self._messages(part)])
 
     def read(self, part: ConversationPart) -> list[AttributedCandidate] | None:
         """Return the candidates that the messages support; None if the model cannot be asked."""
@@ -95,8 +95,8 @@ class ModelExtractor:
             self._warn(error)
             return None
         self._failures = 0
-        self._budget.learn([one.text for one in messages], extraction.input_tokens)
-        checked = [_supported(one, part, messages) for one in extraction.candidates]
+        self._budget.learn([message.text for message in messages], extraction.input_tokens)
+        checked = [_supported(candidate, part, messages) for candidate in extraction.candidates]
         supported = [one for one in checked if one is not None]
         # Record usage before results: it is spent whatever happens next.
         self._report(extraction, unsupported=len(checked) - len(supported))

@@ -78,7 +78,7 @@ class Clause(msgspec.Struct, frozen=True, gc=False):
     @property
     def text(self) -> str:
         """Return its words and the other names, for an embedder."""
-        return " ".join(dict.fromkeys(name for one in self.concepts for name in one.names))
+        return " ".join(dict.fromkeys(name for concept in self.concepts for name in concept.names))
 
 
 class ParsedQuestion(msgspec.Struct, frozen=True, gc=False):

@@ -85,7 +85,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ids(self) -> list[str]:
         """Return the ids of the facts and episodes, facts first."""
-        return [*(one.fact.id for one in self.fact_hits), *(one.id for one in self.episode_hits)]
+        return [*(hit.fact.id for hit in self.fact_hits), *(hit.id for hit in self.episode_hits)]
 
     @property
     def facts(self) -> str:
@@ -135,17 +135,19 @@ def quoted(text: str) -> str:
 
 def fact_lines(facts: Sequence[RecalledFact]) -> str:
     """Return facts as lines with their category."""
-    return "\n".join(f"- {quoted(one.fact.text)} ({one.fact.category})" for one in facts)
+    return "\n".join(f"- {quoted(fact.fact.text)} ({fact.fact.category})" for fact in facts)
 
 
 def episode_lines(episodes: Sequence[RecalledEpisode]) -> str:
     """Return episodes as paragraphs with their date."""
-    return "\n\n".join(f"[{instant(one.started_ms)[:10]}] {_summary(one)}" for one in episodes)
+    return "\n\n".join(
+        f"[{instant(episode.started_ms)[:10]}] {_summary(episode)}" for episode in episodes
+    )
 
 
 def turn_lines(turns: Sequence[RecalledTurn]) -> str:
     """Return turns as lines with their date and speaker."""
-    return "\n".join(f"[{instant(one.ts_ms)[:10]}] {_turn(one)}" for one in turns)
+    return "\n".join(f"[{instant(turn.ts_ms)[:10]}] {_turn(turn)}" for turn in turns)
 
 
 _TURN: Final = 1
@@ -172,16 +174,21 @@ def prompt_block(
 
     Facts come first, then turns, then episodes. Empty if nothing fits.
     """
-    lines = [_Line(0, f"- {quoted(one.fact.text)}", one.score, one.fact.id) for one in facts]
+    lines = [_Line(0, f"- {quoted(fact.fact.text)}", fact.score, fact.fact.id) for fact in facts]
     lines += [
-        _Line(_TURN, f"- {instant(one.ts_ms)[:10]}, {_turn(one)}", one.score) for one in turns
+        _Line(_TURN, f"- {instant(turn.ts_ms)[:10]}, {_turn(turn)}", turn.score) for turn in turns
     ]
     # A summary adds nothing to the words of its session.
-    shown = {one.session_id for one in turns}
+    shown = {turn.session_id for turn in turns}
     lines += [
-        _Line(2, f"- {instant(one.started_ms)[:10]}: {_summary(one)}", one.score, one.id)
-        for one in episodes
-        if one.session_id not in shown
+        _Line(
+            2,
+            f"- {instant(episode.started_ms)[:10]}: {_summary(episode)}",
+            episode.score,
+            episode.id,
+        )
+        for episode in episodes
+        if episode.session_id not in shown
     ]
     chosen = lines
     if max_tokens is not None and count is not None:

@@ -146,7 +146,7 @@ def _passage(text: str, query: str) -> str:
     """Return the part of a long text that has most of the query's words."""
     wanted = frozenset(terms(query))
     sentences = [one for one in _SENTENCE_END.split(text) if one]
-    counts = [len(wanted.intersection(terms(one))) for one in sentences]
+    counts = [len(wanted.intersection(terms(sentence))) for sentence in sentences]
     best = max(range(len(sentences)), key=lambda at: (counts[at], -at))
     first, last, size = best, best + 1, len(sentences[best])
     while last < len(sentences) and size + len(sentences[last]) < TURN_CHARACTERS_MAX:

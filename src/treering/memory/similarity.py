@@ -76,7 +76,7 @@ class QuerySimilarity:
         self.words: Scores = np.zeros(scope_memory.documents.count, np.float32)
         for one in clauses:
             self.words = np.maximum(self.words, self._coverage(one))
-        texts = [one.text for one in clauses]
+        texts = [clause.text for clause in clauses]
         self._query = scope_memory.documents.embed_queries(texts) if texts else None
 
     def to(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Similarity:

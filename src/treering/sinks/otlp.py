@@ -98,7 +98,7 @@ class OtlpSink:
     def handle_batch(self, events: Sequence[SafeEvent], /) -> None:
         """Post the spans of the runs that ``events`` end."""
         past = self._past
-        spans = [] if past is None else [span for one in events for span in _spans(past, one)]
+        spans = [] if past is None else [span for event in events for span in _spans(past, event)]
         if not spans:
             return
         try:

@@ -46,15 +46,15 @@ class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Return the owner that ``text`` names, or None if it is not an owner."""
-        found = _NAME.fullmatch(text)
-        if found is None:
+        match = _NAME.fullmatch(text)
+        if match is None:
             return None
         return cls(
-            place=found["place"],
-            machine=found["machine"],
-            process=int(found["process"], 16),
-            started=int(found["started"], 16),
-            token=found["token"],
+            place=match["place"],
+            machine=match["machine"],
+            process=int(match["process"], 16),
+            started=int(match["started"], 16),
+            token=match["token"],
         )
 
     def __str__(self) -> str:

@@ -182,21 +182,21 @@ def _blocker(connection: Connection) -> Blocker | None:
 
 
 def _replicas(connection: Connection) -> list[Replica]:
-    found = connection.execute(_REPLICAS).fetchall()
+    rows = connection.execute(_REPLICAS).fetchall()
     return [
         Replica(name=name, state=state, bytes_behind=behind)
-        for name, state, behind in found
+        for name, state, behind in rows
         if state is not None
     ]
 
 
 def _extensions(connection: Connection) -> dict[str, str | None]:
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT name, coalesce(installed_version, 'available') FROM pg_available_extensions"
         " WHERE name = ANY(%s::text[])",
         (list(EXTENSIONS),),
     ).fetchall()
-    known = dict(found)
+    known = dict(rows)
     return {name: known.get(name) for name in EXTENSIONS}
 
 

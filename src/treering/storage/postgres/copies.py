@@ -244,13 +244,13 @@ class _Copy:
             keys[key] = record
         ids = {key: record.event_id for key, record in keys.items()}
         keys = either_key(self._batch.reader.hiding(self._batch.connection, self._scope, ids), keys)
-        found = self._connection.execute(
+        row = self._connection.execute(
             "SELECT event_id FROM events WHERE scope = %s AND event_id = ANY(%b) LIMIT 1",
             (self._scope, [Bytes(key) for key in keys]),
             binary=True,
         ).fetchone()
-        if found is not None:
-            raise _taken(keys[found[0]])
+        if row is not None:
+            raise _taken(keys[row[0]])
 
     def add(self, session: SessionRecord, record: Record) -> None:
         """Add one record, which must be the next of its session."""

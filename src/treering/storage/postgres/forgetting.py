@@ -82,9 +82,9 @@ WHERE s.scope = %s AND s.genesis = ANY(%b)
 def shares(connection: Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
     """Return the sessions that have events about ``users``, and how many."""
     asked = {"scope": scope, "users": list(users), "said": list(SAID)}
-    found = connection.execute(_SHARES, asked, binary=True).fetchall()
+    rows = connection.execute(_SHARES, asked, binary=True).fetchall()
     return {
-        name: Share(events=events, said=said, others=others) for name, events, said, others in found
+        name: Share(events=events, said=said, others=others) for name, events, said, others in rows
     }
 
 
@@ -130,5 +130,5 @@ def note_erased(connection: Connection, relations: Iterable[str]) -> None:
 def by_genesis(connection: Connection, scope: Scope, starts: Iterable[bytes]) -> dict[bytes, str]:
     """Return the names of sessions here by their genesis."""
     asked = [Bytes(start) for start in starts]
-    found = connection.execute(_BY_GENESIS, (scope, asked), binary=True).fetchall()
-    return {bytes(genesis): name for genesis, name in found}
+    rows = connection.execute(_BY_GENESIS, (scope, asked), binary=True).fetchall()
+    return {bytes(genesis): name for genesis, name in rows}

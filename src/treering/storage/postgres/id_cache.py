@@ -174,7 +174,7 @@ class IdCache:
 
     def look_again(self, connection: Connection, scope: Scope, sessions: Iterable[int]) -> bool:
         """Whether one of ``sessions`` has another name than we remember; if so, empty the cache."""
-        remembered = {one: self._names.get((scope, one)) for one in sessions}
+        remembered = {session: self._names.get((scope, session)) for session in sessions}
         names = dict(_read_names(connection, scope, list(remembered)))
         changed = any(name not in {None, names.get(one)} for one, name in remembered.items())
         if changed:

@@ -215,13 +215,13 @@ def revoke(connection: Connection, address: Address, role: str, scope: str | Non
 
 def members(connection: Connection, address: Address) -> dict[str, list[str] | None]:
     """Return the roles that may use the ledger and their scopes; None states its own."""
-    found = connection.execute(_MEMBERS, (address.app_role, address.scoped_role)).fetchall()
+    rows = connection.execute(_MEMBERS, (address.app_role, address.scoped_role)).fetchall()
     held: dict[str, list[str]] = {}
     for role, scope in connection.execute("SELECT role, scope FROM grants ORDER BY 1, 2"):
         held.setdefault(role, []).append(scope)
     return {
         member: None if group == address.app_role else held.get(member, [])
-        for member, group in found
+        for member, group in rows
     }
 
 
@@ -261,11 +261,11 @@ def _check_name(address: Address, role: str) -> None:
 
 
 def _are_laid(connection: Connection, address: Address) -> bool:
-    found = connection.execute(
+    row = connection.execute(
         "SELECT 1 FROM pg_policies WHERE schemaname = %s AND policyname = 'granted' LIMIT 1",
         (address.schema,),
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def _check_walls(connection: Connection, address: Address) -> None:
@@ -298,8 +298,8 @@ def _check_holdable(connection: Connection, address: Address, role: str, scope: 
 
 
 def _exists(connection: Connection, role: str) -> bool:
-    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
-    return found is not None
+    row = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    return row is not None
 
 
 def _names(address: Address) -> dict[str, sql.Identifier]:

@@ -120,10 +120,10 @@ def migrate(connection: Connection, address: Address, partitions: int = PARTITIO
 def check_extensions(connection: Connection, statements: str, address: Address) -> None:
     """Raise Unsupported if the server lacks an extension that a migration says it requires."""
     for name in _EXTENSION.findall(statements):
-        found = connection.execute(
+        row = connection.execute(
             "SELECT 1 FROM pg_available_extensions WHERE name = %s", (name,)
         ).fetchone()
-        if found is None:
+        if row is None:
             raise Unsupported(
                 f"the server of {address.shown} lacks the extension {name}",
                 hint=f"install {name} on the server (its package, or your provider's switch),"

@@ -70,5 +70,5 @@ def page(connection: Connection, query: Query, session: int | None, columns: str
 
 def kinds_of(connection: Connection, scope: Scope) -> list[str]:
     """Return the kinds of a scope's events."""
-    found = connection.execute(_KINDS, {"scope": scope}, binary=True).fetchall()
-    return [row[0] for row in found]
+    rows = connection.execute(_KINDS, {"scope": scope}, binary=True).fetchall()
+    return [row[0] for row in rows]

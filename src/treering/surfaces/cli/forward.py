@@ -240,11 +240,11 @@ class _Forwarding:
             target=target,
             name=name,
             scopes=sorted(self._followed),
-            delivered=sum(one.delivered for one in states),
-            declined=sum(one.declined for one in states),
-            refused=sum(one.failed for one in states),
-            retried=sum(one.retried for one in states),
-            last_error=next((one.last_error for one in states if one.last_error), None),
+            delivered=sum(state.delivered for state in states),
+            declined=sum(state.declined for state in states),
+            refused=sum(state.failed for state in states),
+            retried=sum(state.retried for state in states),
+            last_error=next((state.last_error for state in states if state.last_error), None),
         )
 
     def _follow_all(self) -> None:

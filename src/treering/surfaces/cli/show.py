@@ -300,7 +300,9 @@ def _entry(entry: EntryDisplay, showing: Showing) -> Iterator[str]:
         case "tool":
             yield from _tool(entry, showing)
         case "group":
-            hints = ", ".join(one.tool.hint for one in entry.members if one.tool and one.tool.hint)
+            hints = ", ".join(
+                member.tool.hint for member in entry.members if member.tool and member.tool.hint
+            )
             detail = painted(printable(f": {hints}"), dim=True) if hints else ""
             yield from _folded(f"{painted(entry.title, bold=True)}{detail}", f"{_INDENT}> ")
         case "rule":

@@ -152,13 +152,13 @@ def _block(block: Block) -> str:
             return _fenced("text", "\n".join(tasks))
         case QuestionBlock():
             options = [
-                f"({'x' if one.is_chosen else ' '}) {one.label} {one.description}".rstrip()
-                for one in block.options
+                f"({'x' if option.is_chosen else ' '}) {option.label} {option.description}".rstrip()
+                for option in block.options
             ]
             answer = [f"→ {block.answer}"] if block.answer else []
             return _fenced("text", "\n".join([block.text, *options, *answer]))
         case SourcesBlock():
-            listed = [f"{one.title} <{one.address}>" for one in block.sources]
+            listed = [f"{source.title} <{source.address}>" for source in block.sources]
             return _fenced("text", "\n".join(listed))
         case PictureBlock():
             size = f"{block.width} x {block.height}, {size_text(block.bytes_count)}"

@@ -289,8 +289,10 @@ class _Drawing:
     def web(self) -> ToolBlocks:
         content = self._content
         sources = tuple(
-            WebSource(self._clean(one.title), self._clean(one.address), self._clean(one.excerpt))
-            for one in _sources(content)[:SOURCES_MAX]
+            WebSource(
+                self._clean(source.title), self._clean(source.address), self._clean(source.excerpt)
+            )
+            for source in _sources(content)[:SOURCES_MAX]
         )
         blocks: list[Block] = [SourcesBlock(sources=sources)] if sources else []
         prompt = content.given.get("prompt")
@@ -479,7 +481,7 @@ def _sources_in(value: Any, levels: int) -> Iterator[WebSource]:
 
 
 def _counts(diffs: list[DiffBlock]) -> tuple[str, ...]:
-    added, removed = sum(one.added for one in diffs), sum(one.removed for one in diffs)
+    added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
     counts = f"+{added:,} −{removed:,}"  # noqa: RUF001  (a minus sign, as wide as the plus)
     return (counts,) if len(diffs) == 1 else (f"{len(diffs)} files", counts)
 

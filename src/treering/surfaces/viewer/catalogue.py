@@ -202,8 +202,8 @@ class Catalogue:
 
 def used_in(figures: Iterable[ScopeFigures], period: Period) -> Iterator[UsedTokens]:
     """Return what was used in a period."""
-    for one in figures:
-        for used in one.used.values():
+    for figure in figures:
+        for used in figure.used.values():
             if period.since_ms <= used.ts_ms <= period.until_ms:
                 yield used
 

@@ -80,7 +80,7 @@ def compare_page(request: PageRequest) -> PageBody:
 def _form(request: PageRequest) -> Markup:
     """Return the form that chooses two sessions: it offers the latest, and accepts any."""
     figures = request.figures()
-    outlines = [outline for one in figures for outline in one.outlines.values()]
+    outlines = [outline for figure in figures for outline in figure.outlines.values()]
     outlines.sort(key=lambda outline: -outline.updated_ms)
     options = [
         html(

@@ -56,7 +56,7 @@ class SessionFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def compares(self, numbers: SessionNumbers) -> bool:
         """Return whether the numbers of a session fit."""
-        return all(_compares(numbers, *one) for one in self.numbers)
+        return all(_compares(numbers, *number) for number in self.numbers)
 
     def matches(self, outline: SessionOutline, state: str, failed: int) -> bool:
         """Return whether a session matches, apart from numbers, words and times."""

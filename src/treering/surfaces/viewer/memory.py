@@ -405,8 +405,8 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
         weights=Weights(threshold=0.0, episodes=1.0),
         turns=0,
     )
-    known = {one.fact.id for one in recalled.fact_hits}
-    missed = [one for one in near.fact_hits if one.fact.id not in known]
+    known = {hit.fact.id for hit in recalled.fact_hits}
+    missed = [hit for hit in near.fact_hits if hit.fact.id not in known]
     if not (recalled.fact_hits or recalled.episode_hits or recalled.turn_hits or missed):
         return NOTHING
     return html(
@@ -414,7 +414,7 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
 <h3>Recalled</h3>{facts}{turns}{missed}{notes}</section>""",
         scope=scope,
         facts=html(
-            '<ol class="bench">{}</ol>', [_recalled(request, one) for one in recalled.fact_hits]
+            '<ol class="bench">{}</ol>', [_recalled(request, hit) for hit in recalled.fact_hits]
         )
         if recalled.fact_hits
         else html('<p class="muted">No fact reaches the floor.</p>'),
@@ -423,11 +423,11 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
             [
                 html(
                     '<li><p dir="auto"><a href="{}">{}</a></p>{}</li>',
-                    request.session_url(scope, one.session_id, event_id=one.event_id),
-                    request.text(one.text)[:240],
-                    _why(one.score, one.why),
+                    request.session_url(scope, hit.session_id, event_id=hit.event_id),
+                    request.text(hit.text)[:240],
+                    _why(hit.score, hit.why),
                 )
-                for one in recalled.turn_hits[:5]
+                for hit in recalled.turn_hits[:5]
             ],
         )
         if recalled.turn_hits

@@ -107,7 +107,9 @@ class PageRequest(Request):
         """Return when each scope that the token covers was last written to."""
         outlines = items_of(lambda after: self.ledger.scopes(limit=PAGE_ITEMS_MAX, after=after))
         return {
-            Scope(one.scope): one.updated_ms for one in outlines if self.grant.covers(one.scope)
+            Scope(outline.scope): outline.updated_ms
+            for outline in outlines
+            if self.grant.covers(outline.scope)
         }
 
     def figures(self, since_ms: int | None = None) -> list[ScopeFigures]:

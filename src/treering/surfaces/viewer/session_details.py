@@ -107,7 +107,7 @@ def model_view(request: PageRequest) -> Markup:
         times = find_shown(request.ledger, session, turn=turn or turns or None, run_id=None)
     except NotFound:
         return html("{}{}", head, _not_recorded(session, turn or turns))
-    return html("{}{}", head, [_seen(request, one, len(times)) for one in times[-3:]])
+    return html("{}{}", head, [_seen(request, time, len(times)) for time in times[-3:]])
 
 
 def fork_tree(request: PageRequest) -> Markup:

@@ -116,9 +116,9 @@ def _row(
     request: PageRequest, tool: str | None, group: list[tuple[str, ToolStatistics]]
 ) -> tuple[Any, ...]:
     parts = [one for _, one in group]
-    calls = sum(one.calls for one in parts)
+    calls = sum(part.calls for part in parts)
     failed = _failed(group)
-    ended = calls - sum(one.open for one in parts)
+    ended = calls - sum(part.open for part in parts)
     share = failed / ended if ended else 0.0
     half, most = parts[0].p50_ms, parts[0].p90_ms
     if len(parts) > 1:
@@ -131,12 +131,12 @@ def _row(
         html("{} {}", share_bar(share, style="bar-bad"), f"{failed:,} · {percent(share)}")
         if failed
         else html('<span class="muted">none</span>'),
-        f"{sum(one.open for one in parts) or ''}",
+        f"{sum(part.open for part in parts) or ''}",
         took(half),
         took(most),
-        took(max((one.max_ms or 0 for one in parts), default=0)),
-        took(sum(one.total_ms for one in parts)),
-        when(max(one.last_ms for one in parts), request),
+        took(max((part.max_ms or 0 for part in parts), default=0)),
+        took(sum(part.total_ms for part in parts)),
+        when(max(part.last_ms for part in parts), request),
     )
 
 
@@ -150,7 +150,7 @@ def _percentiles(
             scope, tool=tool, status=("ok", "failed"), last=PAGE_ITEMS_MAX,
             since_ms=request.period.since_ms, until_ms=request.period.until_ms,
         )  # fmt: skip
-        times += [one.duration_ms for one in page.items if one.duration_ms is not None]
+        times += [item.duration_ms for item in page.items if item.duration_ms is not None]
     times.sort()
     if not times:
         return None, None

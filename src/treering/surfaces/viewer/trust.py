@@ -294,8 +294,8 @@ def _forget(request: PageRequest) -> Markup:
         return NOTHING
     people: dict[str, Any] = {
         outline.user: None
-        for one in request.figures(1)
-        for outline in one.outlines.values()
+        for figure in request.figures(1)
+        for outline in figure.outlines.values()
         if outline.user
     }
     if not people:

@@ -147,7 +147,7 @@ def list_(*, scope: Scope, limit: int, cursor: str | None, **narrowing: Any) -> 
             )  # fmt: skip
             short = short_facts(ledger.memory(scope))
             page = msgspec.structs.replace(
-                page, items=[short.within(one, "id") for one in page.items]
+                page, items=[short.within(item, "id") for item in page.items]
             )
         location = location_of(ledger)
     mask = Mask()
