@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import apsw
+import msgspec
 import pytest
 
 import treering
@@ -24,6 +25,7 @@ from capture.intake_logs import add, lines
 from formats.logs import codex, gemini
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
+from treering.storage.sqlite.write_lock import Holder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -480,6 +482,17 @@ def test_a_stopped_process_that_holds_the_write_lock_is_named(cli: CommandLine, 
     assert f"process {process} " in stopped["message"]
     assert f"kill -CONT {process}" in stopped["fix"]
     assert "writer_stopped" not in found(after)
+
+
+def test_a_writer_that_stops_while_doctor_looks_still_holds_the_lock() -> None:
+    holder = Holder(process=7, command="agent", is_stopped=False, idle_since="09:00")
+    change = msgspec.structs.replace
+
+    assert holder.holds_on(change(holder, is_stopped=True))
+    assert holder.holds_on(holder)
+    assert not holder.holds_on(change(holder, idle_since="09:01"))
+    assert not holder.holds_on(change(holder, process=8, is_stopped=True))
+    assert not holder.holds_on(None)
 
 
 def test_a_damaged_log_of_another_agent_is_not_to_be_replaced_by_one_of_claude_code(

@@ -99,6 +99,13 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
         since = f"; nothing was written since {self.idle_since}" if self.idle_since else ""
         return f"{doing} holds the write lock{since}"
 
+    def holds_on(self, later: Holder | None) -> bool:
+        """Return whether ``later`` is the same process, which has written nothing meanwhile."""
+        if later is None or later.process != self.process:
+            return False
+        # It may have been stopped between the two looks.
+        return later.is_stopped or later == self
+
     @property
     def remedy(self) -> str:
         """Return what lets the others continue."""

@@ -86,7 +86,7 @@ def look_at_writers() -> Iterator[DoctorFinding]:
     while holder is not None and not holder.is_stopped and time.monotonic() < deadline:
         time.sleep(HOLD_S / 20)
         again = find_holder(path)
-        holder = again if again == holder else None
+        holder = again if holder.holds_on(again) else None
     if holder is not None:
         yield DoctorFinding(
             level="error" if holder.is_stopped else "warning",
