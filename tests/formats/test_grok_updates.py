@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -187,7 +187,7 @@ def test_a_message_that_is_being_written_waits(tmp_path: Path, ledger: Ledger) -
 
 
 def test_context_around_a_question_is_no_part_of_it(tmp_path: Path, ledger: Ledger) -> None:
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"type": "user", "content": [{"type": "text", "text": "<user_info>Linux</user_info>"}]},
         {"role": "user", "content": "<user_query>\nTide?\n</user_query>", "prompt_index": 0},
         {"type": "user", "content": "<system-reminder>Brief!</system-reminder>\nNow?"},
