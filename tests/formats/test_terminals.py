@@ -453,6 +453,99 @@ def test_an_agent_with_the_format_of_another_is_known_by_its_folder(
     assert elsewhere.by_format == {form: 1}
 
 
+def _line(n: int, sort: str, parent: int | None, content: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "uuid": f"u{n}",
+        "parentUuid": None if parent is None else f"u{parent}",
+        "sessionId": "session-7e1",
+        "timestamp": f"2026-10-01T10:00:{n:02d}.000Z",
+        "type": sort,
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "/srv/harbour",
+        "message": {"role": sort, "content": content},
+        **more,
+    }
+
+
+def test_iflow_repeats_calls_while_they_run_and_wraps_what_they_return(tmp_path: Path) -> None:
+    """Assistant lines with one parent are snapshots of one answer, not branches."""
+    uses = {at: {"type": "tool_use", "id": at, "name": "look", "input": {"at": at}} for at in "abc"}
+
+    def result(call_id: str, **response: str) -> list[dict[str, Any]]:
+        part = {"functionResponse": {"id": call_id, "name": "look", "response": response}}
+        wrapped = {"callId": call_id, "responseParts": part, "resultDisplay": ""}
+        return [{"type": "tool_result", "tool_use_id": call_id, "content": wrapped}]
+
+    ended = {"toolName": "look", "status": "error", "timestamp": 1_790_000_000_000}
+    log = [
+        _line(1, "user", None, "When is high tide?"),
+        _line(2, "assistant", 1, [{"type": "text", "text": "I will look."}, uses["a"]]),
+        _line(3, "assistant", 1, [uses["a"], uses["b"]]),
+        _line(4, "assistant", 1, [uses["b"], uses["c"]]),
+        _line(5, "user", 4, result("a", output="noon")),
+        _line(6, "user", 4, result("b", error="no such quay")),
+        _line(7, "user", 4, result("c", output="late"), toolUseResult=ended),
+        _line(8, "assistant", 7, [{"type": "text", "text": "At noon."}]),
+    ]
+    path = write(tmp_path / ".iflow/projects/-srv-harbour/session-7e1.jsonl", log)
+
+    with treering.open(":memory:") as ledger:
+        receipt = treering.import_logs(ledger, [path], scope=SCOPE)
+        taken = Taken(ledger, receipt)
+
+        assert (receipt.by_format, receipt.lines, receipt.errors) == ({"iflow": 1}, len(log), 0)
+        assert sorted(one.payload["call_id"] for one in taken.of("tool.call")) == ["a", "b", "c"]
+        results = {one.payload["call_id"]: one.payload for one in taken.of("tool.result")}
+        assert {at: (one["status"], one["output"]) for at, one in results.items()} == {
+            "a": ("ok", "noon"),
+            "b": ("failed", "no such quay"),
+            "c": ("failed", "late"),
+        }
+        assert not taken.of("session.undone")
+        assert taken.told().assistant == ["I will look.", "At noon."]
+
+
+def test_a_session_of_cowork_has_its_title_and_folder_and_is_read_once(tmp_path: Path) -> None:
+    workspace = tmp_path / ".config/Claude/local-agent-mode-sessions/o/w"
+    log = [
+        {**_line(1, "user", None, "When is high tide?"), "cwd": "/sessions/x"},
+        _line(2, "assistant", 1, [{"type": "text", "text": "At noon."}]),
+    ]
+    stream = [
+        {
+            "type": one["type"],
+            "message": one["message"],
+            "session_id": "c2",
+            "uuid": one["uuid"],
+            "parent_tool_use_id": None,
+            "_audit_timestamp": one["timestamp"],
+        }
+        for one in log
+    ]
+    about = {"cliSessionId": "session-7e1", "title": "Tides", "userSelectedFolders": ["/srv/quay"]}
+    for name in ("local_1", "local_2"):
+        write(workspace / f"{name}/audit.jsonl", stream)
+        (workspace / f"{name}.json").write_text(json.dumps(about))
+    write(workspace / "local_1/.claude/projects/-sessions-x/session-7e1.jsonl", log)
+
+    with treering.open(":memory:") as ledger:
+        receipt = treering.import_logs(ledger, [tmp_path])
+
+        assert receipt.by_format == {"claude-cowork": 2}
+        assert set(receipt.by_scope) == {"quay"}
+        outlines = {one.session_id: one for one in ledger.sessions("quay").items}
+        assert {one.title for one in outlines.values()} == {"Tides"}
+        assert outlines.keys() == {"session-7e1", "c2"}
+        # Without a transcript, the stream is read, with its own times.
+        (asked, answered) = (
+            one
+            for one in ledger.session("c2", scope="quay", agent="x").events()
+            if one.kind.startswith("conversation.")
+        )
+        assert (asked.ts_ms, answered.ts_ms) == (1_790_848_801_000, 1_790_848_802_000)
+
+
 def test_files_that_are_read_with_a_log_are_not_read_by_themselves(tmp_path: Path) -> None:
     for sample, (_, log, beside) in LOGS.items():
         for name, held in {**beside, log: content(RECORDS[sample])}.items():

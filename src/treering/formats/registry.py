@@ -45,6 +45,7 @@ _OURS: Final = (
     "antigravity",
     "codex.stream",
     "relatives",
+    "cowork",
     "openclaw_receipts",
     "apeira.lines",
     "clawser.lines",

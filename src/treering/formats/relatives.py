@@ -15,13 +15,4 @@ FORMAT: Final = (
     Format(name="trae", family=("codex",), places=(LogPlace(".trae", "cli/sessions"),)),
     Format(name="prime", family=("pi",), places=(LogPlace(".prime/agent", "sessions"),)),
     Format(name="omp", family=("pi",), places=(LogPlace(".omp/agent", "sessions"),)),
-    Format(
-        name="claude-cowork",
-        family=("claude-code",),
-        places=(
-            LogPlace("Library/Application Support/Claude/local-agent-mode-sessions"),
-            LogPlace(".config/Claude/local-agent-mode-sessions"),
-            LogPlace("AppData/Roaming/Claude/local-agent-mode-sessions"),
-        ),
-    ),
 )

@@ -145,7 +145,7 @@ def time_in(value: dict[str, Any]) -> int | None:
     """Return when a line was written; that of a snapshot is inside it."""
     snapshot = value.get("snapshot")
     inside = snapshot.get("timestamp") if isinstance(snapshot, dict) else None
-    for stamp in (value.get("timestamp"), inside):
+    for stamp in (value.get("timestamp"), inside, value.get("_audit_timestamp")):
         ts_ms = _milliseconds(stamp)
         if ts_ms is not None and 0 < ts_ms <= TIME_MS_MAX:
             return ts_ms

@@ -65,9 +65,10 @@ def returned(
     call_id = name_in(block, "tool_use_id", most=CALL_ID_CHARACTERS_MAX)
     tool = tools.get(call_id or "")
     output = block["content"] if "content" in block else _elsewhere(block)
+    output, has_failed = _unwrapped(output, detail)
     words = text_of(output)
     denial = _denial(line, words) if block.get("is_error") is not False else None
-    failed = block.get("is_error") is True or denial is not None
+    failed = block.get("is_error") is True or has_failed or denial is not None
     status = "failed" if failed else "ok"
     duration_ms = duration_of(detail)
     more = more_in(detail, words)
@@ -96,6 +97,22 @@ def returned(
         refs=_known(refs),
     )
     return [result] if denial is None else [result, interrupted(denial, words)]
+
+
+def _unwrapped(output: Any, detail: Any) -> tuple[Any, bool]:
+    """Return the output of a tool, and whether it failed: iFlow wraps it as Gemini does."""
+    wrapped = output if isinstance(output, dict) else {}
+    parts = wrapped.get("responseParts", wrapped)
+    part = parts[0] if isinstance(parts, list) and parts else parts
+    function = part.get("functionResponse") if isinstance(part, dict) else None
+    response = function.get("response") if isinstance(function, dict) else None
+    told = detail if isinstance(detail, dict) and "toolName" in detail else {}
+    failed = told.get("status") in ("error", "failed")
+    if not isinstance(response, dict):
+        return output, failed
+    if response.get("error"):
+        return response["error"], True
+    return response.get("output") or wrapped.get("resultDisplay") or output, failed
 
 
 def interrupted(title: str, words: str) -> LineEvent:
