@@ -25,6 +25,7 @@ from formats.logs.gemini import (
     user,
     whole,
 )
+from treering.capture.intake.log_search import find_files
 from treering.formats import gemini
 from treering.formats.gemini import GeminiReader, score
 from treering.formats.records import read_records
@@ -552,3 +553,17 @@ def test_a_message_of_an_unknown_shape_is_kept_whole() -> None:
     found = told(HEADER, {**answer("a1", "x"), "content": 7, "tokens": None})
 
     assert (found[-1].kind, found[-1].payload["content"]) == ("ops.observation", 7)
+
+
+def test_the_list_of_what_was_typed_is_left_out_beside_chats(tmp_path: Path) -> None:
+    typed = [{"sessionId": "s1", "messageId": 0, "type": "user", "message": "hi"}]
+    for project in ("with", "without"):
+        path = tmp_path / project / "logs.json"
+        path.parent.mkdir()
+        path.write_bytes(msgspec.json.encode(typed))
+    (tmp_path / "with/chats").mkdir()
+
+    left_out = {one.path.parent.name: one.left_out for one in find_files([tmp_path])}
+
+    assert left_out["without"] is None
+    assert "chats" in str(left_out["with"])

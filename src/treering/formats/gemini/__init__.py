@@ -45,7 +45,7 @@ from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import PurePath
+    from pathlib import Path, PurePath
 
 _SAID: Final = frozenset({"conversation.user", "conversation.assistant"})
 _SPOKEN: Final = ("conversation.", "tool.", "context.")
@@ -279,11 +279,17 @@ class GeminiReader:
             )
 
 
+def _left_out(path: Path) -> str | None:
+    is_typed = path.name == "logs.json" and (path.parent / "chats").is_dir()
+    return "what was typed, which the chats beside it repeat" if is_typed else None
+
+
 FORMAT: Final = Format(
     name=NAME,
     version=3,
     score=score,
     reader=GeminiReader,
+    left_out=_left_out,
     places=(LogPlace("", ".gemini/tmp", "GEMINI_CLI_HOME", retention.gemini),),
 )
 
