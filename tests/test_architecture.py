@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
@@ -81,18 +82,39 @@ def layers() -> list[str]:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [path for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert [path for path in MODULES if not outlines()[path].says_what_it_is_for] == []
 
-    assert silent == []
+
+class Outline(NamedTuple):
+    """What tests look at in a module."""
+
+    says_what_it_is_for: bool
+    functions: list[str]
+    classes: list[str]
+
+
+@cache
+def outlines() -> dict[Path, Outline]:
+    """Read all modules, once."""
+    made = {}
+    for path in MODULES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions, classes = [], []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes.append(node.name)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions.append(node.name)
+        made[path] = Outline(bool(ast.get_docstring(tree)), functions, classes)
+    return made
 
 
 def test_no_name_says_nothing() -> None:
     named = {
-        f"{path.relative_to(SOURCE)}: {node.name}"
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        and not EMPTY_WORDS.isdisjoint(words(node.name))
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path, outline in outlines().items()
+        for name in (*outline.functions, *outline.classes)
+        if not EMPTY_WORDS.isdisjoint(words(name))
     }
     files = {path for path in MODULES if not EMPTY_WORDS.isdisjoint(words(path.stem))}
 
@@ -107,10 +129,10 @@ def words(name: str) -> list[str]:
 def test_a_class_name_has_one_meaning() -> None:
     """Twins in the two database folders do the same for their database, and share a name."""
     homes: dict[str, set[str]] = {}
-    for path in MODULES:
+    for path, outline in outlines().items():
         home = re.sub("storage/(sqlite|postgres)/", "storage/*/", str(path.relative_to(SOURCE)))
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                homes.setdefault(node.name, set()).add(home)
+        for name in outline.classes:
+            homes.setdefault(name, set()).add(home)
 
+    assert homes
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
