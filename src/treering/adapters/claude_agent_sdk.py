@@ -84,7 +84,7 @@ class TreeringSessionStore:
         self.lost = 0
         """Batches of entries that are stored, but not as events."""
         self.buffer = RecordBuffer(ledger, "claude-agent-sdk", strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
         self._lanes = Lanes()
         self._transcripts = Transcripts(ledger)
 

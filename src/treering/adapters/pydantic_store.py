@@ -55,7 +55,7 @@ class TreeringConversationStore(ConversationStore):
     ) -> None:
         self._ledger = ledger
         self.buffer = RecordBuffer(ledger, "pydantic-ai", strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
         self._scope = parse_scope(scope)
         self._agent = agent
         self._records = self.buffer.records(self._scope, TRANSCRIPTS, agent=agent)

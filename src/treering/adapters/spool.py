@@ -2,8 +2,8 @@
 
     TREERING_SPOOL/writes/LEDGER-NAME/*.jsonl     one file of each writer, locked while it lives
 
-A file without a lock was left behind. Whoever finds it takes over its lines. Lines that were
-recorded before their writer died come again: whoever records them knows them by their ids.
+A file without a lock was left by a process that died. The next process takes over its lines. Lines
+that were recorded already come again, and are recognised by their ids.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log: Final = lazy_logger("treering")
 
 
 class Spool:
-    """The lines of one writer. Where there is no disk to write to, nothing is kept."""
+    """The lines of one writer. Without a disk to write to, nothing is kept."""
 
     def __init__(self, name: str) -> None:
         """Take what the lines are for: the ledger, and who writes."""

@@ -198,7 +198,7 @@ def _beside_run(event: NewEvent) -> NewEvent:
     """Return an event of a run that has ended, and takes no more."""
     if event.kind in RUN_ENDS:
         refs = {**event.refs, "observed": event.kind}
-        summary = f"{event.summary}, told after it was closed"
+        summary = f"{event.summary}, recorded after it was closed"
         event = msgspec.structs.replace(event, kind="ops.observation", summary=summary, refs=refs)
     return msgspec.structs.replace(event, run_id=None)
 

@@ -71,7 +71,7 @@ def price(
 
 @lru_cache(maxsize=_MODELS_MAX)
 def _listed(model: str, provider: str | None) -> ModelInfo:
-    """Return a model of the price list. Raise LookupError if it has none such."""
+    """Return a model of the price list. Raise LookupError if it does not list it."""
     from genai_prices import Usage, calc_price  # noqa: PLC0415  (optional, and slow to load)
 
     return calc_price(Usage(), model, provider_id=provider).model

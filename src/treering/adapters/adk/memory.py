@@ -45,7 +45,7 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
     def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
         self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
         self._vectors: dict[str, Any] = {}
         """Vectors by the version of an entry."""
 

@@ -58,7 +58,7 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
     def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
         self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
 
     @override
     async def create_session(

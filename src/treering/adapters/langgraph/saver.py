@@ -119,7 +119,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
     """Saves the checkpoints of graphs in a ledger, for synchronous and asynchronous graphs.
 
     A ledger that fails costs the record, not the step: checkpoints wait in memory and in the spool,
-    and the graph goes on with them. With ``strict``, errors are raised.
+    and the graph continues with them. With ``strict``, errors are raised.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         self._scope = scope
         self._agent = agent
         self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
         self._all = self.buffer.records(scope, RECORDS, agent=agent)
         self._latest = RecentValues[tuple[str, str], tuple[str, str]](LATEST_MAX)
         """The newest checkpoint of namespaces, and the version of its record."""

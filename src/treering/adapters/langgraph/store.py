@@ -74,7 +74,7 @@ class TreeringStore(BaseStore):
     ) -> None:
         self._ledger, self._lanes = sync_ledger(ledger)
         self.buffer = RecordBuffer(self._ledger, RECORDS, strict=strict)
-        """What stands before the ledger, with what waits or was lost."""
+        """The buffer of writes to the ledger, with what waits or was lost."""
         self._records = self.buffer.records(scope, RECORDS, agent=agent)
         self._vectors: OrderedDict[str, Any] = OrderedDict()
         """Rows of vectors by the version of an item."""

@@ -124,6 +124,6 @@ def _input(body: str) -> dict[str, Any]:
     for line in body.splitlines():
         argument = _ARGUMENT.fullmatch(line)
         name = argument[1] if argument else name
-        told = argument[2] if argument else line
-        given[name] = f"{given[name]}\n{told}" if name in given else told
+        value = argument[2] if argument else line
+        given[name] = f"{given[name]}\n{value}" if name in given else value
     return dict(given)

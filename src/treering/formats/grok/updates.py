@@ -1,4 +1,4 @@
-"""Grok's updates: all that happened in a session, line by line, as its client was told of it.
+"""Grok's updates: all that happened in a session, line by line, as its client received it.
 
     {"timestamp": 1790000000, "method": "session/update", "params": {"sessionId": …, "update": {
         "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "At no"}}}}
@@ -84,7 +84,7 @@ def _is_own(value: dict[str, Any]) -> bool | None:
 
 
 def records(path: Path, _: DatabaseReader) -> Iterator[LogRecord]:
-    """Yield updates; the first chunk of a message stands for all of it."""
+    """Yield updates; the first chunk of a message represents all of it."""
     with open_source(path) as stream:
         yield from _merged(read_records(stream))
 
@@ -149,7 +149,7 @@ class UpdatesReader(WholeReader):
         self._calls = WaitingCalls()
         self._last_call: str | None = None
         self._begun: dict[str, tuple[str, int | None]] = {}
-        """The tools and the times of calls whose input is not told yet, by their ids."""
+        """The tools and the times of calls whose input has not arrived yet, by their ids."""
         self._prompts: dict[int, str] = {}
         """The keys of what users said, by the numbers of their prompts."""
         self._has_answer = False
@@ -248,12 +248,12 @@ class UpdatesReader(WholeReader):
         return msgspec.structs.replace(about, key=SESSION_KEY)
 
     def _prompt(self, meta: dict[str, Any]) -> int:
-        """Return the number of a prompt: it may not be told."""
+        """Return the number of a prompt, which may be missing."""
         stated = meta.get("promptIndex")
         return stated if type(stated) is int else max(self._prompts, default=-1) + 1
 
     def _call(self, update: dict[str, Any], key: str) -> list[EventContent] | str:
-        """Return a call when its input is told, and its result when it has ended."""
+        """Return a call when its input arrives, and its result when it has ended."""
         is_new = update.get("sessionUpdate") == "tool_call"
         call_id = name_of(update.get("toolCallId"))
         call_id = call_id or (content_key(f"call.{key}") if is_new else self._last_call)
@@ -274,7 +274,7 @@ class UpdatesReader(WholeReader):
             call_id, tool_name = self._calls.take(call_id)
             result = _result(update, call_id or content_key(f"call.{key}"), tool_name)
             contents.append(result)
-        return contents or ("is told by a later update" if is_new else "progress")
+        return contents or ("repeated by a later update" if is_new else "progress")
 
     def _ended(self, update: dict[str, Any], key: str) -> list[EventContent] | str:
         """Return what a turn used, its answer if it was not streamed, and how it was ended."""
