@@ -126,17 +126,15 @@ def _text(role: str, block: dict[str, Any], key: str, more: dict[str, Any]) -> P
     return said(role, key, block["text"], **more, **beside)
 
 
-def _call(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEvent:
+def call_in(block: dict[str, Any]) -> tuple[str | None, str, Any]:
+    """Return the id of the call in a block, if it has one, its tool and its input."""
     tool = first_name(block, "name", "toolName", "tool") or "unnamed"
-    call_id = first_name(block, "id", "toolCallId", "tool_use_id") or content_key(f"call.{key}")
-    calls.add(call_id, tool)
     given = next((block[at] for at in ("input", "args", "arguments") if at in block), None)
-    return called(f"call:{call_id}", call_id, tool, input_of(given, "input"))
+    return first_name(block, "id", "toolCallId", "tool_use_id"), tool, given
 
 
-def _result(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEvent:
-    stated_id = first_name(block, "tool_use_id", "toolCallId", "tool_call_id", "id")
-    call_id, tool = calls.take(stated_id, first_name(block, "name", "toolName"))
+def result_in(block: dict[str, Any]) -> tuple[str | None, str | None, Any, dict[str, str] | None]:
+    """Return the id of the call that a block answers and its tool, the output and the error."""
     output = next((block[at] for at in ("content", "result", "output") if at in block), None)
     shown = fields_of(output)
     if isinstance(shown.get("value"), str) and word(shown.get("type")):
@@ -149,6 +147,20 @@ def _result(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEven
     has_failed = any(one.get("success") is False for one in (shown, *texts))
     if stated is True or has_failed or str(shown.get("type")).startswith("error"):
         error = {"class": "Failed", "message": shorten(plain(text_of(output))) or "failed"}
+    call_id = first_name(block, "tool_use_id", "toolCallId", "tool_call_id", "id")
+    return call_id, first_name(block, "name", "toolName"), output, error
+
+
+def _call(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEvent:
+    stated_id, tool, given = call_in(block)
+    call_id = stated_id or content_key(f"call.{key}")
+    calls.add(call_id, tool)
+    return called(f"call:{call_id}", call_id, tool, input_of(given, "input"))
+
+
+def _result(block: dict[str, Any], key: str, calls: WaitingCalls) -> PendingEvent:
+    stated_id, stated_tool, output, error = result_in(block)
+    call_id, tool = calls.take(stated_id, stated_tool)
     made_key = f"result:{call_id}" if call_id else key
     return returned(made_key, call_id or content_key(f"call.{key}"), tool, output, error)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats.beside import read_beside
+from treering.formats.blocks import CALLS, RESULTS, THOUGHTS, call_in, result_in
 from treering.formats.event_content import (
     EventContent,
     called,
@@ -48,6 +49,7 @@ _REMINDER: Final = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", r
 _STREAMED: Final = frozenset({
     "system", "message", "tool_call", "tool_result", "completion", "error", "reasoning", "result",
 })  # fmt: skip
+_ATTACHED: Final = frozenset({"image", "document", "file"})
 _OF_A_CALL: Final = ("toolCallId", "toolName", "toolId")
 
 
@@ -228,43 +230,32 @@ def _blocks(
     texts: list[str] = []
     attached: list[Any] = []
     for at, block in enumerate(blocks_of(content)):
-        match block.get("type"):
-            case "text" if isinstance(block.get("text"), str):
-                texts.append(block["text"])
-            case "thinking" if isinstance(block.get("thinking"), str):
-                signature = block.get("signature")
-                contents.append(thought(block["thinking"], signature=signature, **named))
-            case "tool_use":
-                call_id = name(block.get("id")) or f"{key}:{at}"
-                tool = name(block.get("name")) or "tool"
-                reader.name_call(call_id, tool)
-                contents.append(called(call_id, tool, block.get("input")))
-            case "tool_result":
-                contents.append(_block_result(reader, block))
-            case "image" | "document" | "file":
-                attached.append(block)
-            case sort:
-                contents.append(observation(f"block: {sort}" if name(sort) else "block", block))
+        sort = word(block.get("type"))
+        if sort == "text" and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        elif sort in THOUGHTS and word(block.get("thinking")):
+            signature = block.get("signature")
+            contents.append(thought(block["thinking"], signature=signature, **named))
+        elif sort in CALLS:
+            stated_id, tool, given = call_in(block)
+            call_id = stated_id or f"{key}:{at}"
+            reader.name_call(call_id, tool)
+            contents.append(called(call_id, tool, given))
+        elif sort in RESULTS:
+            answered, tool_name, output, error = result_in(block)
+            tool_name = reader.tool_of(answered) or tool_name
+            contents.append(outcome(answered, tool_name, output, failed=error is not None))
+        elif sort in _ATTACHED:
+            attached.append(block)
+        else:
+            contents.append(observation(f"block: {sort}" if name(sort) else "block", block))
     text = "\n".join(text for text in texts if text.strip())
     if text or attached:
         spoken = said("user" if role == "user" else "assistant", text, attached=attached, **named)
         # Results come before what is said about them; thoughts and calls in their order.
-        contents.insert(_place(contents), spoken)
+        calls = (at for at, one in enumerate(contents) if one.kind == "tool.call")
+        contents.insert(next(calls, len(contents)), spoken)
     return contents
-
-
-def _place(contents: list[EventContent]) -> int:
-    calls = (at for at, one in enumerate(contents) if one.kind == "tool.call")
-    return next(calls, len(contents))
-
-
-def _block_result(reader: DroidReader, block: dict[str, Any]) -> EventContent:
-    call_id = name(block.get("tool_use_id"))
-    output = block.get("content")
-    output = output if isinstance(output, str | list | dict) else text_of(output)
-    failed = block.get("is_error")
-    is_failed = failed is True or (failed is not False and failed_by_words(output))
-    return outcome(call_id, reader.tool_of(call_id), output, failed=is_failed)
 
 
 def _is_own(value: dict[str, Any], *, is_stored: bool) -> bool | None:
