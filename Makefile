@@ -69,6 +69,7 @@ format: $(READY)  ## Format and fix what can be fixed
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 reference: $(READY)  ## Write the generated parts of the docs from help texts and docstrings
+	@$(BIN)/python scripts/make_aio_types.py
 	@$(BIN)/python scripts/make_reference.py
 
 pictures: $(READY)  ## Take the pictures of the README again; needs Chromium

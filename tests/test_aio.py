@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
+import make_aio_types
 from builders import HERE, said
 from effort import PATIENCE_S
 from treering import aio
 from treering.errors import Closed, NotFound
+from treering.ledger.keyed_records import KeyedRecord
+from treering.model.events import Header
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -33,15 +36,21 @@ def test_the_calls_of_a_ledger_have_the_same_names(tmp_path: Path) -> None:
             async with session.turn() as turn:
                 await turn.user("How many?")
                 async with turn.tool("count", {"n": 1}) as call:
+                    assert_type(call, aio.AsyncToolCall)
                     await call.finish(["one", "two"])
                 header = await turn.assistant("Two.")
+                assert_type(header, Header)
                 assert header.run_id == turn.run_id
+            assert_type(session, aio.AsyncSession)
+            assert_type(turn, aio.AsyncRun)
             kinds = [event.kind async for event in session.events(kinds=["tool.*"])]
             assert kinds == ["tool.call", "tool.result"]
             assert (await session.history(last=1))[0]["content"] == "Two."
             assert (await session.settings).mode == "main"
             records = ledger.records(HERE, "n")
             put = await records.put("k", 1)
+            assert_type(put, KeyedRecord)
+            assert_type(records, aio.AsyncKeyedRecords)
             assert await records.get("k") == put
             await ledger.memory(HERE).learn("Lives in Porto", user="ann")
             assert len((await ledger.memory(HERE).facts()).items) == 1
@@ -49,17 +58,26 @@ def test_the_calls_of_a_ledger_have_the_same_names(tmp_path: Path) -> None:
             with pytest.raises(NotFound):
                 await ledger.event(HERE, "unknown")
             with pytest.raises(AttributeError):
-                ledger.no_such_call  # noqa: B018
+                ledger.no_such_call  # type: ignore[attr-defined]  # noqa: B018
         with pytest.raises(Closed):
             await ledger.scopes()
 
     run(work())
 
 
+def test_the_types_of_calls_are_those_of_the_ledger() -> None:
+    stub = make_aio_types.STUB.read_text(encoding="utf-8")
+    assert stub == make_aio_types.made(), "run scripts/make_aio_types.py"
+    # A class that the types name can be imported.
+    assert {name for name in vars(aio) if name.startswith("Async")} == {
+        *make_aio_types.NAMES.values(), "AsyncItems", "AsyncObject",
+    }  # fmt: skip
+
+
 def test_what_one_session_is_told_is_recorded_in_order_and_with_its_context(
     tmp_path: Path,
 ) -> None:
-    async def say(session: aio.AsyncObject, name: str) -> None:
+    async def say(session: aio.AsyncSession, name: str) -> None:
         WHO.set(name)
         for n in range(20):
             await session.record("ops.observation", f"{name}{n}")
@@ -121,7 +139,7 @@ def test_a_call_that_has_begun_is_completed_and_one_that_waits_is_withdrawn() ->
 
 
 def test_a_turn_that_is_cancelled_is_recorded_as_interrupted(tmp_path: Path) -> None:
-    async def turn_of(session: aio.AsyncObject, started: asyncio.Event) -> None:
+    async def turn_of(session: aio.AsyncSession, started: asyncio.Event) -> None:
         async with session.turn() as turn:
             await turn.user("Tell me everything")
             started.set()

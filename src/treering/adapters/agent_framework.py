@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from treering.adapters.item_log import ItemLog
 from treering.adapters.message_recorder import MessagePart
-from treering.adapters.uncancelled import uncancelled
 from treering.adapters.wire import arguments_of
-from treering.aio import Lanes
 from treering.errors import Unsupported
 from treering.model.fields import fit_name
 from treering.spine.conversion import plain
+from treering.spine.off_loop import Lanes
 from treering.spine.words import new_id
 
 try:
@@ -104,7 +103,7 @@ class TreeringHistoryProvider(HistoryProvider):
         """Add messages to a session; completed even if the task is cancelled."""
         name = _name(session_id, state)
         items = [message.to_dict() for message in messages]
-        await uncancelled(self._lanes.run(name, self.log(name).add, items))
+        await self._lanes.complete(name, self.log(name).add, items)
 
 
 def _name(session_id: str | None, state: dict[str, Any] | None) -> str:

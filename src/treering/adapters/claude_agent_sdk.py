@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records, restored, storable
-from treering.aio import Lanes
 from treering.capture.intake.importer import BOOKMARK_SCOPE
 from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
 from treering.capture.intake.reading import read_steps
@@ -31,6 +30,7 @@ from treering.ledger.keyed_records import RecordChange
 from treering.locks import Lock
 from treering.model.fields import fit_name
 from treering.model.scopes import parse_scope
+from treering.spine.off_loop import Lanes
 from treering.spine.words import new_id
 
 try:

@@ -8,10 +8,9 @@ from agents.memory.session_settings import SessionSettings, resolve_session_limi
 
 from treering.adapters.item_log import ItemLog
 from treering.adapters.message_recorder import MessagePart
-from treering.adapters.uncancelled import uncancelled
 from treering.adapters.wire import LOCAL_CALLS, item_call, items_text, users_in
-from treering.aio import Lanes
 from treering.spine.conversion import plain
+from treering.spine.off_loop import Lanes
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
@@ -53,16 +52,16 @@ class TreeringSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items; completed even if the task is cancelled."""
-        await uncancelled(self._lanes.run(self, self.log.add, items))
+        await self._lanes.complete(self, self.log.add, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item and return it; None if the session is empty."""
-        popped = await uncancelled(self._lanes.run(self, self.log.pop))
+        popped = await self._lanes.complete(self, self.log.pop)
         return cast("TResponseInputItem | None", popped)
 
     async def clear_session(self) -> None:
         """Remove all items."""
-        await uncancelled(self._lanes.run(self, self.log.clear))
+        await self._lanes.complete(self, self.log.clear)
 
 
 def parts_of(item: Any) -> list[MessagePart]:

@@ -10,8 +10,8 @@ from pydantic_ai.capabilities import AbstractCapability
 from treering.adapters.lenient_writer import LenientWriter
 from treering.adapters.pydantic_messages import reply_of, user_of
 from treering.adapters.replies import record_reply
-from treering.aio import Lanes
 from treering.errors import RunInterrupted, ToolDenied
+from treering.spine.off_loop import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

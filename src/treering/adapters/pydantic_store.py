@@ -18,8 +18,6 @@ from treering.adapters.message_recorder import Claims, MessageRecorder
 from treering.adapters.pydantic_messages import parts_of
 from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records
-from treering.adapters.uncancelled import uncancelled
-from treering.aio import Lanes
 from treering.errors import Conflict
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import RecordChange, keys_of
@@ -27,6 +25,7 @@ from treering.model.codec import encode
 from treering.model.fields import fit_name
 from treering.model.scopes import parse_scope
 from treering.spine.conversion import to_json
+from treering.spine.off_loop import Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,15 +82,15 @@ class TreeringConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Store a record and new entries, unless another writer came first."""
-        work = self._lanes.run(
+        await self._lanes.complete(
             record.conversation_id, self._write, record, list(new_entries), expected_revision
         )
-        await uncancelled(work)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Erase a conversation, unless it was saved meanwhile."""
-        work = self._lanes.run(conversation_id, self._delete, conversation_id, expected_revision)
-        await uncancelled(work)
+        await self._lanes.complete(
+            conversation_id, self._delete, conversation_id, expected_revision
+        )
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. Raise LookupError if it does not exist."""

@@ -1,16 +1,29 @@
-"""Blocking work away from an event loop, finished even if the task that asked is cancelled."""
+"""Blocking work away from an event loop, with the context variables of the caller.
+
+A call that has begun is completed although the task that asked is cancelled: when CancelledError
+arrives, it is done, or it never will be.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import os
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar
+
+from treering.errors import Closed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from concurrent.futures import Executor
+
+THREADS_MAX: Final = 64
+"""Calls that are carried out at the same time; others wait."""
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -19,20 +32,11 @@ Result = TypeVar("Result")
 async def off_loop(
     thread: Executor | None, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
 ) -> Result:
-    """Call ``act`` in ``thread``, with the context variables of the caller.
-
-    A cancelled caller waits until ``act`` is done: what it began to write is written.
-    """
-    call: Callable[[], Result] = partial(contextvars.copy_context().run, act, *args, **named)
-    done = asyncio.get_running_loop().run_in_executor(thread, call)
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        while not done.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([done])
-        _ = done.exception()  # Otherwise the loop complains that nobody asked.
-        raise
+    """Call ``act`` in ``thread``. A cancelled caller waits until it is done."""
+    loop = asyncio.get_running_loop()
+    call = _Call(loop, partial(act, *args, **named))
+    loop.run_in_executor(thread, call.carry_out)
+    return await call.complete()
 
 
 def in_event_loop() -> bool:
@@ -49,3 +53,135 @@ async def off_any_loop(act: Callable[..., Result], *args: Any) -> Result:
     if in_event_loop():
         return await off_loop(None, act, *args)
     return act(*args)
+
+
+class Lanes:
+    """Carries out calls in threads: those of one lane one at a time, in order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, deque[_Call[Any]]] = {}
+        """Calls by lane; a lane that is here has a thread."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
+        self._closed = False
+
+    async def run(
+        self, lane: Hashable, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Return what ``act`` returns. ``lane`` None is a lane of its own.
+
+        If the task is cancelled, a call that waits is withdrawn, and one that has begun is waited
+        for.
+        """
+        return await self._put(lane, partial(act, *args, **named)).result()
+
+    async def complete(
+        self, lane: Hashable, act: Callable[Given, Result], *args: Given.args, **named: Given.kwargs
+    ) -> Result:
+        """Do the same, but never withdraw the call: it is done although the task is cancelled."""
+        return await self._put(lane, partial(act, *args, **named)).complete()
+
+    def _put(self, lane: Hashable, work: Callable[[], Result]) -> _Call[Result]:
+        call = _Call(asyncio.get_running_loop(), work)
+        lane = call if lane is None else lane
+        with self._lock:
+            if self._closed:
+                raise Closed("the ledger is closed", hint="open it again")
+            if self._pid != os.getpid():
+                # The threads of a parent process are not here.
+                self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="treering-aio")
+                self._waiting, self._pid = {}, os.getpid()
+            if lane in self._waiting:
+                self._waiting[lane].append(call)
+                return call
+            self._waiting[lane] = deque([call])
+            pool = self._pool
+        if pool is not None:
+            pool.submit(self._carry_out, lane)
+        return call
+
+    def _carry_out(self, lane: Hashable) -> None:
+        while True:
+            with self._lock:
+                calls = self._waiting[lane]
+                if not calls:
+                    del self._waiting[lane]
+                    return
+                call = calls.popleft()
+            call.carry_out()
+
+    def close(self) -> None:
+        """Complete the waiting calls, and end the threads."""
+        with self._lock:
+            pool, pid, self._closed = self._pool, self._pid, True
+        if pool is not None and pid == os.getpid():
+            pool.shutdown()
+
+
+class _Call(Generic[Result]):
+    """A call on its way: it waits, has begun, or was withdrawn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Result]) -> None:
+        self._loop = loop
+        self._work = work
+        self._context = contextvars.copy_context()
+        self._lock = threading.Lock()
+        self._state: Literal["waiting", "begun", "withdrawn"] = "waiting"
+        self._future: asyncio.Future[Result] = loop.create_future()
+
+    async def result(self) -> Result:
+        """Return the result; withdraw a call that waits if the task is cancelled."""
+        try:
+            await asyncio.wait([self._future])
+        except asyncio.CancelledError:
+            if not self._withdraw():
+                await self._wait()
+            raise
+        return self._future.result()
+
+    async def complete(self) -> Result:
+        """Return the result; raise CancelledError only once it is there."""
+        try:
+            await asyncio.wait([self._future])
+        except asyncio.CancelledError:
+            await self._wait()
+            raise
+        return self._future.result()
+
+    async def _wait(self) -> None:
+        while not self._future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([self._future])
+        self._future.exception()  # Otherwise the loop complains that nobody asked.
+
+    def _withdraw(self) -> bool:
+        """Have it not begin; return False if it has begun."""
+        with self._lock:
+            if self._state == "waiting":
+                self._state = "withdrawn"
+            return self._state == "withdrawn"
+
+    def carry_out(self) -> None:
+        """Do the work and hand the result to the loop, unless the call was withdrawn."""
+        with self._lock:
+            if self._state == "withdrawn":
+                return
+            self._state = "begun"
+        try:
+            settle = partial(self._settle, self._context.run(self._work), None)
+        except BaseException as error:  # noqa: BLE001  (raised where it was awaited)
+            settle = partial(self._settle, None, error)
+        # The loop may be gone by now; what was recorded is recorded.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(settle)
+
+    def _settle(self, result: Any, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(result)
+        elif isinstance(error, StopIteration):
+            self._future.set_exception(RuntimeError("the call raised StopIteration"))
+        else:
+            self._future.set_exception(error)

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from treering.adapters.adk.names import scope_of, tag
 from treering.adapters.record_buffer import RecordBuffer
-from treering.aio import sync_ledger
+from treering.async_objects import sync_ledger
 from treering.derive.terms import terms
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from google.adk.events.event import Event
     from google.adk.sessions import Session
 
-    from treering.aio import AsyncLedger
+    from treering.async_objects import AsyncLedger
     from treering.ledger.keyed_records import KeyedRecords
     from treering.ledger.ledger import Ledger
 

@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from treering.adapters.adk.names import scope_of, session_of, tag
 from treering.adapters.record_buffer import RecordBuffer
-from treering.aio import sync_ledger
+from treering.async_objects import sync_ledger
 from treering.errors import Conflict
 from treering.ledger.keyed_records import RecordChange
 from treering.model.events import NewEvent
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from google.adk.sessions.base_session_service import GetSessionConfig
 
-    from treering.aio import AsyncLedger
+    from treering.async_objects import AsyncLedger
     from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
 

@@ -30,7 +30,7 @@ from typing_extensions import override
 from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, Version, applied
 from treering.adapters.recent_values import RecentValues
 from treering.adapters.record_buffer import RecordBuffer
-from treering.aio import AsyncItems, sync_ledger
+from treering.async_objects import AsyncItems, sync_ledger
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
 from treering.model.fields import check_name
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     )
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
-    from treering.aio import AsyncLedger
+    from treering.async_objects import AsyncLedger
     from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
 

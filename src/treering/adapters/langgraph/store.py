@@ -26,7 +26,7 @@ from langgraph.store.base import (
 from typing_extensions import override
 
 from treering.adapters.record_buffer import RecordBuffer
-from treering.aio import sync_ledger
+from treering.async_objects import sync_ledger
 from treering.errors import Conflict
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from langgraph.store.base import MatchCondition, Op, Result
 
-    from treering.aio import AsyncLedger
+    from treering.async_objects import AsyncLedger
     from treering.ledger.keyed_records import KeyedRecord
     from treering.ledger.ledger import Ledger
 
