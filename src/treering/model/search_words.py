@@ -22,6 +22,7 @@ IDENTIFIER_CHARACTERS_MAX: Final = 200
 GRAM_CHARACTERS: Final = 3
 PLAIN_KEPT_MAX: Final = 2**17
 """Chunks between blanks that are remembered because no name in code is in them: most chunks."""
+NAMED_KEPT_MAX: Final = 2**16
 FOREIGN_KEPT_MAX: Final = 2**13
 
 _MARKS: Final = (
@@ -104,10 +105,10 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
     words = _plain_words(text) if text.isascii() else _words(chunks)
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
     # In the order of the alphabet, so that the same text always gives the same pieces.
-    names = [chunk for chunk in sorted(unknown) if _has_name(chunk)]
-    joined = " ".join([chunk for chunk in names if not chunk.islower()])
-    pieces = dict.fromkeys(pieces_in(joined)) if joined else ()
-    return TextTokens(" ".join(words), " ".join(pieces), _joined(names))
+    found = [_CHUNK_NAMES[chunk] for chunk in sorted(unknown)]
+    pieces = dict.fromkeys([piece for _, pieces in found for piece in pieces])
+    names = [name for name, _ in found if name]
+    return TextTokens(" ".join(words), " ".join(pieces), " ".join(names))
 
 
 def spelt(text: str) -> str:
@@ -201,20 +202,32 @@ def _has_name(chunk: str) -> bool:
     return False
 
 
-def _joined(chunks: list[str]) -> str:
-    if any(len(chunk) > IDENTIFIER_CHARACTERS_MAX for chunk in chunks):
-        chunks = [name for chunk in chunks for name in _short_names(chunk)]
-    return " ".join(chunks).encode("ascii", "replace").translate(_JOINTS).decode("ascii")
+class _ChunkNames(dict[str, tuple[str, tuple[str, ...]]]):
+    """The names in code of chunks between blanks, as they are indexed, and their pieces."""
+
+    def __missing__(self, chunk: str) -> tuple[str, tuple[str, ...]]:
+        if not _has_name(chunk):
+            return "", ()
+        names = chunk if len(chunk) <= IDENTIFIER_CHARACTERS_MAX else _short_names(chunk)
+        joined = names.encode("ascii", "replace").translate(_JOINTS).decode("ascii")
+        found = joined, () if chunk.islower() else tuple(pieces_in(chunk))
+        # The first ones stay: among them are those that are frequent.
+        if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < NAMED_KEPT_MAX:
+            self[chunk] = found
+        return found
 
 
-def _short_names(chunk: str) -> list[str]:
-    if len(chunk) <= IDENTIFIER_CHARACTERS_MAX:
-        return [chunk]
-    return [
-        name[:IDENTIFIER_CHARACTERS_MAX]
-        for name in _IDENTIFIER.findall(chunk)
-        if _NAME.search(name) is not None
-    ]
+_CHUNK_NAMES: Final = _ChunkNames()
+
+
+def _short_names(chunk: str) -> str:
+    return " ".join(
+        [
+            name[:IDENTIFIER_CHARACTERS_MAX]
+            for name in _IDENTIFIER.findall(chunk)
+            if _NAME.search(name) is not None
+        ]
+    )
 
 
 def _inner(character: str) -> str:

@@ -36,19 +36,22 @@ def marks_of(event: Header, text: SearchText) -> str:
 @lru_cache(_KEPT_MAX)
 def _marks(kind: str, agent_id: str, session_id: str, tool: str | None, days: int) -> str:
     """Return the marks of the events that have these in common: in a log, many in a row."""
-    day = _day(days * _DAY_MS)
     marks = [
         ANY,
         _mark("kind", kind),
         _mark("agent", agent_id),
         _mark("session", session_id),
-        f"_y{day:%Y}",
-        f"_m{day:%Y%m}",
-        f"_d{day:%Y%m%d}",
+        _day_marks(days),
     ]
     if tool is not None:
         marks.append(_mark("tool", tool))
     return " ".join(marks)
+
+
+@lru_cache(_KEPT_MAX)
+def _day_marks(days: int) -> str:
+    day = _day(days * _DAY_MS)
+    return f"_y{day:%Y} _m{day:%Y%m} _d{day:%Y%m%d}"
 
 
 def marks_asked(narrowing: Narrowing) -> list[str]:
@@ -85,6 +88,7 @@ def time_marks(since_ms: int | None, before_ms: int | None) -> list[str]:
     return marks
 
 
+@lru_cache(_KEPT_MAX)
 def _mark(operator: str, value: str) -> str:
     spelt = value.casefold() if operator == "tool" else value
     return f"_{_LETTERS[operator]}{blake2b(spelt.encode(), digest_size=6).hexdigest()}"
