@@ -10,6 +10,7 @@ import pytest
 import treering
 from builders import HERE
 from formats.clawser_logs import T0
+from formats.logs.terminals import LOGS, RECORDS, content
 from surfaces.talks import IN, LAUNCH, TOKEN, record_talk
 from treering.formats.apeira import Episodic, load_state
 from treering.formats.clawser import read_jsonl
@@ -147,3 +148,38 @@ def test_files_that_are_not_read_are_named(cli: CommandLine, tmp_path: Path) -> 
     assert "files skipped, not logs by their names: .bin (1)" in done.out
     assert str(tmp_path / "logs" / "weights.bin") in done.out
     assert "imported 1 event of 1 session" in done.out
+
+
+def spent(database: Path) -> tuple[int, int, int, int]:
+    """Return the tokens of all sessions: given, made and cached; and how many calls failed."""
+    with treering.open(database) as ledger:
+        names = [one.session_id for one in ledger.sessions(HERE, subagents=True).items]
+        sessions = [ledger.session(name, scope=HERE, agent="x") for name in names]
+        totals = [session.usage().total for session in sessions]
+        results = [one for session in sessions for one in session.events(kinds=["tool.result"])]
+    return (
+        sum(total.input_tokens for total in totals),
+        sum(total.output_tokens for total in totals),
+        sum(total.cached_tokens for total in totals),
+        sum(one.refs["status"] == "failed" for one in results),
+    )
+
+
+@pytest.mark.parametrize("sample", sorted(LOGS))
+def test_an_export_for_claude_code_has_the_tokens_and_failures_of_any_agent(
+    cli: CommandLine, tmp_path: Path, sample: str
+) -> None:
+    """Agents report their usage in fields of their own."""
+    _, log, beside = LOGS[sample]
+    for name, held in {**beside, log: content(RECORDS[sample])}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(held)
+    cli("import", str(tmp_path / log), *IN)
+    with treering.open(cli.database) as ledger:
+        (session,) = (one.session_id for one in ledger.sessions(HERE).items)
+    out, fresh = tmp_path / "it.claude-code.jsonl", tmp_path / "fresh.db"
+
+    assert cli("export", session, *IN, "--out", str(out)).status == 0
+    assert cli("import", str(out), *IN, "--db", str(fresh)).status == 0
+
+    assert spent(fresh) == spent(cli.database)

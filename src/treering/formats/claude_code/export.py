@@ -21,6 +21,7 @@ from treering.derive.reports import REPORT, larger_report, report_of
 from treering.derive.visible import UndoFilter
 from treering.formats.claude_code.lines import ERRORS, OURS, VERBATIM, name_in
 from treering.formats.claude_code.results import INTERRUPTED
+from treering.formats.loose import count
 from treering.model.events import Event
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.times import instant
@@ -35,6 +36,8 @@ UNKNOWN_MODEL: Final = "unknown"
 MASK: Final = "[redacted:"
 """How a mask begins. A thought with one in it does not fit its signature any more."""
 _NOTHING_USED: Final = {"input_tokens": 0, "output_tokens": 0}
+_INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""What Anthropic counts apart of the tokens that a model was given."""
 
 VERSION: Final = "2.1.0"
 """The version of Claude Code whose lines these look like."""
@@ -363,20 +366,31 @@ class ModelReply(msgspec.Struct):
 
     @property
     def is_counted_alike(self) -> bool:
-        """Whether its usage was reported in Anthropic's own fields, which say all of it."""
+        """Whether its usage was reported in Anthropic's own fields, which say all of it.
+
+        Other agents report theirs in fields of their own, or count cached tokens otherwise.
+        """
         payload = None if self.report is None else self.report.payload
-        return isinstance(payload, dict) and isinstance(payload.get("usage"), dict)
+        given = payload.get("usage") if isinstance(payload, dict) else None
+        report = None if self.report is None else report_of(self.report)
+        if not isinstance(given, dict) or report is None:
+            return False
+        stated = sum(count(given.get(name)) for name in _INPUT)
+        tokens = report.tokens
+        return (stated, count(given.get("output_tokens"))) == (
+            tokens.input_tokens,
+            tokens.output_tokens,
+        )
 
     @property
     def usage(self) -> dict[str, Any]:
         """Return what it used, as Anthropic counts: cached tokens are not part of the input."""
-        payload = None if self.report is None else self.report.payload
-        given = payload.get("usage") if isinstance(payload, dict) else None
-        if isinstance(given, dict):
-            return given
         report = None if self.report is None else report_of(self.report)
-        if report is None:
+        if self.report is None or report is None:
             return _NOTHING_USED
+        if self.is_counted_alike:
+            given: dict[str, Any] = self.report.payload["usage"]
+            return given
         tokens = report.tokens
         apart = tokens.cached_tokens + tokens.cache_write_tokens
         return {
