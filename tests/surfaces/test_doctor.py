@@ -25,6 +25,7 @@ from capture.intake_logs import add, lines
 from formats.logs import codex, gemini
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
+from treering.adapters.spool import Spool
 from treering.storage.sqlite.write_lock import Holder
 
 if TYPE_CHECKING:
@@ -374,6 +375,21 @@ def test_hooks_are_told_of_and_those_that_lead_nowhere_are_an_error(
     assert (installed.status, found(installed)["hooks"]["level"]) == (0, "ok")
     assert (broken.status, found(broken)["hooks_broken"]["level"]) == (1, "error")
     assert (unclear.status, found(unclear)["settings_unclear"]["level"]) == (0, "warning")
+
+
+def test_what_adapters_could_not_record_is_told(
+    cli: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREERING_SPOOL", str(home / "spool"))
+    assert "writes_waiting" not in found(cli("doctor", "--json"))
+    spool = Spool("a ledger")
+    spool.add(["add", {}])
+
+    finding = found(cli("doctor", "--json"))["writes_waiting"]
+
+    assert finding["level"] == "warning"
+    spool.clear()
+    assert "writes_waiting" not in found(cli("doctor", "--json"))
 
 
 def test_a_spool_that_nobody_drains_is_told(

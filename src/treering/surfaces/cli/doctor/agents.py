@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from treering.adapters.spool import WRITES_FOLDER
 from treering.capture.health import CUT_OFF, FILES_MAX, log_files, look_at, unreadable_folders
 from treering.capture.hooks.installing import AGENTS, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
@@ -219,6 +220,7 @@ def look_at_spool(at_ms: int) -> Iterator[DoctorFinding]:
         )
     else:
         yield DoctorFinding(level="ok", code="spool", message="the spool is empty")
+    yield from _writes(folder / WRITES_FOLDER, at_ms)
     unread = folder / UNREAD
     if entries := read_quarantine(unread):
         yield _set_aside("spool_unread", "of hooks", unread, entries)
@@ -273,6 +275,21 @@ def _program(agent: str, plan: Plan) -> Path | None:
     if agent not in HOOKED or before is None:
         return None
     return found_hooks(before.decode(errors="replace").removeprefix(_BOM), HOOKED[agent])[0]
+
+
+def _writes(folder: Path, at_ms: int) -> Iterator[DoctorFinding]:
+    """Say whether adapters could not record something."""
+    parts = [part for below in folder.glob("*/") for part in _waiting(below)]
+    if parts:
+        size = sum(status.st_size for status in parts)
+        oldest_ms = min(status.st_mtime_ns for status in parts) // 1_000_000
+        yield DoctorFinding(
+            level="warning",
+            code="writes_waiting",
+            message=f"{sized(size)} of adapters could not be recorded, and wait in {folder},"
+            f" the oldest since {ago(oldest_ms, now_ms=at_ms)}",
+            fix="use the same adapter on the same ledger again: it records them",
+        )
 
 
 def _waiting(folder: Path) -> list[os.stat_result]:
