@@ -401,6 +401,26 @@ def test_subagents_of_kimi_are_sessions_of_their_own(tmp_path: Path) -> None:
     assert receipt.subagents == 1
 
 
+def test_arguments_that_antigravity_encodes_twice_are_decoded(tmp_path: Path) -> None:
+    calls: list[dict[str, Any]] = [
+        {"name": "list_dir", "args": {"DirectoryPath": '"/srv/harbour"', "Depth": "2"}},
+        {"name": "run_command", "args": {"cmd": "date", "Depth": "2"}},
+        {"name": "view_file", "args": {"path": '"quoted"', "line": 2}},
+    ]
+    step = {"step_index": 0, "source": "MODEL", "status": "DONE", "created_at": "2026-10-01"}
+    log = [{**step, "type": "PLANNER_RESPONSE", "tool_calls": calls}]
+    path = write(tmp_path / "transcript.jsonl", log)
+
+    with treering.open(":memory:") as ledger:
+        taken = Taken(ledger, treering.import_logs(ledger, [path], scope=SCOPE))
+
+        assert [event.payload["input"] for event in taken.of("tool.call")] == [
+            {"DirectoryPath": "/srv/harbour", "Depth": 2},
+            calls[1]["args"],
+            calls[2]["args"],
+        ]
+
+
 def test_times_that_a_log_does_not_tell_are_marked_as_approximate(tmp_path: Path) -> None:
     for sample in ("grok", "codex exec"):
         told = [event for event in take(tmp_path, sample).events if event.kind not in BOOKKEEPING]

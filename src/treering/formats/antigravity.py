@@ -20,6 +20,7 @@ from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
 from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
 from treering.formats.record_reader import ReaderState, RecordReader
+from treering.model.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,7 @@ class AntigravityReader(RecordReader):
             tool = name(call.get("name")) or "tool"
             call_id = name(call.get("id")) or f"step-{index}.{at}-{digest(call)[:6]}"
             self.now.waiting = [*self.now.waiting, (call_id, tool)][-OPEN_MAX:]
-            contents.append(called(call_id, tool, call.get("args")))
+            contents.append(called(call_id, tool, _decoded(call.get("args"))))
         return contents or "empty"
 
     def _result(self, record: dict[str, Any], sort: str, text: str) -> list[EventContent]:
@@ -122,6 +123,18 @@ class AntigravityReader(RecordReader):
             called(call_id, tool, {}),
             outcome(call_id, tool, text, failed=failed, details=rest),
         ]
+
+
+def _decoded(given: Any) -> Any:
+    """Return the arguments of a call; if each is JSON in a text, as some are, its value."""
+    fields = fields_of(given)
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    if not texts or len(texts) < len(fields):
+        return given
+    try:
+        return {at: decode(value) for at, value in fields.items()}
+    except (ValueError, RecursionError):
+        return given
 
 
 def _left_out(path: Path) -> str | None:
