@@ -19,8 +19,8 @@ NUMBERS: Final = frozenset({"UInt8", "UInt64"})
 
 def block(language: str, word: str) -> str:
     """Return the block of the page that has a word in it."""
-    found = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return next(one for one in found if word in one)
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if word in text)
 
 
 def columns() -> dict[str, str]:
