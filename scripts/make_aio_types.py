@@ -268,9 +268,17 @@ def _assigned(node: ast.AST, given: dict[str, Any]) -> list[tuple[str, Any]]:
         case ast.AnnAssign(target=ast.Attribute(attr=name), annotation=annotation):
             return [(name, annotation)]
         case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Name(id=value)):
-            return [(name, given[value])] if given.get(value) is not None else []
+            if given.get(value) is not None:
+                return [(name, given[value])]
         case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Call(func=ast.Name(id=kind))):
-            return [(name, ast.Name(kind))] if kind[0].isupper() else []
+            if kind[0].isupper():
+                return [(name, ast.Name(kind))]
+        case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Constant(value=value)):
+            return [(name, ast.Name(type(value).__name__))]
+    if isinstance(node, ast.Assign) and not ast.unparse(node).startswith("self._"):
+        target = ast.unparse(node.targets[0])
+        if target.startswith("self."):
+            raise LookupError(f"{target} has no type: annotate it")
     return []
 
 

@@ -42,6 +42,7 @@ def test_the_calls_of_a_ledger_have_the_same_names(tmp_path: Path) -> None:
                 assert_type(header, Header)
                 assert header.run_id == turn.run_id
             assert_type(session, aio.AsyncSession)
+            assert_type(session.session_id, str)
             assert_type(turn, aio.AsyncRun)
             kinds = [event.kind async for event in session.events(kinds=["tool.*"])]
             assert kinds == ["tool.call", "tool.result"]

@@ -144,13 +144,13 @@ class KeyedRecords:
         self._access = access
         self._store = access.store
         self.scope = scope
-        self.name = check_name(name, "name")
+        self.name: str = check_name(name, "name")
         if len(name) > NAME_CHARACTERS_MAX:
             raise InvalidInput(
                 f"the name of records is longer than {NAME_CHARACTERS_MAX} characters",
                 hint="shorten it",
             )
-        self.session_id = (
+        self.session_id: str = (
             f"records:{name}" if session_id is None else check_name(session_id, "session_id")
         )
         self._agent = check_name(agent, "agent")

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event, EventFields, Header
     from treering.model.kinds import Boundary
     from treering.model.runs import OpenRun
+    from treering.model.scopes import Scope
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
     from treering.model.tool_records import ToolRecord
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
@@ -89,10 +90,10 @@ class Session:
         person: ChannelPerson | None = None,
     ) -> None:
         """Take what the session is opened with; ``mode`` is the one that the handle insists on."""
-        self.scope = parse_scope(scope)
-        self.session_id = check_name(session_id, "session_id")
-        self.agent = check_name(agent, "agent")
-        self.user = check_name(user, "user") if user is not None else None
+        self.scope: Scope = parse_scope(scope)
+        self.session_id: str = check_name(session_id, "session_id")
+        self.agent: str = check_name(agent, "agent")
+        self.user: str | None = check_name(user, "user") if user is not None else None
         self._given = settings
         self._mode = mode
         self._person = person

@@ -29,8 +29,8 @@ class ToolCall:
     def __init__(self, tools: Tools, name: str, input: Any, call_id: str | None) -> None:  # noqa: A002
         self._tools = tools
         self.name, is_cut = fit_name(name, "tool name")
-        self.call_id = new_id() if call_id is None else fit_name(call_id, "call_id")[0]
-        self.given_name = to_text(name)[0] if is_cut else None
+        self.call_id: str = new_id() if call_id is None else fit_name(call_id, "call_id")[0]
+        self.given_name: str | None = to_text(name)[0] if is_cut else None
         """The tool's name as it was given, if it cannot be recorded as a name."""
         self.input = input
         """What the tool is called with: as given, or as a gate has changed it."""
