@@ -49,6 +49,9 @@ def test_a_place_on_the_lanes_is_the_nearest_event() -> None:
     ]  # fmt: skip
     assert called("lanes", f"[1, 4, 5, 99].map((seq) => timeOf({spans}, seq))") == [0, 0, 20, 100]
     assert called("lanes", f"within({spans}, [25, 99])") == [[20, 30, 5]]
+    moments = "scaleOf([[0, 0], [10, 10]])"
+    assert called("lanes", f"boxOf({moments}, 10, 10)") == [0.9975, 1]
+    assert called("lanes", f"boxOf({moments}, 0, 0)") == [0, 0.0025]
     focuses = 'focusOf("5-90"), focusOf("90-5"), focusOf("x-9"), focusOf(null)'
     assert called("lanes", f"[{focuses}]") == [[5, 90], None, None, None]
 

@@ -5,6 +5,8 @@ import { html, fragment } from "./dom.js";
 
 const LANES = ["you", "model", "tools", "subagents"];
 const HEIGHT = 16;
+/** The share of a lane that a moment takes. */
+const MOMENT = 0.0025;
 /** A longer pause takes as much room as this. */
 const PAUSE_MS = 60000;
 
@@ -77,16 +79,23 @@ export const focusOf = (text) => {
   return start >= 0 && end > start ? [start, end] : null;
 };
 
+/** Where a span is drawn, from 0 to 1: wide enough to be seen, the last moment too. Pure.
+ * @param {ReturnType<typeof scaleOf>} scale @param {number} start @param {number} end */
+export const boxOf = (scale, start, end) => {
+  const from = Math.min(scale.x(start), 1 - MOMENT);
+  return [from, Math.max(scale.x(end), from + MOMENT)];
+};
+
 const percent = (/** @type {number} */ share) => `${(share * 100).toFixed(3)}%`;
 
 /** @param {import("./session.js").SessionMap} map @param {ReturnType<typeof scaleOf>} scale @param {[number, number] | null} focus */
 const drawing = (map, scale, focus) => {
   const rows = LANES.map((name, lane) =>
     within(map[name], focus).map(([start, end, , bad, open]) => {
-      const [from, to] = [scale.x(start), scale.x(end)];
+      const [from, to] = boxOf(scale, start, end);
       const kind = `${name}${bad ? " bad" : ""}${open ? " open" : ""}`;
       const y = lane * HEIGHT + 2;
-      const box = html`<rect class="${kind}" x="${percent(from)}" y="${y}" width="${percent(Math.max(to - from, 0.0025))}" height="${HEIGHT - 4}" rx="1"/>`;
+      const box = html`<rect class="${kind}" x="${percent(from)}" y="${y}" width="${percent(to - from)}" height="${HEIGHT - 4}" rx="1"/>`;
       return bad ? html`${box}<text class="cross" x="${percent(to)}" dx="3" y="${y + 10}">✕</text>` : box;
     }),
   );
