@@ -417,6 +417,20 @@ def test_live_events_wait_below_a_marker_and_are_followed_at_the_end(
     expect(page.locator("#newer")).to_be_hidden()
 
 
+def test_the_turn_under_way_is_counted_while_it_goes_on(page: Page, viewed: ViewedLedger) -> None:
+    session = viewed.ledger.session("counted", scope=HERE, agent="lyria")
+    with session.turn() as turn:
+        turn.user("Count")
+        visit(page, "counted")
+        expect(page.locator("#outline li")).to_have_count(1)
+        for number in range(2):
+            with turn.tool("Bash", {"command": f"make {number}"}) as call:
+                call.finish("built")
+        expect(page.locator("#outline .numbers")).to_contain_text("2 tools")
+        expect(page.locator("#facts")).to_contain_text("2 tool calls")
+        expect(page.locator("#outline a[aria-current]")).to_have_count(1)
+
+
 def test_what_was_recorded_while_the_server_was_away_comes_when_it_is_back(
     new_context: Callable[..., Any],
 ) -> None:

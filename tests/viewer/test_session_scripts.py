@@ -71,6 +71,8 @@ def test_turns_and_failures_are_found_from_any_place() -> None:
 def test_numbers_are_said_in_few_words() -> None:
     times = called("outline", "[5, 1500, 120000, 7300000, 200000000].map(spanText)")
     assert times == ["5 ms", "1.5 s", "2 min", "2 h 1 min", "2 days"]
+    amounts = called("outline", "[800, 18900, 484725, 7594021].map(amountText)")
+    assert amounts == ["800", "18.9 k", "485 k", "7.6 M"]
     hits = called("finder", "[hitsText(0, 3, true), hitsText(1, 3, false), hitsText(0, 0, true)]")
     assert hits == ["1 of 3", "2 of 3+", "not found"]
     assert called("finder", "[firstHit([4, 9], 5), firstHit([4, 9], 50)]") == [1, 0]

@@ -18,7 +18,7 @@ from treering.surfaces.cli.times import moment
 from treering.surfaces.pages.pictures import picture_facts
 from treering.surfaces.pages.wording import span_text
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.parts import counted
+from treering.surfaces.viewer.parts import amount, counted
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.session_actions import fork_button
 from treering.surfaces.viewer.session_map import MAPS, SessionMap
@@ -380,7 +380,7 @@ def _outline(request: PageRequest, known: SessionMap | None) -> Markup:
                             turn.state if turn.state not in {"", "ended"} else "",
                             span_text(turn.took_ms) if turn.took_ms else "",
                             counted(turn.tools, "tool") if turn.tools else "",
-                            f"{turn.tokens:,}" if turn.tokens else "",
+                            f"{amount(turn.tokens)} tokens" if turn.tokens else "",
                             f"${turn.cost:.2f}" if turn.cost else "",
                         ),
                     )

@@ -1,5 +1,5 @@
 // The turns of a session: the list beside the transcript, and where in it one is.
-import { fragment, html } from "./dom.js";
+import { element, fragment, html } from "./dom.js";
 
 /** The turn that an event is in: its place in the list, -1 before the first. Pure.
  * @param {{ first_seq: number }[]} turns @param {number} seq */
@@ -21,13 +21,20 @@ export const spanText = (ms) => {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} days`;
 };
 
+/** A large number as people say it: 4.1 M. Pure. @param {number} number */
+export const amountText = (number) => {
+  const [unit, letter] = number >= 1e6 ? [1e6, " M"] : number >= 1e3 ? [1e3, " k"] : [1, ""];
+  const shown = number / unit;
+  return `${shown.toFixed(unit > 1 && shown < 100 ? 1 : 0)}${letter}`;
+};
+
 /** What is said of a turn. Pure. @param {import("./session.js").Turn} turn */
 export const turnNumbers = (turn) =>
   [
     turn.state && turn.state !== "ended" ? turn.state : "",
     turn.took_ms ? spanText(turn.took_ms) : "",
     turn.tools ? `${turn.tools} ${turn.tools === 1 ? "tool" : "tools"}` : "",
-    turn.tokens ? turn.tokens.toLocaleString("en") : "",
+    turn.tokens ? `${amountText(turn.tokens)} tokens` : "",
     turn.cost ? `$${turn.cost.toFixed(2)}` : "",
   ].filter(Boolean).join(" · ");
 
@@ -37,13 +44,20 @@ export const outlineOf = (aside, place, address) => {
   let current = null;
   /** @type {HTMLElement[]} */
   let links = [...place.querySelectorAll("a[data-seq]")];
+  const row = (/** @type {import("./session.js").Turn} */ turn) => html`<li value="${turn.number}" class="${turn.state}"><a href="${address(turn.first_seq)}" data-seq="${turn.first_seq}"><span class="title" dir="auto">${turn.title || "(nothing said)"}</span>${turn.failures ? html`<span class="bad">✕${turn.failures}</span>` : ""}<span class="numbers">${turnNumbers(turn)}</span></a></li>`;
   return {
-    /** @param {import("./session.js").Turn[]} turns */
+    /** Show turns; of those that are there, the last one may have gone on. @param {import("./session.js").Turn[]} turns */
     show: (turns) => {
-      const count = place.querySelectorAll("li").length;
-      if (count && count === turns.length) return;
-      const rows = turns.map((turn) => html`<li value="${turn.number}" class="${turn.state}"><a href="${address(turn.first_seq)}" data-seq="${turn.first_seq}"><span class="title" dir="auto">${turn.title || "(nothing said)"}</span>${turn.failures ? html`<span class="bad">✕${turn.failures}</span>` : ""}<span class="numbers">${turnNumbers(turn)}</span></a></li>`);
-      place.replaceChildren(fragment(html`<ol>${rows}</ol>`));
+      const last = links.length - 1;
+      if (links.length && links.length === turns.length) {
+        const item = element(row(turns[last]));
+        const hadFocus = document.activeElement === links[last];
+        links[last].parentElement?.replaceWith(item);
+        links[last] = /** @type {HTMLElement} */ (item.firstElementChild);
+        if (hadFocus) links[last].focus();
+        return;
+      }
+      place.replaceChildren(fragment(html`<ol>${turns.map(row)}</ol>`));
       links = [...place.querySelectorAll("a[data-seq]")];
     },
     /** Mark a turn as the one that is read. @param {number} at */
