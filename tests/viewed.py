@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from effort import PATIENCE_S
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from served import ThreadServer
     from treering import Ledger
 
@@ -24,3 +29,11 @@ class ViewedLedger:
             "httpOnly": True,
             "sameSite": "Strict",
         }
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait for what no expectation can wait for; a page's policy forbids to evaluate its text."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
 
-from effort import PATIENCE_S
 from served import TOKEN
+from viewed import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,10 +107,7 @@ def test_keys_go_places_and_a_question_mark_lists_them(page: Page) -> None:
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     # A browser keeps a cookie a moment after a script has set it.
-    deadline = time.monotonic() + PATIENCE_S
-    while "treering-theme" not in {one.get("name") for one in page.context.cookies()}:
-        assert time.monotonic() < deadline
-        page.wait_for_timeout(20)
+    wait_until(lambda: "treering-theme" in {one.get("name") for one in page.context.cookies()})
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 

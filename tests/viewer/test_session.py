@@ -14,7 +14,8 @@ import treering
 from builders import HERE, NOON
 from served import ThreadServer
 from surfaces.showcase import SHOWCASE, record_showcase
-from viewed import ViewedLedger
+from treering.surfaces.viewer import session as session_screen
+from viewed import ViewedLedger, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,6 +117,21 @@ def test_the_first_rows_the_turns_and_the_sums_are_there_without_any_script(
     expect(page.locator("#rows")).to_contain_text("Part 40")
 
 
+def test_a_long_session_is_counted_after_its_first_rows(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_screen, "OUTLINE_EVENTS_MAX", 10)
+    page.route("**/outline?*", lambda route: route.fulfill(status=404), times=1)
+    visit(page, SHOWCASE)
+    expect(rows(page).first).to_be_visible()
+    expect(page.locator("#facts")).to_have_text("Counting …")
+    page.reload()
+
+    expect(page.locator("#facts")).to_contain_text("4 turns")
+    expect(page.locator("#failed")).to_contain_text("2 failed")
+    expect(page.locator("#outline li")).to_have_count(4)
+
+
 def test_a_link_to_an_event_opens_at_it_wherever_it_is(page: Page, viewed: ViewedLedger) -> None:
     seq = asked_at(401)
     visit(page, LONG, event=event_id(viewed, seq + 2))  # A result stands with its call.
@@ -135,7 +151,7 @@ def test_only_rows_near_the_window_are_in_the_document(page: Page) -> None:
         page.wait_for_timeout(150)
 
     expect(page.locator(".page:not([data-filled])").first).to_be_attached()
-    page.wait_for_function("document.querySelectorAll('#rows [data-item]').length <= 6 * 120")
+    expect(page.locator(".page[data-filled]").nth(6)).to_have_count(0)  # No more than six.
     page.keyboard.press("End")
     expect(page.locator("#e1500")).to_be_in_viewport()
     page.wait_for_url(re.compile(r"seq=1[45]\d\d"))  # The place stands in the address.
@@ -215,7 +231,7 @@ def test_a_text_is_found_wherever_it_is_and_marked(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.locator("#found")).to_have_text("2 of 11")
     expect(page.locator(f"#e{asked_at(450) + 1}")).to_be_in_viewport()
-    page.wait_for_function("CSS.highlights.get('found')?.size >= 1")
+    wait_until(lambda: page.evaluate("CSS.highlights.get('found')?.size >= 1"))
     expect(page).to_have_url(re.compile("find=part-45"))
     page.keyboard.press("Escape")
     expect(page).not_to_have_url(re.compile("find="))
@@ -469,7 +485,6 @@ def test_a_hostile_session_of_a_hundred_thousand_events_runs_nothing_and_freezes
             page = context.new_page()
             visit(page, "evil")
             expect(rows(page).first).to_be_visible()
-            expect(page.locator("#facts")).to_contain_text("turns")  # Counted after the first rows.
             page.keyboard.press("]")
             for place in (50_000, 100_000):
                 visit(page, "evil", seq=place)

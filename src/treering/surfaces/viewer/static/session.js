@@ -5,10 +5,10 @@ import { drawer } from "./drawer.js";
 import { goOn } from "./filtered.js";
 import { focusOf, lanes } from "./lanes.js";
 import { PageList } from "./list.js";
-import { follow } from "./live.js";
 import { costUntil, nextOf, outlineOf, turnAt } from "./outline.js";
 import { finder } from "./finder.js";
 import { keepFolds } from "./folds.js";
+import { growth } from "./growth.js";
 import { replay } from "./replay.js";
 
 /** @typedef {import("./lanes.js").Span} Span */
@@ -20,7 +20,6 @@ const KEYS = [
   ["e", "details of the event"], ["[", "fold all"], ["]", "unfold all"], ["c", "what the model saw"],
   ["o", "turns"], ["r", "replay"], ["→", "a step of the replay"], ["End", "the end"],
 ];
-const QUIET = new Set(["tool.result", "run.started", "run.ended", "usage.reported", "context.assembled", "inbox.taken"]);
 const MARGIN = 112;
 
 /** @param {HTMLElement} main @param {AbortSignal} signal */
@@ -30,7 +29,7 @@ export const mount = (main, signal) => {
   const { scope = "", session = "", base = "" } = root.dataset;
   const place = get("rows");
   const isWhole = place.dataset.show === "all";
-  let last = Number(root.dataset.last);
+  const last = () => grown.last();
   /** @type {SessionMap | null} */
   let map = JSON.parse(get("session-map")?.textContent || "null");
   let here = Number(root.dataset.target);
@@ -79,14 +78,13 @@ export const mount = (main, signal) => {
   /** @type {ReturnType<typeof finder> | undefined} */
   let search;
   const pages = isWhole
-    ? new PageList(place, { size: Number(root.dataset.pageEvents), last, page: Number(root.dataset.page), fetchRows, filled })
+    ? new PageList(place, { size: Number(root.dataset.pageEvents), last: Number(root.dataset.last), page: Number(root.dataset.page), fetchRows, filled })
     : null;
   if (!pages) {
     localTimes(place);
     goOn({ root, place, base, scope, filled, signal });
   }
 
-  const isAtEnd = () => scrollY + innerHeight >= document.documentElement.scrollHeight - 60;
   let jumps = 0;
   /** Go to an event, unless another jump begins before its row is here. */
   const jump = async (/** @type {number} */ seq, { mark = true, block = /** @type {ScrollLogicalPosition} */ ("start"), isGiven = false } = {}) => {
@@ -112,10 +110,9 @@ export const mount = (main, signal) => {
   };
   // After a jump one is where one jumped to, and at the end one follows, until one scrolls by hand.
   let isHeld = false;
-  let isFollowing = false;
   const letGo = () => {
     isHeld = false;
-    isFollowing = false;
+    grown.letGo();
   };
   for (const name of ["wheel", "touchmove", "pointerdown"]) addEventListener(name, letGo, { passive: true, signal });
 
@@ -127,11 +124,12 @@ export const mount = (main, signal) => {
   if (pages) {
     const told = (/** @type {number} */ seq) => {
       here = seq;
+      letGo();
       isHeld = true;
       placed();
-      return `event ${seq.toLocaleString("en")} of ${last.toLocaleString("en")} · $${costUntil(map?.turns ?? [], seq).toFixed(2)} so far`;
+      return `event ${seq.toLocaleString("en")} of ${last().toLocaleString("en")} · $${costUntil(map?.turns ?? [], seq).toFixed(2)} so far`;
     };
-    player = replay({ main, pages, last: () => last, told, ended: () => placed(), changed, signal });
+    player = replay({ main, pages, last, told, ended: () => placed(), changed, signal });
     search = finder({ main, place, base, scope, signal, jump, changed });
   }
 
@@ -191,7 +189,7 @@ export const mount = (main, signal) => {
         placed();
         remember();
       }
-      if (isAtEnd()) get("newer").hidden = true;
+      grown.scrolled();
     });
   }, { passive: true, signal });
   let remembering = 0;
@@ -200,57 +198,7 @@ export const mount = (main, signal) => {
     remembering = setTimeout(() => signal.aborted || panel.kind() === "event" || changed({ seq: here > 1 ? String(here) : null, event: null, page: null }), 400);
   };
 
-  // New events: at the end one follows them, elsewhere a marker counts them.
-  let fresh = 0;
-  let growing = 0;
-  const toEnd = () => {
-    const scroll = () => signal.aborted || scrollTo(0, document.documentElement.scrollHeight);
-    scroll();
-    // Rows that come into view get their true heights.
-    requestAnimationFrame(() => isFollowing && scroll());
-  };
-  const grow = async () => {
-    growing = 0;
-    if (!pages) return;
-    const follows = isFollowing || isAtEnd();
-    if (!(await pages.grow(last))) {
-      // The server is away: the rows come when it is back.
-      growing = setTimeout(grow, 2000);
-      return;
-    }
-    if (follows) toEnd();
-    else if (fresh) {
-      get("newer").textContent = `${fresh} new ↓`;
-      get("newer").hidden = false;
-      say(`${fresh} new`);
-    }
-    if (follows) fresh = 0;
-    clearTimeout(mapping);
-    mapping = setTimeout(() => signal.aborted || readMap(), last > 5000 ? 10000 : 1200);
-  };
-  let mapping = 0;
-  follow({
-    scope, session, cursor: root.dataset.cursor ?? "end", kinds: (root.dataset.kinds ?? "").split(" "), signal,
-    heard: (header) => {
-      if (header.seq <= last) return;
-      last = header.seq;
-      if (!QUIET.has(header.kind)) fresh += 1;
-      if (header.kind === "run.started" || header.kind.startsWith("run.")) {
-        const live = header.kind === "run.started";
-        get("state").dataset.state = live ? "running" : "open";
-        get("state").textContent = live ? "● live" : "open";
-      }
-      if (!growing) growing = setTimeout(grow, 120);
-    },
-    state: (name) => root.toggleAttribute("data-waiting", name === "waiting"),
-  });
-  get("newer").addEventListener("click", async () => {
-    get("newer").hidden = true;
-    fresh = 0;
-    isFollowing = true;
-    await jump(last, { block: "end" });
-    toEnd();
-  }, { signal });
+  const grown = growth({ root, newer: get("newer"), state: get("state"), pages, jump, readMap, signal });
 
   // Clicks that stay on this screen.
   main.addEventListener("click", (event) => {
@@ -304,7 +252,7 @@ export const mount = (main, signal) => {
   // The place that the address names, when everything else is in place.
   requestAnimationFrame(() => {
     if (signal.aborted || !pages) return;
-    if (root.dataset.aimed || here > 1) jump(here, { mark: Boolean(root.dataset.aimed), block: here >= last ? "end" : "start", isGiven: true });
+    if (root.dataset.aimed || here > 1) jump(here, { mark: Boolean(root.dataset.aimed), block: here >= last() ? "end" : "start", isGiven: true });
     else pages.update();
     if (asked.get("at")) player?.start(Number(asked.get("at")));
     if (asked.get("find")) search?.find(asked.get("find") ?? "");
