@@ -340,60 +340,6 @@ _FORMS: Final = tuple(
         ),
     )
 )
-_PROJECT_FORMS: Final = tuple(
-    (lazy_pattern(pattern, _IGNORE), plain, importance)
-    for pattern, plain, importance in (
-        (
-            (
-                r"(?:we|I) (?:have )?(?:decided|agreed|chose) (?P<verb>to|on|that|against)"
-                r" (?P<rest>\S.*)"
-            ),
-            "decided {verb} {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?use (?P<verb>[\w./+#-]+(?: [\w./+#-]+){0,3}),? (?:instead"
-                r" of|not|rather"
-                r" than) (?P<rest>[\w./+#-]+(?: [\w./+#-]+){0,3})"
-            ),
-            "use {verb} instead of {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?(?P<verb>do not|never)"
-                r" (?P<rest>(?:use|add|write|import|commit|push|create"
-                r"|mock|install) (?!the |an? |it\b|this|that|these|those|any of|your|my)[\w./+#-]+"
-                r"(?: (?:in|to|for|on|from|at) [\w./ -]+)?)"
-            ),
-            "{verb} {rest}",
-            6,
-        ),
-        (
-            (
-                r"(?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e )?(?:tests?|test"
-                r" suite"
-                r"|linter|formatter|type checker|build|server|migrations|benchmarks))"
-                r" (?:with|using|via|by"
-                r"(?: running)?) (?P<rest>\S.*)"
-            ),
-            "run {verb} with {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:the|our) (?P<verb>[a-z][\w ]{2,30}?) (?P<be>is|are|lives?|is kept|are"
-                r" kept|belongs?)"
-                r" (?:in|under|at) (?P<rest>[\w.~-]*/[\w./~-]+|[\w-]+\.(?:py|ts|js|go|rs|md"
-                r"|toml|ya?ml"
-                r"|json|sql|sh))"
-            ),
-            "the {verb} {be} in {rest}",
-            6,
-        ),
-    )
-)
 
 
 class Experience(NamedTuple):
@@ -407,11 +353,6 @@ class Experience(NamedTuple):
 
 def read_experience(clause: str) -> Experience | None:
     """Return what a clause says that its speaker did, plans, wants or decided; None if nothing."""
-    for pattern, plain, importance in _PROJECT_FORMS:
-        match = pattern.fullmatch(clause)
-        if match is not None and _PRONOUNS.search(match["rest"]) is None:
-            text = _first_upper(plain.format(**match.groupdict()).replace(" Not ", " not "))
-            return Experience(text, importance, is_dated=False)
     for pattern, plain, importance in _FORMS:
         match = pattern.fullmatch(clause)
         if match is not None:

@@ -88,6 +88,12 @@ STANDING: Final = lazy_pattern(
     r"(?: please)?|(?P<not>do not ever|don't ever)) (?P<rest>\S.*)",
     _IGNORE,
 )
+WANTED: Final = lazy_pattern(
+    r"^(?:I (?:want|need|would like) you to|you (?:should|must|have to|need to))"
+    r" (?=(?:always|never)\b)",
+    _IGNORE,
+)
+"""Before a standing order."""
 CONDITION: Final = lazy_pattern(
     r",? (?:when(?:ever)?|if|before|after|unless|until|while) (?:I|we|you)\b.*$", _IGNORE
 )

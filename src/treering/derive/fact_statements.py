@@ -14,6 +14,7 @@ from treering.derive.claim_times import is_repeated, is_schedule, is_time
 from treering.derive.claim_words import VERBS, third_person
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import KIN, Category, category_of
+from treering.derive.fact_conventions import read_convention
 from treering.derive.fact_experiences import read_experience
 from treering.derive.fact_forms import (
     ALONE,
@@ -46,6 +47,7 @@ from treering.derive.fact_forms import (
     SUPPOSED,
     TAIL,
     VAGUE,
+    WANTED,
     WHEN,
 )
 
@@ -66,11 +68,14 @@ class Statement(NamedTuple):
 def read_statement(clause: str) -> Statement | None:
     """Return the fact that a clause states about its speaker, or None."""
     clause_text = TAIL.sub("", CUT.sub("", clause.strip(" ,.!")).strip(" ,.!"))
-    if (
-        not clause_text
-        or len(clause_text.split()) > _WORDS_MAX
-        or SUPPOSED.search(clause_text) is not None
-    ):
+    clause_text = WANTED.sub("", clause_text)
+    if not clause_text or len(clause_text.split()) > _WORDS_MAX:
+        return None
+    convention = read_convention(clause_text)
+    if convention is not None:
+        text = _of_user(convention.text)
+        return Statement(text, "technical", convention.importance, 0.8)
+    if SUPPOSED.search(clause_text) is not None:
         return None
     called = CALL.fullmatch(clause_text)
     if called is not None:
