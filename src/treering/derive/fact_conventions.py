@@ -232,8 +232,8 @@ _FORMS: Final = tuple(
         ),
         (
             (
-                r"(?:we|I) (?:always )?(?P<third>target|support|follow|deploy|ship|release|pin|lint"
-                r"|format|test|host|version|squash) (?P<rest>(?:with|to|via|using|through|on) \S.*"
+                r"(?:we|I) (?P<third>target|support|follow|deploy|ship|release|pin|lint"
+                r"|format|test|host|version|squash) (?P<rest>(?:with|to|via|using|through) \S.*"
                 r"|(?-i:[A-Z])[\w.+-]+(?: \S+){0,5}|the (?:\S+ ){1,3}(?:style guide|style"
                 r"|convention"
                 r"|conventions|pattern))"

@@ -20,6 +20,7 @@ from treering.derive.claim_words import expand_contractions, normal
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import Category, category_of
 from treering.derive.fact_experiences import dated, with_time_last
+from treering.derive.fact_forms import ORDERS
 from treering.derive.fact_languages import foreign_statements
 from treering.derive.fact_noise import OVERRIDE, is_question
 from treering.derive.fact_quality import FACT_CHARACTERS_MAX, judge_fact
@@ -70,10 +71,11 @@ _SPOKEN: Final = lazy_pattern(r"(?:I|we|you|my|our|your|it|this|to|when|how|what
 """Only makes sense for the speaker or at that moment."""
 _MEANT_WORDS_MAX: Final = 6
 _ASKED: Final = lazy_pattern(
-    r"\b(?:remember|note|keep in mind|don't forget)(?::| that\b)|\b(?:from now on|you must|always"
-    r"|never)\b",
+    r"\W*(?:please |important\W+|note\W+)*(?:(?:remember|note|keep in mind|don't forget) that\b"
+    r"|remember:|(?:always|never) (?P<order>[a-z]+))|.*\b(?:from now on|you must)\b",
     _IGNORE,
 )
+"""A sentence of a tool that asks to be remembered or obeyed; elsewhere "always" describes."""
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +98,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """From 0 to 1."""
     evidence: tuple[str, ...]
     """The ids of the events that say it."""
-    role: Literal["user", "tool"] = "user"
-    """Who said it; a tool is not believed."""
+    role: Literal["user", "agent", "tool"] = "user"
+    """Who said it, or did it; a tool is not believed."""
     explicit: bool = False
     """Whether somebody asked to remember it."""
     correction: bool = False
@@ -307,9 +309,17 @@ def _of_tool(utterance: Utterance) -> list[Candidate]:
             explicit=True,
         )
         for sentence in own_sentences(utterance.text)
-        if _ASKED.search(sentence) is not None or OVERRIDE.search(sentence) is not None
+        if _asks(sentence)
     ]
     return candidates[:TOOL_CANDIDATES_MAX]
+
+
+def _asks(sentence: str) -> bool:
+    asked = _ASKED.match(sentence)
+    order = None if asked is None else asked["order"]
+    if asked is not None and (order is None or order.lower() in ORDERS):
+        return True
+    return OVERRIDE.search(sentence) is not None
 
 
 def _joined(earlier: Candidate | None, candidate: Candidate) -> Candidate:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from treering.derive import memory_state
     from treering.derive.memory_state import FactRow
+    from treering.derive.project_commands import CommandRun
     from treering.ledger.engine import Engine
     from treering.ledger.search_meaning import FailedRuns
     from treering.memory import events as memory_events
@@ -134,6 +135,12 @@ class Recorder:
         from treering.ledger.conversations import read_conversation  # noqa: PLC0415  (slow to load)
 
         return read_conversation(self._store, scope, session_id, settings, after_seq=after_seq)
+
+    def commands(self, scope: Scope, session_id: str | None) -> list[CommandRun]:
+        """Return the commands of the latest tool calls, in order, of a session or of all."""
+        from treering.ledger.commands import read_commands  # noqa: PLC0415  (slow to load)
+
+        return read_commands(self._store, scope, session_id)
 
     def read_through(self, scope: Scope, session_id: str) -> int:
         """Return the seq up to which a session was read for facts; 0 if it was not."""

@@ -13,21 +13,27 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.derive.claim_relations import relation
+from treering.derive.claim_words import statement_of
+from treering.derive.claims import claim_slot, read_claim
 from treering.derive.fact_extraction import (
     CORRECTION_REACH,
+    Candidate,
     extract_facts,
     legacy_statement_id,
     same_statement_id,
 )
 from treering.derive.memory_state import hashed
+from treering.derive.project_commands import working_commands
 from treering.errors import InvalidInput
 from treering.memory.conversations import AttributedCandidate, conversation_parts, whole_part
+from treering.memory.walls import Owner, Walls
 from treering.model.memories import EVIDENCE_MAX, ExtractReceipt, LearnResult, NewFact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from treering.derive.fact_extraction import Candidate, Utterance
+    from treering.derive.fact_extraction import Utterance
+    from treering.derive.project_commands import CommandRun, WorkingCommand
     from treering.ledger.memory_factory import Recorder
     from treering.memory.conversations import ConversationPart
     from treering.memory.learning import Learner
@@ -41,6 +47,9 @@ BUDGET_TOKENS: Final = 100_000
 RULES: Final = "rules"
 LOOKS_MAX: Final = 3
 """Attempts to learn while events are being erased."""
+COMMAND_CONFIDENCE: Final = 0.75
+"""Of a command that worked: less than of what somebody says about it."""
+COMMAND_IMPORTANCE: Final = 7
 
 
 class ConversationReader:
@@ -71,18 +80,29 @@ class ConversationReader:
 
     def read_all(self, *, again: bool) -> ExtractReceipt:
         """Read every session of the scope except those of subagents."""
+        has_news = False
         for session_id, head_seq in self._recorder.sessions(self._scope):
             if self._stopped is not None:
                 break
             through = self._recorder.read_through(self._scope, session_id)
-            if again or through < head_seq:
-                settings = self._recorder.settings(self._scope, session_id)
-                if settings is None or settings.spawned_by is None:
-                    self.read(session_id, again=again)
+            if (again or through < head_seq) and not self._is_subagent(session_id):
+                has_news = True
+                self._read(session_id, again=again)
+        if has_news:
+            self._learn_commands(None)
         return self.receipt()
 
     def read(self, session_id: str, *, again: bool) -> ExtractReceipt:
         """Read the new messages of a session, or all. Raise NotFound if it does not exist."""
+        self._read(session_id, again=again)
+        self._learn_commands(session_id)
+        return self.receipt()
+
+    def _is_subagent(self, session_id: str) -> bool:
+        settings = self._recorder.settings(self._scope, session_id)
+        return settings is not None and settings.spawned_by is not None
+
+    def _read(self, session_id: str, *, again: bool) -> None:
         through = self._recorder.read_through(self._scope, session_id)
         conversation = self._recorder.conversation(
             self._scope, session_id, after_seq=0 if again else through
@@ -102,7 +122,6 @@ class ConversationReader:
             self._messages += len(part.spoken)
             if self._progress is not None and part.spoken:
                 self._progress(len(part.spoken))
-        return self.receipt()
 
     def receipt(self) -> ExtractReceipt:
         """Return the results so far."""
@@ -132,6 +151,48 @@ class ConversationReader:
         candidates = _attributed(_by_rules(part), part)
         self._candidates += len(candidates)
         return candidates
+
+    # Commands.
+
+    def _learn_commands(self, session_id: str | None) -> None:
+        """Learn which commands of the project work, for each owner of sessions separately."""
+        walls, owners = Walls(self._recorder, self._scope), dict[str, Owner]()
+        runs: dict[Owner, list[CommandRun]] = {}
+        for run in self._recorder.commands(self._scope, session_id):
+            if run.session_id not in owners:
+                owners[run.session_id] = walls.owner(run.session_id)
+            runs.setdefault(owners[run.session_id], []).append(run)
+        for owner, own_runs in runs.items():
+            for command in working_commands(own_runs):
+                if self._is_news(command.text, owner):
+                    self._candidates += 1
+                    candidate = _candidate(command)
+                    self._learn([AttributedCandidate(candidate, owner.user)], command.session_id)
+
+    def _is_news(self, text: str, owner: Owner) -> bool:
+        """Return whether a command is not known, rejected or contradicted by somebody's word."""
+        if self._recorder.masked(text) != text:
+            return False
+        statement, slot = hashed(statement_of(text)), claim_slot(read_claim(text))
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            state = scope_memory.fold.state
+            users = {None} if owner.user is None else {None, *state.family(hashed(owner.user))}
+            walls = {None} if owner.wall is None else {None, hashed(owner.wall)}
+            visible = [
+                row for row in state.facts.values() if row.user in users and row.wall in walls
+            ]
+        return not any(
+            (row.statement == statement and row.state in {"current", "forgotten"})
+            or (
+                slot is not None
+                and row.slot == hashed(slot)
+                and row.state == "current"
+                and row.confidence > COMMAND_CONFIDENCE
+            )
+            for row in visible
+        )
 
     # Learning.
 
@@ -244,6 +305,18 @@ def _attributed(
         if said_at >= 0 and is_known:
             ordered.append((said_at, candidate))
     return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _candidate(command: WorkingCommand) -> Candidate:
+    return Candidate(
+        text=command.text,
+        category="technical",
+        importance=COMMAND_IMPORTANCE,
+        confidence=COMMAND_CONFIDENCE,
+        evidence=command.evidence,
+        role="agent",
+        sayings=(command.evidence[:1],),
+    )
 
 
 def _saying(candidate: Candidate) -> tuple[str, ...]:
