@@ -30,46 +30,75 @@ _DID: Final = (
     " made signed moved got hired sold studied trained tried played recorded designed presented"
     " coached taught had fostered rescued mentored interviewed booked hurt founded renovated held"
     " participated entered scored helped worked gave lost explored drove retook left rode spoke"
-    " repaired restored sewed cooked baked knitted proposed retired rented raised"
+    " repaired restored sewed cooked baked knitted proposed retired rented raised spent found"
+    " decorated climbed swam biked collected earned upgraded discovered saw set"
 )
 _GOT: Final = lazy_pattern(
     r"(?:an? |the |my |two |three |some )?(?:[\w-]+ ){0,2}(?:dog|puppy|cat|kitten|car|bike|job"
     r"|internship|promotion|degree|certificate|diploma|award|scholarship|offer|house|flat"
     r"|apartment|tattoo|married|engaged|divorced|accepted|diagnosed|hired|promoted|hurt|pup|kitty"
     r"|pet|trophy|deal|endorsement|contract|sponsorship|system|card|book|guitar|piano|phone|laptop"
-    r"|camera|tent|ticket|licence|license|visa|passport|back from)\b",
+    r"|camera|tent|ticket|licence|license|visa|passport|back from (?:[\w-]+ ){0,4}(?:trip|vacation"
+    r"|holiday|vacay|tour|conference|party|camp|honeymoon|festival|visit|retreat|wedding))\b",
     _IGNORE,
 )
 """What somebody gets that matters later."""
-_MADE: Final = lazy_pattern(r"(?:an? |the |my |some )(?!mistake|point|plan|decision|difference)\w")
+_MADE: Final = lazy_pattern(r"(?:an? |the |my )(?!mistake|point|plan|decision|difference)\w")
 _TOOK: Final = lazy_pattern(
     r"(?:an? |the |my |some )?(?:[\w-]+ ){0,3}(?:class(?:es)?|course|trip|workshop|lessons?|exam"
     r"|test|job|kids|fam|family|dogs?|puppy|cats?|parents|mom|dad|wife|husband|son|daughter"
-    r"|vacation|holiday|tour|part in)\b",
+    r"|vacation|holiday|tour|part in|up (?:an? |some |the )?\w+)\b",
     _IGNORE,
 )
 _HAD: Final = lazy_pattern(
-    r"(?:an? |my |our )?(?:first |second |big |job )?(?:baby|interview|surgery|accident|exam"
+    r"(?:an? |my |our )?(?:[\w-]+ ){0,2}?(?:baby|interview|surgery|accident|exam"
     r"|concert|operation|breakup|birthday|wedding|picnic|reunion|date|heart attack|miscarriage"
     r"|health scare|tough exam|career-high|party|love for|fever|stroke|injury|call-out)\b",
     _IGNORE,
 )
 _GAVE: Final = lazy_pattern(
-    r"an? (?:\w+ ){0,2}(?:presentation|talk|speech|concert|workshop|lecture)"
+    r"(?:an?|two|three|some|a few) (?:\w+ ){0,2}(?:presentation|talk|speech|concert|workshop"
+    r"|lecture)s?\b"
 )
 _LOST: Final = lazy_pattern(
     r"(?:my|our) (?:job|house|home|dog|cat|mother|mom|mum|father|dad|wife|husband"
     r"|brother|sister|grandm\w+|grandpa|friend|wallet|keys|phone)\b",
     _IGNORE,
 )
+_SPENT: Final = lazy_pattern(
+    r"(?:the|an?|my|our|last|some|all|two|three|four|\d+) (?:\w+ ){0,2}(?:days?|weeks?"
+    r"|weekend|months?"
+    r"|years?|summer|winter|spring|holidays?|evening|afternoon|morning|time) (?:in|at|on"
+    r"|with|with my"
+    r"|\w+ing)\b",
+    _IGNORE,
+)
+_FOUND: Final = lazy_pattern(
+    r"(?:an?|my) (?:[\w-]+ ){0,2}(?:gym|job|club|apartment|flat|house|class|teacher"
+    r"|church|therapist"
+    r"|doctor|coach|band|studio|restaurant|shop|bakery|group|course|school|roommate|dog|cat)\b",
+    _IGNORE,
+)
+_SAW: Final = lazy_pattern(
+    r"(?:an?|the|my) (?:[\w-]+ ){0,3}(?:concert|movie|film|play|musical|match|exhibition|doctor"
+    r"|therapist|specialist|dentist|ballet|opera)\b",
+    _IGNORE,
+)
 _OBJECTS: Final = {
     "got": _GOT, "made": _MADE, "took": _TOOK, "had": _HAD, "gave": _GAVE, "lost": _LOST,
     "left": lazy_pattern(r"for (?:our |my |the )?\w|my (?:job|husband|wife|company)", _IGNORE),
+    "spent": _SPENT, "found": _FOUND, "saw": _SAW,
+    "played": lazy_pattern(r"(?!games\b|an? (?:top|tough|great) )", _IGNORE),
+    "wrote": lazy_pattern(r"(?!down\b)", _IGNORE),
+    "went": lazy_pattern(r"(?!on (?:some|all)\b)", _IGNORE),
+    "gone": lazy_pattern(r"\w+ing\b|to (?:an? |the )?(?-i:[A-Z])", _IGNORE),
+    "done": lazy_pattern(r"[a-z]+ (?:training|yoga|courses?|lessons|therapy|research)\b", _IGNORE),
 }  # fmt: skip
 _TAILS: Final = {
     "went": word_set(
         "to on up for camping hiking swimming skiing kayaking fishing surfing running biking"
-        " climbing sailing snowboarding dancing shopping"
+        " climbing sailing snowboarding dancing shopping bowling cycling golfing sledding skating"
+        " snorkeling snorkelling diving rafting jogging trekking sightseeing paddleboarding"
     ),
     "signed": word_set("up with"),
     "participated": word_set("in"),
@@ -77,6 +106,7 @@ _TAILS: Final = {
     "left": word_set("for my"),
     "drove": word_set("to through from across"),
     "spoke": word_set("at"),
+    "set": word_set("up"),
     "scored": word_set("a the my our " + " ".join(map(str, range(1, 100)))),
     "moved": word_set("to from into back"),
     "ran": word_set("a for the my in"),
@@ -90,12 +120,14 @@ _TAILS: Final = {
     "hurt": word_set("my"),
     "opened": word_set("a an my"),
     "met": word_set("a an my some the two three"),
-    "tried": word_set("a an out surfing skiing snowshoeing writing painting yoga"),
+    "tried": word_set("a an my out surfing skiing snowshoeing writing painting yoga"),
     "trained": word_set("for with as"),
     "studied": word_set("in at for"),
 }
 _PRONOUNS: Final = lazy_pattern(
-    r"\b(?:it|them|him|her|hers|his|he|she|they|their|this|that|these|those|there|here|you|your"
+    r"\b(?:it|them|him|her|hers|his|he|she|they|their"
+    r"|this(?! (?:past|week|weekend|month|year|summer|winter|spring|fall|autumn"
+    r"|morning)\b)|that|these|those|there|here|you|your"
     r"|ones?|something|anything|everything|someone|stuff|things?|what|(?<!learning"
     r" )(?<!learned )how"
     r"(?! to)|why|where|who|which|such|so|I|we|us|too much|lot|same)\b",
@@ -103,20 +135,34 @@ _PRONOUNS: Final = lazy_pattern(
 )
 """Words that refer to another sentence."""
 _EMPTY_OBJECT: Final = lazy_pattern(
-    r"(?:to (?:be|do|see|know|hear|get|say|ask|make sure|let|tell|show|thank|talk|fix|run|check"
+    r"(?:to (?:be|do|see|know|hear|get(?! into)|say|ask|make sure|let|tell|show|thank"
+    r"|talk|fix|run|check"
     r"|test|add|change|try|look|understand|use|find|go (?:back|with|ahead))|a (?:look|chance|bit"
-    r"|few|minute|second)|by|with|up with|rid|ready|done|back(?! from)|in touch)\b",
+    r"|few|minute|second)|by|with(?! my| our| friends)|up with|rid|ready|done"
+    r"|back(?! from)|in touch"
+    r"|for (?:about |around |over |almost |nearly |just )?\w+ (?:days?|weeks?|months?|years?)$)\b",
     _IGNORE,
 )
 _MORE: Final = lazy_pattern(
     r"(?:,? (?:and|but|so|because|since|which|where|who|when|while|as|if) (?:it|I|we|they|that|this"
-    r"|the|he|she|was|is|were|had|have|ended|made|felt|got|you|just|can|really|everyone)\b"
+    r"|he|she|was|is|were|had|have|ended|made|felt|got|you|just|can|really|everyone|something)\b"
     r"|,? (?:that|which|who|whom|where|I|we|you) (?=\w)"
     r"|, (?:it|which|where|so|and|but|had|having|especially|though|a|just|like|unsurprisingly)\b"
-    r"|,? again\b|\s+[\u2013-]\s|\s*\u2014|-\s).*$",
+    r"|,? again\b|,? just like (?:me|us|you)\b|(?:,| and)(?: just| also)? (?:train|chill|hike|relax"
+    r"|hang|eat|go|try|make|take|practi[cs]e|enjoy|spend|talk|see|get)\b"
+    r"|\s+[\u2013-]\s|\s*\u2014|-\s).*$",
     _IGNORE,
 )
-"""Where a clause goes over to what somebody felt or thought."""
+"""Where a clause goes over to what somebody felt or thought, or to another verb."""
+_BEFORE_REFERENCE: Final = lazy_pattern(
+    r",(?! (?:and|or) )|,? (?:because|since|while|after|before|when|so|where)\b"
+    r"|,? and (?:then |even |also )?(?:got|went|had|saw|met|was|were|did|made|took|helped"
+    r"|asked|told"
+    r"|gave|talked|shared|the)\b"
+    r"| to (?:show|help|see|give|make|get|support|tell|remind|let|keep|meet|share|thank)\b",
+    _IGNORE,
+)
+"""Where a clause may end, if what follows refers to another sentence."""
 _THIS: Final = lazy_pattern(
     r"\bthis (?!past|world|week|weekend|month|year|morning|afternoon|evening|summer"
     r"|winter|spring|fall)"
@@ -124,12 +170,15 @@ _THIS: Final = lazy_pattern(
 )
 """In talk, "this charity race" is one that was not mentioned before."""
 _VAGUE: Final = lazy_pattern(
-    r"\b(?:together|positive\w*|difference|impact|goals?|inspire|chance|moment|way|ways|time to"
+    r"(?<!-)\b(?:together|positive\w*|difference|impact|goals?|inspire|chance|moment|way"
+    r"|ways|time to"
     r"|call|bond|step|journey|balance|best|feedback|compliments|energy|fun|tough|experiences?"
-    r"|ideas?|advice|tons|pic|photo|picture|glimpse|break|back(?! from)|great|cool"
+    r"|ideas?|advice|tons|pic|photo|picture|glimpse|break|back(?! from| home)|great|cool"
     r"|amazing|awesome|issues?|problems?|questions?|feelings?|luck|plan"
     r"|lots?|bunch|ever since"
-    r"|nice|huge|wonderful|special|beautiful|perfect|hard)\b",
+    r"|nice|huge|wonderful|special|beautiful|perfect|hard|funny|similar|progress|amount"
+    r"|distance|vibe"
+    r"|a place|magical|everyday)\b",
     _IGNORE,
 )
 """Words of praise and feeling, which say little later."""
@@ -137,14 +186,16 @@ _PRAISE: Final = lazy_pattern(
     r"\b(?P<article>an? )?(?:(?:really|very|so|super|pretty|such) )?(?:amazing|awesome|great"
     r"|cool|nice"
     r"|huge|wonderful|special|beautiful|perfect|fantastic|incredible|lovely|gorgeous|stunning)"
-    r" (?=(?P<first>[a-z])[a-z-]+)",
+    r"(?:,? and)? (?=(?P<first>[a-z])[a-z-]+)",
     _IGNORE,
 )
 """Praise before a noun: the rest says as much."""
 _LOOSE_END: Final = lazy_pattern(
-    r"\b(?:for|with|at|in|on|to|of|from|by|as|an?|the|my|and|or|like|too)$", _IGNORE
+    r"\b(?:for|with|at|in|on|to|of|from|by|as|an?|the|my|our|and|or|like|too|make|help|let|new|own"
+    r"|right|some|more|every|very|just|both)$|\b(?:an?|the|my) (?:with|of|for|in|at|on|from|and)\b",
+    _IGNORE,
 )
-"""A clause that was cut off."""
+"""A clause that was cut off, or lost a quoted title."""
 _FIRST_TIME: Final = lazy_pattern(
     r"(?P<time>(?:Last|This|This past|Next) (?:week|weekend|month|year|summer|winter|spring|fall"
     r"|night|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)|Yesterday|Today|Tomorrow"
@@ -155,6 +206,11 @@ _WORDS_MIN: Final = 3
 _WORDS_MAX: Final = 24
 _TERMS_MIN: Final = 2
 
+_HAD_FUN: Final = (
+    r"(?:I|We) (?:just )?had (?:a|an|such a|so much|lots of|tons of) (?:blast|fun|(?:great|amazing"
+    r"|incredible|awesome|nice|wonderful|fantastic|good|lovely) (?:time|experience|day|weekend"
+    r"|summer|trip))(?: last \w+)?,?"
+)
 _FORMS: Final = tuple(
     (lazy_pattern(pattern, _IGNORE), plain, importance)
     for pattern, plain, importance in (
@@ -166,16 +222,11 @@ _FORMS: Final = tuple(
             "{verb} {rest}",
             4,
         ),
+        (rf"{_HAD_FUN} (?:at|on) (?P<rest>\S.*)", "enjoyed {rest}", 4),
         (
             (
-                r"(?:I|We) (?:just )?had (?:a|an|such a|so much|lots of|tons of) (?:blast|fun"
-                r"|(?:great|amazing"
-                r"|incredible|awesome|nice|wonderful|fantastic|good|lovely) (?:time|experience"
-                r"|day|weekend"
-                r"|summer|trip))(?: last \w+)?,? (?P<verb>at|on|in|hiking|camping|kayaking"
-                r"|surfing|watching"
-                r"|competing|throwing|visiting|exploring|skiing|cooking|painting|playing)"
-                r" (?P<rest>\S.*)"
+                rf"{_HAD_FUN} (?P<verb>in|hiking|camping|kayaking|surfing|watching|competing"
+                r"|throwing|visiting|exploring|skiing|cooking|painting|playing) (?P<rest>\S.*)"
             ),
             "enjoyed {verb} {rest}",
             4,
@@ -184,7 +235,7 @@ _FORMS: Final = tuple(
             (
                 rf"I was {_ADVERBS}(?P<verb>diagnosed with|accepted to|accepted into|hired"
                 rf" as|promoted to"
-                r"|elected|awarded|invited to) (?P<rest>\S.*)"
+                r"|elected|awarded|invited to|drafted by) (?P<rest>\S.*)"
             ),
             "was {verb} {rest}",
             6,
@@ -192,20 +243,29 @@ _FORMS: Final = tuple(
         (
             (
                 rf"I have {_ADVERBS}been"
-                rf" (?P<verb>(?!wanting|searching|going|doing|chasing|focusing|trying|having"
-                rf"|getting|feeling|thinking|waiting"
-                r"|looking|seeing|wondering)[a-z]+ing) (?P<rest>\S.*)"
+                rf" (?P<verb>looking into(?! (?:the|why|how|whether)\b)|wanting to"
+                rf"|focusing on|involved in|interested in"
+                r"|(?!wanting|searching|going|doing|chasing|focusing|trying|having|getting|feeling"
+                r"|thinking|waiting|looking|seeing|wondering|hearing"
+                r"|missing)[a-z]+ing) (?P<rest>\S.*)"
             ),
             "has been {verb} {rest}",
             4,
         ),
         (
             (
-                rf"I am {_ADVERBS}(?:planning|hoping|aiming|preparing|gonna)"
-                rf" (?P<verb>to|on|an?|stay|visit)"
-                r" (?P<rest>\S.*)"
+                rf"(?:I am|We are) {_ADVERBS}(?:planning|hoping|aiming|preparing)"
+                r" (?P<verb>to|on|an?) (?P<rest>\S.*)"
             ),
             "plans {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                rf"(?:I am|We are) {_ADVERBS}gonna (?P<verb>stay|visit|study|start|move|spend)"
+                r" (?P<rest>\S.*)"
+            ),
+            "plans to {verb} {rest}",
             5,
         ),
         (
@@ -234,13 +294,30 @@ _FORMS: Final = tuple(
                 rf"|coaching|teaching|recovering|mentoring|working on|working with|researching"
                 rf"|reducing|playing|developing|attending|practi[sc]ing|watching|collecting"
                 rf"|considering|exploring|hosting|launching|opening|joining|trying to|"
-                rf"thinking of|thinking about|looking for|looking into|looking to|getting into"
+                rf"thinking of|thinking about|trying out|enjoying|keen on|teaming up with"
+                rf"|partnering with|looking for"
+                rf"|looking into|looking to|getting into"
                 rf"|sticking to"
                 rf"|struggling with|creating|on the hunt for)"
                 r" (?P<rest>\S.*)"
             ),
             "is {verb} {rest}",
             5,
+        ),
+        (
+            rf"(?:I am|We are) {_ADVERBS}(?P<verb>going to) (?P<rest>(?:an?|the|my) \S.*)",
+            "is {verb} {rest}",
+            5,
+        ),
+        (
+            (
+                r"I am (?P<verb>an?) (?P<rest>(?!bit|little|lot|big|huge|great|fan|firm"
+                r"|believer)[a-z-]+"
+                r"(?: [a-z-]+){0,2} (?:for|at) (?:the|an?|my|our) (?:\w+ ){0,3}(?:team|club|school"
+                r"|company|hospital|university|shop|store|restaurant|firm|band|bank|museum|clinic))"
+            ),
+            "is {verb} {rest}",
+            6,
         ),
         (
             (
@@ -269,7 +346,7 @@ _FORMS: Final = tuple(
             (
                 rf"I (?:was|have) {_ADVERBS}(?P<verb>in|to) (?P<rest>(?-i:[A-Z][\w-]+(?:,?"
                 rf" (?:and )?[A-Z]\w*)*)"
-                r"(?: (?:last|in|on|for|two|three|a) .*)?)"
+                r"(?: (?:last|in|on|for|two|three|a) [^,]*)?)(?:,? (?:it|and it|which|but) .*)?"
             ),
             "has been to {rest}",
             4,
@@ -283,6 +360,11 @@ _FORMS: Final = tuple(
             ),
             "is {verb} {rest}",
             6,
+        ),
+        (
+            rf"(?:I|We) have {_ADVERBS}(?P<verb>gone|done) (?P<rest>\S.*)",
+            "has {verb} {rest}",
+            4,
         ),
         (
             (
@@ -332,7 +414,6 @@ _FORMS: Final = tuple(
                 r"|died|gave|got|bought|moved|lives?|works?|loves?|likes?|enjoys?|plays?|has"
                 r"|have|had"
                 r"|started|joined|won|visited|went|graduated|owns?|runs?|teaches|studies|speaks"
-                r"|came"
                 r"|taught|is called|is named|was born|is an?|was an?) \S.*)"
             ),
             "{verb} {rest}",
@@ -355,17 +436,26 @@ def read_experience(clause: str) -> Experience | None:
     """Return what a clause says that its speaker did, plans, wants or decided; None if nothing."""
     for pattern, plain, importance in _FORMS:
         match = pattern.fullmatch(clause)
-        if match is not None:
-            rest = _MORE.sub("", _THIS.sub(_indefinite, match["rest"])).strip(" ,")
-            rest = _PRAISE.sub(_article, rest)
-            named = match.groupdict()
-            verb = named.get("verb") or named.get("third") or ""
-            if not _is_whole(verb.lower(), rest):
-                continue
+        if match is None:
+            continue
+        named = match.groupdict()
+        verb, rest = named.get("verb") or named.get("third") or "", _told(match["rest"])
+        if _is_whole(verb.lower(), rest):
             text = plain.format(verb=verb, third=third_person(verb), rest=rest)
-            text = text.replace("enjoyed at ", "enjoyed ").replace("enjoyed on ", "enjoyed ")
             return Experience(_first_upper(text), importance, is_dated=True)
     return None
+
+
+def _told(rest: str) -> str:
+    """Return the rest of a clause without praise, afterthoughts and what refers elsewhere."""
+    rest = _MORE.sub("", _THIS.sub(_indefinite, rest)).strip(" ,")
+    rest = _PRAISE.sub(_article, rest)
+    for empty in (_PRONOUNS, _VAGUE):
+        reference = empty.search(rest)
+        if reference is not None:
+            ends = [end.start() for end in _BEFORE_REFERENCE.finditer(rest, 0, reference.start())]
+            rest = rest[: ends[-1]].strip(" ,") if ends else rest
+    return rest
 
 
 def with_time_last(sentence: str) -> str:
@@ -383,10 +473,8 @@ def with_time_last(sentence: str) -> str:
 def _is_whole(verb: str, rest: str) -> bool:
     """Return whether the rest of a clause can be understood by itself."""
     first = rest.split(" ", 1)[0].lower()
-    if (
-        first not in _TAILS.get(verb, {first})
-        or _EMPTY_OBJECT.match(f"to {rest}" if verb == "to" else rest) is not None
-    ):
+    intent = f"to {rest}" if verb == "to" else rest
+    if first not in _TAILS.get(verb, {first}) or _EMPTY_OBJECT.match(intent) is not None:
         return False
     wanted = _OBJECTS.get(verb)
     if wanted is not None and wanted.match(rest) is None:
@@ -397,7 +485,7 @@ def _is_whole(verb: str, rest: str) -> bool:
         and _LOOSE_END.search(rest) is None
         and _PRONOUNS.search(rest) is None
         and _VAGUE.search(rest) is None
-        and len(set(terms(rest))) >= _TERMS_MIN
+        and len(set(terms(f"{verb} {rest}" if verb.endswith("ing") else rest))) >= _TERMS_MIN
     )
 
 
@@ -417,7 +505,7 @@ def _first_upper(text: str) -> str:
 
 # Dates.
 
-_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NUMBERS: Final = {
     "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "ten": 10,
 }  # fmt: skip
@@ -427,7 +515,9 @@ _AGO: Final = lazy_pattern(
     _IGNORE,
 )
 _LAST_DAY: Final = lazy_pattern(
-    rf"\b(?:on )?(?P<which>last|next|this past|this) (?P<day>{'|'.join(_WEEKDAYS)})\b", _IGNORE
+    r"\b(?:on )?(?P<which>last|next|this past|this) (?P<day>(?P<start>mon|tue|wed|thu|fri|sat|sun)"
+    r"(?:day|sday|s|nesday|r|rs|rsday|urday)?)\b\.?",
+    _IGNORE,
 )
 _DAYS: Final[dict[str, Callable[[date], str]]] = {
     r"(?:the day before yesterday)": lambda day: f"on {day - timedelta(2)}",
@@ -480,7 +570,7 @@ def _ago(match: re.Match[str], day: date) -> str:
 
 
 def _weekday(match: re.Match[str], day: date) -> str:
-    wanted = _WEEKDAYS.index(match["day"].lower())
+    wanted = _WEEKDAYS.index(match["start"].lower())
     ahead = (wanted - day.weekday()) % 7
     if match["which"].lower() in {"last", "this past"}:
         return f"on {day - timedelta((day.weekday() - wanted) % 7 or 7)}"

@@ -19,18 +19,17 @@ SUPPOSED: Final = lazy_pattern(
     _IGNORE,
 )
 CUT: Final = lazy_pattern(
-    r",? (?:because|since (?=I|we|it|my|the)|so that|so (?=I|we|it|please|can|could)|although"
-    r"|though"
-    r"|which means|but (?=not|that|it|the|this)|please|and (?=it|that|this|the|can|please|then"
-    r"|now|so"
-    r"|want|need|would))\b.*$"
+    r",? (?:because|since (?=(?:I|we|it|my|the)\b)|so that|so (?=(?:I|we|it|please|can|could)\b)"
+    r"|although|though|which means|but (?=(?:not|that|it|the|this)\b)|please"
+    r"|and (?=(?:it|that|this|the|can|please|then|now|so|want|need|would)\b))\b.*$"
     r"|, (?:so|btw|by the way|just so you know|fyi|thanks|if|which|right|ok|it|he|she|they|and"
-    r" (?:he|she"
-    r"|they|it)|but|'?cause)\b.*$|\s*\([^)]*\)\s*$",
+    r" (?:he|she|they|it)|but|'?cause)\b.*$|\s*\([^)]*\)\s*$|\s*-\s+(?:it|this|that)\b.*$",
     _IGNORE,
 )
 TAIL: Final = lazy_pattern(
-    r"(?: (?:too|as well|though|now|anyway|a lot|so much|these days|myself|btw))+$", _IGNORE
+    r"(?: (?:too|as well|though|so far|right now|now|anyway|a lot|so much|these days"
+    r"|myself|btw))+$",
+    _IGNORE,
 )
 _ADVERBS: Final = (
     r"(?P<adverbs>(?:(?:also|really|actually|currently|now|just|still|mostly|mainly|always"
@@ -107,7 +106,8 @@ CHEER: Final = lazy_pattern(
 LOCAL: Final = lazy_pattern(
     r"(?:too|also|this|that|it|these|those|them|him|her|you|your|how|what|when|where|why|which"
     r"|whether|here"
-    r"|there|both|either|neither|option|one of|all of|none|some of|to (?:know|see|ask|thank|say"
+    r"|there|all the|my work|both|either|neither|option|one of|all of|none|some of|to (?:know|see"
+    r"|ask|thank|say"
     r"|have"
     r"|get|try|add|make|be able|understand|point)|the (?:first|second|third|last|former|latter"
     r"|other"
@@ -120,7 +120,8 @@ LOCAL: Final = lazy_pattern(
 )
 """Refers to something at hand, not to the speaker's life."""
 HERE: Final = lazy_pattern(
-    r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\b(?:this (?!project|repo|year)|I |we "
+    r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\bsomething\b"
+    r"|\b(?:this (?!project|repo|year)|I |we "
     r"|you |him\b|those "
     r"|these |that \w+$)",
 )
@@ -161,9 +162,19 @@ ORDERS: Final = word_set(
     " indent declare return catch raise type annotate store share book order recommend set"
 )
 """Verbs of standing orders to an agent."""
+HARD_WORK: Final = lazy_pattern(
+    r"(?:on|well|hard|together|out|as a team|great|fine|like)\b", _IGNORE
+)
+"""What follows "work" where it names no job."""
+ANOTHER_VERB: Final = lazy_pattern(
+    r"(?:,| and|, and)(?: just| also)? (?:train|chill|hike|relax|hang|eat|go|try|make|take|enjoy"
+    r"|spend|talk|see|get)\b.*$",
+    _IGNORE,
+)
+"""A second verb, which would have to be conjugated, too."""
 HABITS: Final = word_set(
     "run go wake swim ride cook practise practice read watch commute train take get walk write work"
-    " start finish eat drink review meditate exercise sleep meet deploy release ship"
+    " start finish eat drink review meditate exercise sleep meet deploy release ship do"
 )
 LASTING: Final[dict[str, tuple[Category, int]]] = {
     "live": ("personal", 8), "reside": ("personal", 8), "speak": ("personal", 6),

@@ -48,6 +48,8 @@ _DANGLING: Final = lazy_pattern(
     re.IGNORECASE,
 )
 _WORK: Final = lazy_pattern(r"\w+(?:ed|ing)$|\w{3,}s$")
+_DOES: Final = lazy_pattern(r"\w+(?:ed|[^s]s) (?:an?|the|their|two|three|some) \w")
+"""Begins with what somebody does or did."""
 _HELPING: Final = word_set(
     "can could will would should must may might never always not need needs cannot"
 )
@@ -140,6 +142,8 @@ def _is_fragment(text: str) -> bool:
         return False
     if len(text.split()) < 2 or _DANGLING.match(text) is not None:
         return True
+    if _DOES.match(text) is not None:
+        return False
     named = words(text)
     if any(word in VERBS or word in _HELPING or _WORK.fullmatch(word) for word in named[1:]):
         return False

@@ -18,6 +18,7 @@ from treering.derive.fact_conventions import read_convention
 from treering.derive.fact_experiences import read_experience
 from treering.derive.fact_forms import (
     ALONE,
+    ANOTHER_VERB,
     CALL,
     CHEER,
     CONDITION,
@@ -28,6 +29,7 @@ from treering.derive.fact_forms import (
     FIRST,
     GIVEN_UP,
     HABITS,
+    HARD_WORK,
     HELD,
     HELD_EVENT,
     HERE,
@@ -176,9 +178,10 @@ def _act(adverbs: list[str], denied: str, verb: str, rest: str) -> Statement | N
         return None
     if not rest and verb not in ALONE:
         return None
+    rest = ANOTHER_VERB.sub("", rest)
     text = " ".join((*adverbs, third_person(verb), rest))
     lasting = LASTING.get(verb)
-    if lasting is not None and not (verb == "work" and rest.startswith("on ")):
+    if lasting is not None and not (verb == "work" and HARD_WORK.match(rest) is not None):
         return _statement(text, "schedule", 6) if is_repeated(rest) else _statement(text, *lasting)
     if verb in EVENTS and is_schedule(rest):
         return _statement(text, "schedule", 6)
