@@ -22,6 +22,8 @@ def learned(text: str) -> list[str]:
         ("Ich bin letzte Woche nach Köln gezogen.", ["Wohnt in Köln"]),
         ("Ich bin allergisch gegen Nüsse.", ["Ist allergisch gegen Nüsse"]),
         ("Antworte immer auf Deutsch.", ["Antworte immer auf Deutsch"]),
+        ("Mein Geburtstag ist am 3. Mai. Ich wohne in Bern.",
+         ["Hat am 3. Mai Geburtstag", "Wohnt in Bern"]),
         ("Vivo en Jaén y trabajo como enfermera.", ["Vive en Jaén", "Trabaja como enfermera"]),
         ("No me gusta el cilantro.", ["No le gusta el cilantro"]),
         ("Je m'appelle Luc et j'habite à Lyon.", ["S'appelle Luc", "Habite à Lyon"]),

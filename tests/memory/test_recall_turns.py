@@ -197,3 +197,34 @@ def test_a_brief_has_what_matters_most(ledger: Ledger, memory: Memory) -> None:
 
     assert [hit.fact.text for hit in brief.fact_hits] == ["Is allergic to peanuts"]
     assert (brief.query, brief.turn_hits) == (None, [])
+
+
+def test_an_episode_that_answers_more_than_the_turns_stands_before_them(
+    ledger: Ledger, memory: Memory
+) -> None:
+    session = say(ledger, "monday", "The yellow kayak is in the shed.")
+    with session.turn() as turn:
+        turn.user("The paddle is stored behind the harbour.")
+        turn.assistant("Noted.")
+    question = "Where are the yellow kayak and the paddle stored?"
+    before = memory.recall(question, user="jo", record=False)
+    memory.write_episode(
+        session, summariser=lambda *_: "The yellow kayak and its paddle are stored in the shed."
+    )
+
+    result = memory.recall(question, user="jo", record=False)
+
+    assert [one.leads for one in result.episode_hits] == [True]
+    block = result.formatted
+    assert block.index("## Recent Conversations") < block.index("## Said Earlier")
+    assert "## Recent Conversations" not in before.formatted
+
+
+def test_an_episode_that_repeats_the_turns_does_not_lead(ledger: Ledger, memory: Memory) -> None:
+    session = say(ledger, "monday", KAYAK)
+    memory.write_episode(session)
+
+    result = memory.recall(QUESTION, user="jo", record=False)
+
+    assert [one.leads for one in result.episode_hits] == [False]
+    assert "## Recent Conversations" not in result.formatted

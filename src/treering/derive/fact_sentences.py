@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.claim_words import expand_contractions, normalise_characters
+from treering.derive.claim_words import expand_contractions, normalise_characters, word_set
 from treering.derive.fact_noise import is_code
 from treering.lazy import lazy_pattern
 
@@ -24,10 +24,24 @@ _LINK: Final = lazy_pattern(r"\b(?:https?|ftp|file)://\S+|\bwww\.\S+")
 _SAID: Final = lazy_pattern(r"\"[^\"\n]*\s[^\"\n]*\"|“[^”\n]*\s[^”\n]*”|«[^»\n]*»")
 _QUOTED_LINE: Final = lazy_pattern(r"\s*(?:>|\|)")
 _BULLET: Final = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+")
-_END: Final = lazy_pattern(
-    r"(?<=[.!?…])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\b[A-Z]\.)(?<!\b(?:vs|St|Mr|Dr"
-    r"|Ms)\.)(?<!\bMrs\.)\s+(?=\S)"
+_GAP: Final = lazy_pattern(r"(?<=[.!?…])\s+(?=\S)")
+_ABBREVIATIONS: Final = word_set(
+    "vs. st. mr. mrs. ms. dr. prof. approx. dept. fig."
+    " bzw. ca. nr. str. hr. fr. abs. mio. mrd. geb. ggf. inkl. evtl. vgl. tel. abt. zzgl."
+    " sr. sra. srta. ud. uds. dra. avda. pág. núm. aprox."
+    " mme. mlle. env. boul. ste. p.ex. exmo. exma. av. ref."
 )
+"""Words with a dot that ends no sentence, in English, German, Spanish, French and Portuguese."""
+_LETTERS: Final = lazy_pattern(r"(?!I\.)[^\W\d_]\.|(?:[^\W\d_]{1,2}\.){2,}")
+"""Initials, and abbreviations such as "z.B." and "p.ej."."""
+_ORDINAL: Final = lazy_pattern(r"\d{1,2}\.")
+_BEFORE_ORDINAL: Final = word_set(
+    "am der die das dem den des im vom zum zur ab bis seit beim mein meine unser ins jeden jeder"
+)
+_MONTHS: Final = word_set(
+    "januar jänner februar märz april mai juni juli august september oktober november dezember"
+)
+"""German writes "3. Mai"; the capital begins no sentence."""
 _CLAUSE: Final = lazy_pattern(
     r"(?:;|,? (?:and|but|so|also)|,)\s+(?:also )?(?=(?:I|my|we|our)\b)"
     r"|;\s+| [\u2013\u2014] | - "
@@ -54,10 +68,34 @@ def own_sentences(text: str) -> Iterator[str]:
         if _QUOTED_LINE.match(line) or is_code(line.replace("`", "")):
             continue
         plain = _SAID.sub(" ", _LINK.sub(" ", _BULLET.sub("", line, count=1)))
-        for sentence in _END.split(plain.replace("`", "")):
+        for sentence in sentences(plain.replace("`", "")):
             whole = _BLANKS.sub(" ", sentence).strip()
             if whole and len(whole) <= SENTENCE_CHARACTERS_MAX:
                 yield whole
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text; abbreviations, initials and ordinals end none."""
+    for line in text.splitlines():
+        start = 0
+        for gap in _GAP.finditer(line):
+            if _is_end(line[start : gap.start()], line[gap.end() :]):
+                yield line[start : gap.start()]
+                start = gap.end()
+        if line[start:]:
+            yield line[start:]
+
+
+def _is_end(before: str, after: str) -> bool:
+    *words_before, last = before.split() or [""]
+    last = last.lstrip("([\"'“«¿¡")
+    if last.lower() in _ABBREVIATIONS:
+        return False
+    if _ORDINAL.fullmatch(last) is not None:
+        following = after.split(None, 1)[0].strip(",.!?").lower()
+        is_ordinal = words_before and words_before[-1].lower() in _BEFORE_ORDINAL
+        return not (is_ordinal or after[0].islower() or following in _MONTHS)
+    return _LETTERS.fullmatch(last) is None
 
 
 def clauses(sentence: str) -> list[str]:

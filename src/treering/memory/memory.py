@@ -17,6 +17,7 @@ from treering.memory.identity import UserIdentities
 from treering.memory.learning import Learner
 from treering.memory.model_extraction import ModelExtractor
 from treering.memory.recall import recall
+from treering.memory.recall_episodes import leading_first
 from treering.memory.recall_query import RecallQuery
 from treering.memory.recall_result import RecallResult
 from treering.memory.recall_turns import LAG_MAX, recall_turns
@@ -248,7 +249,7 @@ class Memory:
             user=user_id,
             session_id=session,
             fact_hits=matches.facts,
-            episode_hits=matches.episodes,
+            episode_hits=leading_first(matches.episodes, turn_hits, question),
             turn_hits=turn_hits,
             notes=[*notes, *turn_notes],
         )

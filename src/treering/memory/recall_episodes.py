@@ -11,7 +11,7 @@ from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.terms import terms
 from treering.memory.recall_query import searched_users
 from treering.model.episodes import episode_of
-from treering.model.memories import RecalledEpisode
+from treering.model.memories import RecalledEpisode, RecalledTurn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +80,21 @@ def recall_episodes(
                     msgspec.structs.replace(hit, score=round(float(score[at]), 4), why=why)
                 )
     return episodes[: query.episodes]
+
+
+def leading_first(
+    episodes: Sequence[RecalledEpisode], turns: Sequence[RecalledTurn], query: str | None
+) -> list[RecalledEpisode]:
+    """Return episodes, first those that have more words of the question than any turn."""
+    wanted = frozenset(terms(query or ""))
+    turns_have = max((len(wanted.intersection(terms(one.text))) for one in turns), default=0)
+    marked = [
+        msgspec.structs.replace(
+            one, leads=bool(turns) and len(wanted & _words(one.summary)) > turns_have
+        )
+        for one in episodes
+    ]
+    return sorted(marked, key=lambda one: not one.leads)
 
 
 def _episode(

@@ -150,11 +150,12 @@ def turn_lines(turns: Sequence[RecalledTurn]) -> str:
     return "\n".join(f"[{instant(turn.ts_ms)[:10]}] {_turn(turn)}" for turn in turns)
 
 
-_TURN: Final = 1
+_FACT, _LEADING, _TURN, _EPISODE = range(4)
+_TITLES: Final = (FACTS_TITLE, EPISODES_TITLE, TURNS_TITLE, EPISODES_TITLE)
 
 
 class _Line(NamedTuple):
-    """A line of a block; lines of facts, turns and episodes have a section each."""
+    """A line of a block, and its section."""
 
     section: int
     text: str
@@ -172,23 +173,27 @@ def prompt_block(
 ) -> tuple[str, list[str]]:
     """Return the block and the ids of the memories in it, as many as fit, best first.
 
-    Facts come first, then turns, then episodes. Empty if nothing fits.
+    Facts come first, then turns, then episodes; an episode that answers more than the turns stands
+    before them. Empty if nothing fits.
     """
-    lines = [_Line(0, f"- {quoted(fact.fact.text)}", fact.score, fact.fact.id) for fact in facts]
+    lines = [
+        _Line(_FACT, f"- {quoted(fact.fact.text)}", fact.score, fact.fact.id) for fact in facts
+    ]
     lines += [
         _Line(_TURN, f"- {instant(turn.ts_ms)[:10]}, {_turn(turn)}", turn.score) for turn in turns
     ]
-    # A summary adds nothing to the words of its session.
+    # A summary adds nothing to the words of its session, unless it answers more than they do.
     shown = {turn.session_id for turn in turns}
+    leads = any(episode.leads for episode in episodes)
     lines += [
         _Line(
-            2,
+            _LEADING if leads else _EPISODE,
             f"- {instant(episode.started_ms)[:10]}: {_summary(episode)}",
             episode.score,
             episode.id,
         )
         for episode in episodes
-        if episode.session_id not in shown
+        if episode.leads or not (leads or episode.session_id in shown)
     ]
     chosen = lines
     if max_tokens is not None and count is not None:
@@ -215,7 +220,7 @@ def _fitting(lines: Sequence[_Line], max_tokens: int, count: Callable[[str], int
 
 def _block(lines: Sequence[_Line]) -> str:
     parts = []
-    for at, title in enumerate((FACTS_TITLE, TURNS_TITLE, EPISODES_TITLE)):
+    for at, title in enumerate(_TITLES):
         titled = [line.text for line in lines if line.section == at]
         if titled:
             parts.append("\n".join([title, *titled]))

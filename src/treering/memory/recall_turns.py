@@ -7,10 +7,10 @@ out, and so are sentences that repeat a fact that no longer holds.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from treering.context.texts import message_text
+from treering.derive.fact_sentences import sentences
 from treering.derive.memory_state import hashed
 from treering.derive.terms import terms
 from treering.memory.answer_order import order_answers
@@ -42,7 +42,6 @@ TURN_CHARACTERS_MAX: Final = 600
 OWNERS_HELD_MAX: Final = 10_000
 LAG_MAX: Final = 20_000
 """With more events that are not indexed yet, turns are left out: indexing them takes a while."""
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 
 def recall_turns(
@@ -112,7 +111,7 @@ class _Access:
         text = self._recorder.masked(message_text(event)).strip()
         if len(set(terms(text))) < TERMS_MIN:
             return ""
-        said = [one for one in _SENTENCE_END.split(text) if one]
+        said = list(sentences(text))
         left = [
             one
             for one in said
@@ -145,16 +144,16 @@ class _Access:
 def _passage(text: str, query: str) -> str:
     """Return the part of a long text that has most of the query's words."""
     wanted = frozenset(terms(query))
-    sentences = [one for one in _SENTENCE_END.split(text) if one]
-    counts = [len(wanted.intersection(terms(sentence))) for sentence in sentences]
-    best = max(range(len(sentences)), key=lambda at: (counts[at], -at))
-    first, last, size = best, best + 1, len(sentences[best])
-    while last < len(sentences) and size + len(sentences[last]) < TURN_CHARACTERS_MAX:
-        size, last = size + len(sentences[last]) + 1, last + 1
-    while first and size + len(sentences[first - 1]) < TURN_CHARACTERS_MAX:
-        first, size = first - 1, size + len(sentences[first - 1]) + 1
-    passage = " ".join(sentences[first:last])[:TURN_CHARACTERS_MAX]
-    before, after = "… " if first else "", " …" if last < len(sentences) else ""
+    said = list(sentences(text))
+    counts = [len(wanted.intersection(terms(sentence))) for sentence in said]
+    best = max(range(len(said)), key=lambda at: (counts[at], -at))
+    first, last, size = best, best + 1, len(said[best])
+    while last < len(said) and size + len(said[last]) < TURN_CHARACTERS_MAX:
+        size, last = size + len(said[last]) + 1, last + 1
+    while first and size + len(said[first - 1]) < TURN_CHARACTERS_MAX:
+        first, size = first - 1, size + len(said[first - 1]) + 1
+    passage = " ".join(said[first:last])[:TURN_CHARACTERS_MAX]
+    before, after = "… " if first else "", " …" if last < len(said) else ""
     return f"{before}{passage}{after}"
 
 

@@ -171,6 +171,8 @@ class RecalledEpisode(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...]
     notes: tuple[str, ...] = ()
     """Parts of a model's summary that could not be traced to events or were left out."""
+    leads: bool = False
+    """Whether it has more of the question's words than any of the turns."""
 
 
 class RecalledTurn(msgspec.Struct, frozen=True, kw_only=True):

@@ -192,9 +192,12 @@ def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> No
     recalled = answer.recalled
     for fact in recalled.fact_hits:
         _print_fact(scope, fact)
+    leading = [episode for episode in recalled.episode_hits if episode.leads]
+    for episode in leading:
+        _print_episode(scope, episode)
     for turn in recalled.turn_hits:
         _print_turn(scope, turn)
-    for episode in recalled.episode_hits:
+    for episode in recalled.episode_hits[len(leading) :]:
         _print_episode(scope, episode)
     parts = [
         counted(len(hits), noun)
