@@ -31,6 +31,17 @@ def learned(text: str) -> list[str]:
         ("Je suis allergique aux noix.", ["Est allergique aux noix"]),
         ("Eu moro em Lisboa e tenho dois gatos.", ["Mora em Lisboa", "Tem dois gatos"]),
         ("Meu nome é Rui.", ["Chama-se Rui"]),
+        ("Wir benutzen pnpm, nicht npm.", ["Verwendet pnpm"]),
+        ("Verwende pnpm statt npm.", ["Verwende pnpm statt npm"]),
+        ("Benutze immer Typannotationen.", ["Benutze immer Typannotationen"]),
+        ("Mein Hund heißt Bello.", ["Hund heißt Bello"]),
+        ("Usamos pnpm en este proyecto.", ["Utiliza pnpm en este proyecto"]),
+        ("No uses tabuladores.", ["No uses tabuladores"]),
+        ("Usa pnpm en lugar de npm.", ["Usa pnpm en lugar de npm"]),
+        ("Nous utilisons pnpm.", ["Utilise pnpm"]),
+        ("Utilise pnpm au lieu de npm.", ["Utilise pnpm au lieu de npm"]),
+        ("Use pnpm em vez de npm.", ["Use pnpm em vez de npm"]),
+        ("O meu cão chama-se Bobi.", ["Cão chama-se Bobi"]),
     ],
 )  # fmt: skip
 def test_a_statement_is_noted_in_its_own_language(text: str, facts: list[str]) -> None:
@@ -51,6 +62,11 @@ def test_a_statement_is_noted_in_its_own_language(text: str, facts: list[str]) -
         "Tenho pressa.",
         "Eu acho que sim.",
         "Asun Turussa.",
+        "Wir benutzen es schon.",
+        "Verwende jetzt diese Datei statt der alten.",
+        "Usa esto en lugar de eso.",
+        "No uses of this function remain.",
+        "Utilise ça au lieu de l'autre.",
     ],
 )
 def test_what_says_nothing_lasting_is_left_out(text: str) -> None:

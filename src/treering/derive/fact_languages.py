@@ -77,6 +77,13 @@ _GERMAN: Final = (
         "geburtstag geboren"),
     SayingForm("date of birth", r"mein geburtstag ist am (?P<v>\d{{1,2}}\.? ?[a-zäöü].*)",
         "hat am {v} Geburtstag"),
+    SayingForm("date of birth", r"ich (?:bin|wurde) am (?P<v>\d{{1,2}}\.? ?[a-zäöü].*) geboren",
+        "hat am {v} Geburtstag"),
+    SayingForm("use", r"(?:wir|ich) (?:benutzen?|verwenden?|nutzen?) (?!es\b|das\b|dies){v}",
+        "verwendet {v}", "verwend benutz nutz", single=False),
+    SayingForm("called", r"meine? (?P<p>hund|katze|kater|pferd|sohn|tochter|frau|mann|bruder"
+        r"|schwester|mutter|vater|freund|freundin) (?:heißt|heisst) {v}", "{p} heißt {v}",
+        "heiß heiss", single=False),
     SayingForm("age", r"ich bin (?P<v>\d{{1,3}}) jahre alt", "ist {v} Jahre alt", "alt alter"),
     SayingForm("speak", r"ich spreche {v}", "spricht {v}", "sprech sprach", single=False),
     SayingForm("dislike", r"ich (?:hasse|mag keine?n?) {v}", "mag kein: {v}", single=False),
@@ -105,6 +112,13 @@ _SPANISH: Final = (
     SayingForm("spouse", r"(?:yo )?estoy casad[oa] con {v}", "se casó con {v}",
         "casad espos marid mujer"),
     SayingForm("date of birth", r"mi cumpleaños es el {v}", "cumple años el {v}", "cumple nac"),
+    SayingForm("use",
+        r"(?:yo )?(?:usamos|utilizamos|uso|utilizo) (?!lo\b|la misma|es[eoa]s?\b|est){v}",
+        "utiliza {v}", "usa utiliz", single=False),
+    SayingForm("origin",
+        r"(?:yo )?soy de (?P<v>[A-ZÁÉÍÓÚÑ].*)", "es de {v}", "origen", single=False),
+    SayingForm("called", r"mi (?P<p>perr[oa]|gat[oa]|hij[oa]|herman[oa]|marido|mujer|madre|padre"
+        r"|novi[oa]) se llama {v}", "{p} se llama {v}", "llam", single=False),
     SayingForm("age", r"tengo (?P<v>\d{{1,3}}) años", "tiene {v} años", "edad años"),
     SayingForm("speak", r"(?:yo )?hablo {v}", "habla {v}", "habl idioma", single=False),
     SayingForm("like", r"me (?:gusta|gustan|encanta|encantan)(?: mucho)? {v}", "le gusta {v}",
@@ -135,6 +149,11 @@ _FRENCH: Final = (
         "marié mari femme"),
     SayingForm("date of birth", r"mon anniversaire est le {v}", "fête son anniversaire le {v}",
         "anniversaire né"),
+    SayingForm("use", r"(?:nous utilisons|on utilise|j'utilise) (?!ça\b|cela|cec|cett?e? ){v}",
+        "utilise {v}", "utilis", single=False),
+    SayingForm("called",
+        r"m(?:on|a) (?P<p>chien|chienne|chat|chatte|fils|fille|frère|sœur|mari|femme|mère"
+        r"|père) s'appelle {v}", "{p} s'appelle {v}", "appell", single=False),
     SayingForm("age", r"j'ai (?P<v>\d{{1,3}}) ans", "a {v} ans", "âge ans"),
     SayingForm("speak", r"je parle {v}", "parle {v}", "parl langue", single=False),
     SayingForm("like", r"(?:j'aime(?: bien| beaucoup)?|j'adore) {v}", "aime {v}",
@@ -164,6 +183,12 @@ _PORTUGUESE: Final = (
         "casad marid espos"),
     SayingForm("date of birth", r"(?:o )?meu aniversário é (?:em|no dia|a) {v}", "faz anos em {v}",
         "aniversário nasc"),
+    SayingForm("use",
+        r"(?:(?:nós )?(?:usamos|utilizamos)|(?:eu )?(?:uso|utilizo)) (?!iss|ist|ess){v}",
+        "utiliza {v}", "usa utiliz", single=False),
+    SayingForm("called",
+        r"(?:[oa] )?(?:meu|minha) (?P<p>cão|cachorr[oa]|gat[oa]|filh[oa]|irmão|irmã|marido"
+        r"|esposa|mãe|pai) (?:chama-se|se chama) {v}", "{p} chama-se {v}", "cham", single=False),
     SayingForm("age", r"(?:eu )?tenho (?P<v>\d{{1,3}}) anos", "tem {v} anos", "idade anos"),
     SayingForm("speak", r"(?:eu )?falo {v}", "fala {v}", "fal língua idioma", single=False),
     SayingForm("like", r"(?:eu )?(?:gosto(?: muito)? de|adoro) {v}", "gosta de {v}", "gost ador",
@@ -187,17 +212,27 @@ _ROWS: Final = tuple(row for _, rows in _LANGUAGES for row in rows)
 _IMPORTANCE: Final = {"name": 9, "allergy": 9, "residence": 7, "occupation": 7, "spouse": 8}
 _CATEGORIES: Final[dict[str, Category]] = {
     "occupation": "work", "employer": "work", "like": "preference", "dislike": "preference",
-    "prefer": "preference",
+    "prefer": "preference", "use": "technical", "called": "relationship",
 }  # fmt: skip
 _WORD: Final = lazy_pattern(r"[^\W\d_]+")
+_PLEASE: Final = r"(?:bitte |por favor,? |s'il te plaît,? )?"
 _STANDING: Final = lazy_pattern(
-    r"(?:bitte |por favor,? |s'il te plaît,? )?(?:(?:antworte|schreib\w*|benutze|verwende|nutze)"
-    r"(?: mir| bitte)? (?:immer|nie|niemals)|(?:responde|escribe|usa|utiliza)(?:me)? siempre"
-    r"|(?:nunca|jamás) (?:uses|respondas|escribas)|(?:réponds|écris|utilise)(?:-moi)? toujours"
-    r"|n'utilise jamais|(?:responda|responde|escreva|use|usa|utilize) sempre"
-    r"|nunca (?:use|usa|escreva)|(?:sempre|siempre) (?:usa|use|responda|responde)) \S.*",
+    rf"{_PLEASE}(?:(?:antworte|schreib\w*|benutze|verwende|nutze)(?: mir| bitte)? (?:immer|nie"
+    r"|niemals|keine?n?)|(?:responde|escribe|usa|utiliza)(?:me)? siempre"
+    r"|(?:nunca|jamás|no) (?:uses(?! of| for| in| found| left)|respondas|escribas|añadas)"
+    r"|(?:réponds|écris|utilise)(?:-moi)? toujours|n'(?:utilise|écris|ajoute) (?:jamais|pas)"
+    r"|(?:responda|responde|escreva|use|usa|utilize) sempre|(?:nunca|não) (?:use|uses|usa|escreva)"
+    r"|(?:sempre|siempre) (?:usa|use|responda|responde)) \S.*"
+    rf"|{_PLEASE}(?:verwende|benutze|nutze|usa|utiliza|utilise|use|utilize) \S.*"
+    r" (?:statt|anstatt|anstelle von|en lugar de|en vez de|au lieu de|plutôt que|em vez de) \S.*",
     re.IGNORECASE,
 )
+_AT_HAND: Final = lazy_pattern(
+    r"\b(?:dies\w*|hier|jetzt|esto|eso|ahora|aquí|ceci|cela|ça|maintenant|ici|isso|isto|agora"
+    r"|aqui)\b",
+    re.IGNORECASE,
+)
+"""Words of an order that holds only for the moment."""
 _SPLIT: Final = lazy_pattern(
     r"[,;]\s+(?:und|y|et|e|aber|pero|mais|mas)?\s*|\s+(?:und|y|et|e|aber|pero|mais"
     r"|mas)\s+(?=(?:ich|je|j'"
@@ -210,10 +245,15 @@ _SPLIT: Final = lazy_pattern(
 def foreign_statements(sentence: str) -> list[ForeignStatement]:
     """Return what a sentence in one of these languages says about its speaker."""
     sentence = sentence.strip(" .!¡").replace("\u2019", "'")
-    if _STANDING.fullmatch(sentence) is not None:
+    if is_foreign_order(sentence):
         return [ForeignStatement(_first_upper(sentence), "preference", 8)]
     found = (_statement(part.strip(" .!¡,")) for part in _SPLIT.split(sentence) if part)
     return [statement for statement in found if statement is not None]
+
+
+def is_foreign_order(text: str) -> bool:
+    """Return whether a text is a standing order in one of these languages."""
+    return _STANDING.fullmatch(text) is not None and _AT_HAND.search(text) is None
 
 
 def foreign_claim(text: str) -> ForeignClaim | None:

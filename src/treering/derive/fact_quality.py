@@ -14,6 +14,7 @@ import msgspec
 
 from treering.derive.claim_words import VERBS, word_set, words
 from treering.derive.claims import read_claim
+from treering.derive.fact_languages import is_foreign_order
 from treering.derive.fact_noise import (
     INSTRUCTION,
     OVERRIDE,
@@ -150,7 +151,9 @@ def _is_fragment(text: str) -> bool:
     if not text.isascii() or (len(named) > 3 and not _ENGLISH.intersection(named)):
         # Another language, whose verbs are unknown here.
         return False
-    return INSTRUCTION.match(text) is None and read_claim(text).attribute is None
+    if INSTRUCTION.match(text) is not None or is_foreign_order(text):
+        return False
+    return read_claim(text).attribute is None
 
 
 def _is_unspaced(text: str) -> bool:
