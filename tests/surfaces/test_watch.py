@@ -288,3 +288,26 @@ def conversations(environment: dict[str, str]) -> dict[str, list[tuple[str, Any]
             ]
             for one in ledger.sessions(SCOPE, subagents=True).items
         }
+
+
+def test_the_memory_is_kept_up_to_date_after_an_import(
+    environment: dict[str, str], log: Log, spool: Path, run: Run
+) -> None:
+    log.say("We use Postgres, not MySQL.", "Thanks.")
+
+    watched = run("watch", "--once", "--memory")
+
+    assert watched.returncode == 0, watched.stderr
+    assert "1 fact learned" in watched.stdout
+    with treering.open(environment["TREERING_DB"], mode="ro") as ledger:
+        facts = ledger.memory("app").facts().items
+    assert [fact.text for fact in facts] == ["Uses Postgres, not MySQL"]
+
+
+def test_a_model_without_the_memory_is_refused(
+    environment: dict[str, str], spool: Path, run: Run
+) -> None:
+    refused = run("watch", "--once", "--model", "m", "--url", "http://127.0.0.1:9/v1")
+
+    assert refused.returncode != 0
+    assert "--memory" in refused.stderr

@@ -18,7 +18,7 @@ from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.times import clock, parse_age
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.memory.ports import Extractor
@@ -85,12 +85,12 @@ def run(
     pause_s = None if every is None else parse_age(every, flag="--every") / 1000
     extractor = extractor_of(model, url)
     with open_existing("change") as ledger:
-        settings = _Settings(extractor, budget_tokens, idle_minutes)
+        settings = Maintenance(extractor, budget_tokens, idle_minutes)
         if pause_s is None:
             receipts = settings.maintain(ledger, scope)
             show(
                 {"scopes": receipts},
-                page=partial(_print, receipts),
+                page=partial(print_receipts, receipts),
                 done="the memory is up to date",
             )
             return
@@ -99,40 +99,53 @@ def run(
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 receipts = settings.maintain(ledger, scope)
-                if any(map(_has_done, receipts)):
-                    show({"scopes": receipts}, page=partial(_print, receipts))
+                if any(map(has_done, receipts)):
+                    show({"scopes": receipts}, page=partial(print_receipts, receipts))
                 Event().wait(pause_s)
 
 
-class _Settings:
+class Maintenance:
     """How the memory is maintained."""
 
-    def __init__(self, model: Extractor | None, budget_tokens: int, idle_minutes: float) -> None:
+    def __init__(
+        self,
+        model: Extractor | None,
+        budget_tokens: int,
+        idle_minutes: float = IDLE_MINUTES,
+    ) -> None:
         self._model = model
         self._budget_tokens = budget_tokens
         self._idle_minutes = idle_minutes
 
     def maintain(self, ledger: Ledger, scope: Scope | None) -> list[MaintenanceReceipt]:
-        scopes = [scope] if scope is not None else scope_names(ledger)
+        """Do what is due in a scope, or in all, and show how far it is."""
         with counting("reading", "messages") as progress:
-            return [
-                ledger.maintain(
-                    name,
-                    model=self._model,
-                    budget_tokens=self._budget_tokens,
-                    idle_minutes=self._idle_minutes,
-                    progress=progress,
-                )
-                for name in scopes
-            ]
+            return self.run(ledger, scope, progress)
+
+    def run(
+        self, ledger: Ledger, scope: Scope | None, progress: Callable[[int], None] | None
+    ) -> list[MaintenanceReceipt]:
+        """Do what is due in a scope, or in all."""
+        return [
+            ledger.maintain(
+                name,
+                model=self._model,
+                budget_tokens=self._budget_tokens,
+                idle_minutes=self._idle_minutes,
+                progress=progress,
+            )
+            for name in ([scope] if scope is not None else scope_names(ledger))
+        ]
 
 
-def _has_done(receipt: MaintenanceReceipt) -> bool:
+def has_done(receipt: MaintenanceReceipt) -> bool:
+    """Return whether anything was due."""
     done = (receipt.facts_learned, receipt.facts_to_review, receipt.episodes_written)
     return any((*done, receipt.facts_archived, receipt.embedded))
 
 
-def _print(receipts: Sequence[MaintenanceReceipt]) -> None:
+def print_receipts(receipts: Sequence[MaintenanceReceipt]) -> None:
+    """Print what was done in each scope."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
 
     at = clock(now_ms())[11:]

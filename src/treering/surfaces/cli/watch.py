@@ -14,8 +14,11 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import fail, invocation, kind_of, show
 from treering.surfaces.cli.declare import command
+from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
+from treering.surfaces.cli.memory import Maintenance, has_done, print_receipts
+from treering.surfaces.cli.memory_thread import MemoryThread
 from treering.surfaces.cli.output import counted, note, print_receipt, say
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.times import clock
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from treering.capture.hooks.watching import Followed, Round
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
+    from treering.model.memories import MaintenanceReceipt
     from treering.model.scopes import Scope
 
 _ID_CHARACTERS: Final = 40
@@ -66,6 +70,7 @@ class WatchSummary(msgspec.Struct):
     treering watch --once
     treering watch ~/.claude/projects --scope acme/app
     treering watch /mnt/share/logs --poll --json
+    treering watch --memory
     """,
     if_stopped="what was imported is kept; run it again for the rest: nothing is duplicated",
 )
@@ -78,19 +83,40 @@ class WatchSummary(msgspec.Struct):
     metavar="DIR",
     help="Follow the logs in this home folder instead of yours.",
 )
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Also do what is due in the memory, now and then, in the background.",
+)
+@model_options
 def watch(
-    *, paths: Sequence[Path], scope: Scope | None, poll: bool, once: bool, home: Path | None
+    *,
+    paths: Sequence[Path],
+    scope: Scope | None,
+    poll: bool,
+    once: bool,
+    home: Path | None,
+    memory: bool,
+    model: str | None,
+    url: str | None,
+    budget_tokens: int,
 ) -> None:
     """Follow the logs of all agents on this machine, or PATHs, and import what is new.
 
     The hooks of treering install report the end of a turn at once. It prints a line each time
     something was imported; Ctrl-C stops it and prints the totals. One watch for each ledger is
     enough, and a second one says so.
+
+    With --memory it also does what treering memory run does, every ten minutes in the background:
+    importing never waits for it. --once does it after the import. --model is for --memory.
     """
     from treering.capture.hooks.watching import only_watcher  # noqa: PLC0415  (not for --help)
 
     location = database_path()
     check_home(paths, home)
+    extractor = extractor_of(model, url)
+    if extractor is not None and not memory:
+        raise InvalidInput("--model is for the memory", hint="add --memory")
     if location == MEMORY:
         raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
     for path in paths:
@@ -98,14 +124,20 @@ def watch(
             _tell_missing(path, once=once)
     with only_watcher(location), open_to_write() as ledger:
         following = _Following(ledger, paths, scope=scope, home=home)
+        maintenance = Maintenance(extractor, budget_tokens)
         if once:
             is_whole = following.watch.once()
+            if memory:
+                following.tell_memory(maintenance.maintain(ledger, scope))
             following.finish(is_whole=is_whole)
             return
         if not invocation().as_json:
             note(f"watching for {shown(location)}; Ctrl-C ends it")
         # A signal ends it in the ordinary way: that is what it is waiting for.
-        with contextlib.suppress(KeyboardInterrupt):
+        background: MemoryThread | contextlib.nullcontext[None] = contextlib.nullcontext()
+        if memory:
+            background = following.in_background(maintenance)
+        with contextlib.suppress(KeyboardInterrupt), background:
             following.watch.run(Event(), poll=poll)
         following.finish(is_whole=True)
 
@@ -122,7 +154,7 @@ class _Following:
     """A watch, and what it has come to so far."""
 
     def __init__(
-        self, ledger: Ledger, paths: Sequence[Path], *, scope: str | None, home: Path | None
+        self, ledger: Ledger, paths: Sequence[Path], *, scope: Scope | None, home: Path | None
     ) -> None:
         from treering.capture.hooks.spool import default_spool  # noqa: PLC0415
         from treering.capture.hooks.watching import Watch  # noqa: PLC0415
@@ -161,6 +193,27 @@ class _Following:
             f"{decisions}",
             done="the logs were imported",
         )
+
+    def in_background(self, maintenance: Maintenance) -> MemoryThread:
+        """Return a thread that does what is due in the memory."""
+        context = click.get_current_context()
+
+        def work(step: Callable[[int], None]) -> None:
+            with context.scope(cleanup=False):
+                self.tell_memory(maintenance.run(self._ledger, self._scope, step))
+
+        return MemoryThread(work)
+
+    def tell_memory(self, receipts: Sequence[MaintenanceReceipt]) -> None:
+        """Print what was done in the memory, if anything."""
+        done = [receipt for receipt in receipts if has_done(receipt)]
+        if not done:
+            return
+        with writing_output():
+            if invocation().as_json:
+                print_receipt(f"{self._kind}.memory", {"scopes": done})
+            else:
+                print_receipts(done)
 
     def _take(self, paths: Sequence[Path]) -> Any:
         from treering.app import import_logs  # noqa: PLC0415  (not for --help)
