@@ -228,3 +228,11 @@ def test_an_episode_that_repeats_the_turns_does_not_lead(ledger: Ledger, memory:
 
     assert [one.leads for one in result.episode_hits] == [False]
     assert "## Recent Conversations" not in result.formatted
+
+
+def test_what_was_said_twice_is_shown_once(ledger: Ledger, memory: Memory) -> None:
+    for session_id in ("monday", "tuesday"):
+        say(ledger, session_id, KAYAK)
+    say(ledger, "wednesday", KAYAK, user="bo")
+
+    assert turns(memory, user="jo") == [KAYAK]

@@ -57,7 +57,7 @@ def recall_turns(
     matches = order_answers(index, ranked, text, scope_memory.events_at)
     matches = [one for one in matches if one.score >= BEST_SHARE * matches[0].score]
     access = _Access(scope_memory, query, recorder, walls)
-    turns: list[RecalledTurn] = []
+    turns: dict[tuple[str, str], RecalledTurn] = {}
     for at in range(0, len(matches), PAGE):
         page = matches[at : at + PAGE]
         numbers = [match.number for match in page]
@@ -66,10 +66,12 @@ def recall_turns(
         for match, position in zip(page, positions, strict=True):
             text_left = access.text(events.get(position), text)
             if text_left:
-                turns.append(_turn(events[position], text_left, ranked.ranking, match))
+                turn = _turn(events[position], text_left, ranked.ranking, match)
+                # What somebody said twice is shown once, where it matches best.
+                turns.setdefault((turn.speaker, turn.text), turn)
             if len(turns) == query.turns:
-                return turns
-    return turns
+                return list(turns.values())
+    return list(turns.values())
 
 
 def _turn(event: Event, text: str, ranking: Ranking, match: Match) -> RecalledTurn:
