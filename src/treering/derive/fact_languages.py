@@ -258,9 +258,10 @@ def is_foreign_order(text: str) -> bool:
 
 def foreign_claim(text: str) -> ForeignClaim | None:
     """Return what a noted fact says, if it is noted in one of these languages."""
-    for row, _, noted in _patterns():
-        match = noted.fullmatch(text.rstrip(" ."))
-        if match is not None:
+    folded, statement = text.casefold(), text.rstrip(" .")
+    for row in _ROWS:
+        # Most texts have the words of no row: no pattern is compiled for them.
+        if _words_of(row) in folded and (match := _noted(row).fullmatch(statement)):
             return ForeignClaim(row.attribute, match["v"], row.single)
     return None
 
@@ -285,20 +286,24 @@ def _asks(word: str, row: SayingForm) -> bool:
     return any(word.startswith(start) for start in row.asked.split())
 
 
+_VALUE: Final = r"(?P<v>\S.*?)"
+
+
 @cache
-def _patterns() -> tuple[tuple[SayingForm, re.Pattern[str], re.Pattern[str]], ...]:
-    value, place = r"(?P<v>\S.*?)", r"(?P<p>\S+(?: la| l')?)"
-    return tuple(
-        (
-            row,
-            re.compile(_with_value(row.said, value), re.IGNORECASE),
-            re.compile(
-                re.escape(row.noted).replace(r"\{v\}", value).replace(r"\{p\}", place),
-                re.IGNORECASE,
-            ),
-        )
-        for row in _ROWS
-    )
+def _said(row: SayingForm) -> re.Pattern[str]:
+    return re.compile(_with_value(row.said, _VALUE), re.IGNORECASE)
+
+
+@cache
+def _noted(row: SayingForm) -> re.Pattern[str]:
+    noted = re.escape(row.noted).replace(r"\{v\}", _VALUE)
+    return re.compile(noted.replace(r"\{p\}", r"(?P<p>\S+(?: la| l')?)"), re.IGNORECASE)
+
+
+@cache
+def _words_of(row: SayingForm) -> str:
+    """Return the longest part of a noted fact that is always the same."""
+    return max(re.split(r"\{[pv]\}", row.noted), key=len).strip().casefold()
 
 
 def _with_value(said: str, value: str) -> str:
@@ -307,8 +312,8 @@ def _with_value(said: str, value: str) -> str:
 
 
 def _statement(part: str) -> ForeignStatement | None:
-    for row, said, _ in _patterns():
-        match = said.fullmatch(part)
+    for row in _ROWS:
+        match = _said(row).fullmatch(part)
         if match is None or match["v"] is None:
             continue
         value = match["v"].strip()
