@@ -85,7 +85,7 @@ def run(
     pause_s = None if every is None else parse_age(every, flag="--every") / 1000
     extractor = extractor_of(model, url)
     with open_existing("change") as ledger:
-        settings = Maintenance(extractor, budget_tokens, idle_minutes)
+        settings = MemoryMaintenance(extractor, budget_tokens, idle_minutes)
         if pause_s is None:
             receipts = settings.maintain(ledger, scope)
             show(
@@ -104,7 +104,7 @@ def run(
                 Event().wait(pause_s)
 
 
-class Maintenance:
+class MemoryMaintenance:
     """How the memory is maintained."""
 
     def __init__(

@@ -17,7 +17,7 @@ from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
-from treering.surfaces.cli.memory import Maintenance, has_done, print_receipts
+from treering.surfaces.cli.memory import MemoryMaintenance, has_done, print_receipts
 from treering.surfaces.cli.memory_thread import MemoryThread
 from treering.surfaces.cli.output import counted, note, print_receipt, say
 from treering.surfaces.cli.streams import writing_output
@@ -124,7 +124,7 @@ def watch(
             _tell_missing(path, once=once)
     with only_watcher(location), open_to_write() as ledger:
         following = _Following(ledger, paths, scope=scope, home=home)
-        maintenance = Maintenance(extractor, budget_tokens)
+        maintenance = MemoryMaintenance(extractor, budget_tokens)
         if once:
             is_whole = following.watch.once()
             if memory:
@@ -194,7 +194,7 @@ class _Following:
             done="the logs were imported",
         )
 
-    def in_background(self, maintenance: Maintenance) -> MemoryThread:
+    def in_background(self, maintenance: MemoryMaintenance) -> MemoryThread:
         """Return a thread that does what is due in the memory."""
         context = click.get_current_context()
 
