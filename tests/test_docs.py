@@ -176,6 +176,7 @@ def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(
     assert list((tmp_path / "home").rglob("*.db")) == [], "the page touches the reader's ledger"
 
 
+@pytest.mark.timeout(280)
 def test_the_demo_holds_and_leaves_one_folder_behind(tmp_path: Path) -> None:
     own = {"TREERING_DB": str(tmp_path / "own.db"), "TREERING_SCOPE": "of-my-own"}
     environment = {**os.environ, **own, "NO_COLOR": "1", "TREERING_TZ": "UTC"}
@@ -187,7 +188,7 @@ def test_the_demo_holds_and_leaves_one_folder_behind(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=260,  # Thirty processes: on a busy machine they take longer than others.
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
