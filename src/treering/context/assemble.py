@@ -299,7 +299,7 @@ def _ids_of(message: ModelMessage) -> Sequence[str]:
     thoughts = thoughts_of(message)
     if not thoughts:
         return message.event_ids
-    return list(dict.fromkeys([*(one.event_id for one in thoughts), *message.event_ids]))
+    return list(dict.fromkeys([*(thought.event_id for thought in thoughts), *message.event_ids]))
 
 
 def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> EarlierSummary | None:
@@ -349,7 +349,7 @@ def _recipe(
     shown: Sequence[ModelMessage], events: Sequence[Event], repairs: Sequence[Repair]
 ) -> str:
     """Return a digest of what is shown, made without text."""
-    digests = {one.event_id: [one.content_digest.hex(), one.redacted] for one in events}
+    digests = {event.event_id: [event.content_digest.hex(), event.redacted] for event in events}
     messages = [
         [type(one).__name__, [[cited, *digests.get(cited, [])] for cited in _ids_of(one)]]
         for one in shown

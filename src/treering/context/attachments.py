@@ -142,7 +142,7 @@ class _Choice:
     def message(self, message: ModelMessage) -> ModelMessage:
         """Return a message with its accepted files."""
         if isinstance(message, AssistantMessage):
-            results = [self._result(one) for one in reversed(message.results)]
+            results = [self._result(result) for result in reversed(message.results)]
             return msgspec.structs.replace(message, results=tuple(reversed(results)))
         event_id = message.event_ids[0] if message.event_ids else None
         accepted, left = self._sorted(message.media, event_id)

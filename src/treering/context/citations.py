@@ -53,7 +53,7 @@ class CitedText(msgspec.Struct, frozen=True):
     @property
     def says_something(self) -> bool:
         """Return whether any content is left."""
-        return any(one.text not in {SECRET, ORDER} for one in self.sentences)
+        return any(sentence.text not in {SECRET, ORDER} for sentence in self.sentences)
 
 
 def cite(text: str, messages: Sequence[ModelMessage], *, limit: int) -> CitedText:
@@ -80,7 +80,7 @@ def text_of(sentences: Iterable[Sentence]) -> str:
 
 def sentences_within(sentences: Sequence[Sentence], limit: int) -> tuple[Sentence, ...]:
     """Return as many of the first sentences as fit into ``limit`` tokens."""
-    return tuple(sentences[: _fitting([one.text for one in sentences], limit)])
+    return tuple(sentences[: _fitting([sentence.text for sentence in sentences], limit)])
 
 
 def _titled_sentences(text: str) -> Iterator[tuple[str, str]]:
@@ -120,8 +120,8 @@ def _withheld(sentence: str, *, is_traced: bool) -> str | None:
 
 
 def _notes(sentences: Sequence[Sentence], *, cut: int) -> Iterator[str]:
-    left_out = Counter(one.text for one in sentences if one.text in {SECRET, ORDER})
-    untraced = sum(not one.event_ids for one in sentences) - left_out.total()
+    left_out = Counter(sentence.text for sentence in sentences if sentence.text in {SECRET, ORDER})
+    untraced = sum(not sentence.event_ids for sentence in sentences) - left_out.total()
     total = len(sentences)
     if untraced:
         noun = "sentence" if total == 1 else "sentences"

@@ -85,7 +85,7 @@ def messages_of(items: Sequence[ConversationItem]) -> list[ModelMessage]:
             joins = False
         else:
             joins = False
-    return [one for one in messages if _has_content(one)]
+    return [message for message in messages if _has_content(message)]
 
 
 def with_unique_ids(messages: Sequence[ModelMessage], used: set[str]) -> list[ModelMessage]:
@@ -101,7 +101,9 @@ def with_unique_ids(messages: Sequence[ModelMessage], used: set[str]) -> list[Mo
             rename(
                 message,
                 calls=tuple(rename(one, call_id=names[one.call_id]) for one in message.calls),
-                results=tuple(rename(one, call_id=names[one.call_id]) for one in message.results),
+                results=tuple(
+                    rename(result, call_id=names[result.call_id]) for result in message.results
+                ),
             )
         )
     return renamed
@@ -127,7 +129,7 @@ def _message(given: Mapping[str, Any]) -> Iterator[ConversationItem]:
             texts.append(part)
         else:
             items.append(item)
-    if [one for one in texts if one is not None]:
+    if [text for text in texts if text is not None]:
         words = texts[0] if len(texts) == 1 and isinstance(texts[0], str) else texts
         # Results come before the user's text, calls after the assistant's.
         item = ConversationItem(sort=role, content=words)

@@ -67,7 +67,7 @@ def _sentences(
         _quoted("Decided:", "Decisions", lines, chars, used),
         _ended(remarks, lines, chars, used),
     )
-    return tuple(one for one in sentences if one is not None) or (_counted(remarks),)
+    return tuple(sentence for sentence in sentences if sentence is not None) or (_counted(remarks),)
 
 
 def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence | None:

@@ -202,10 +202,12 @@ class _Pairing:
 
     def _drop_thoughts(self) -> None:
         """Drop pending thoughts without a message: no provider accepts a thought alone."""
-        for one in self._thoughts:
+        for thought in self._thoughts:
             self.repairs.append(
                 Repair(
-                    code="dropped_thinking", event_id=one.event_id, detail="nothing was said after"
+                    code="dropped_thinking",
+                    event_id=thought.event_id,
+                    detail="nothing was said after",
                 )
             )
         self._thoughts = []

@@ -106,9 +106,11 @@ def remark(message: ModelMessage, speakers: Mapping[str, str]) -> Remark:
         if message.mark is not None:
             return Remark(message, "", ())
         who = next((speakers[one] for one in message.event_ids if one in speakers), USER)
-    sentences = [one for one in quotable_sentences(message.text) if not is_courtesy(one)]
+    sentences = [
+        sentence for sentence in quotable_sentences(message.text) if not is_courtesy(sentence)
+    ]
     if who == ASSISTANT:
-        sentences = [one for one in sentences if not is_announcement(one)]
+        sentences = [sentence for sentence in sentences if not is_announcement(sentence)]
     return Remark(message, who, tuple(sentences))
 
 
@@ -151,7 +153,7 @@ def unanswered_question(remarks: Sequence[Remark]) -> Sentence | None:
 def find_conclusion(remarks: Sequence[Remark]) -> tuple[Remark, str] | None:
     """Return the answer and sentence that state the outcome, else the start of the last answer."""
     answers = [one for one in remarks if not one.by_user and one.sentences][-ANSWERS_MAX:]
-    for one in reversed(answers):
-        if one.conclusion is not None:
-            return one, one.conclusion
+    for answer in reversed(answers):
+        if answer.conclusion is not None:
+            return answer, answer.conclusion
     return (answers[-1], answers[-1].sentences[0]) if answers else None

@@ -80,13 +80,17 @@ def with_thoughts(
     maker = MAKERS.get(dialect)
     thoughts = list(_all_thoughts(messages))
     if model is None:
-        made = [one.model for one in thoughts if one.maker == maker and one.model]
+        made = [thought.model for thought in thoughts if thought.maker == maker and thought.model]
         model = made[-1] if made else None
     kept: list[ModelMessage] = [] if thoughts else list(messages)
     repairs: list[Repair] = []
     for turn in _turns(messages) if thoughts else ():
         why = next(
-            (why for one in _all_thoughts(turn) if (why := _unwanted(one, dialect, maker, model))),
+            (
+                why
+                for thought in _all_thoughts(turn)
+                if (why := _unwanted(thought, dialect, maker, model))
+            ),
             None,
         )
         if why is None and maker == "anthropic" and not _thinks_first(turn):
@@ -95,8 +99,8 @@ def with_thoughts(
             kept += turn
             continue
         repairs += [
-            Repair(code="dropped_thinking", event_id=one.event_id, detail=why)
-            for one in _all_thoughts(turn)
+            Repair(code="dropped_thinking", event_id=thought.event_id, detail=why)
+            for thought in _all_thoughts(turn)
         ]
         kept += map(without_thoughts, turn)
     if maker == "gemini" and model is not None and _SIGNING.search(model.lower()):

@@ -75,7 +75,7 @@ def trajectory(
     reports = _reports(events)
     steps.add_usage((event, report) for event, report in reports if event.event_id in steps.events)
     spent = total_usage(add_up_reports(report for _, report in reports))
-    embedded = [one.trajectory for one in subagents]
+    embedded = [subagent.trajectory for subagent in subagents]
     final: dict[str, Any] = {"total_steps": len(steps.steps)}
     if reports:
         final |= {
@@ -105,8 +105,8 @@ def trajectory(
 
 def _with_costs(cost: float | None, subagents: Iterable[dict[str, Any]]) -> float | None:
     """Return a cost with those of subagents; None if a model's price is unknown."""
-    for one in subagents:
-        metrics = one["final_metrics"]
+    for subagent in subagents:
+        metrics = subagent["final_metrics"]
         theirs = metrics.get("total_cost_usd", None if "total_prompt_tokens" in metrics else 0.0)
         cost = None if cost is None or theirs is None else cost + theirs
     return cost
@@ -124,11 +124,11 @@ class _Steps:
         self._seqs: list[int] = []
         """Of each step, the seq of its first event."""
         self._begun: dict[str, list[dict[str, Any]]] = {}
-        for one in subagents:
-            if one.call_id is not None:
-                name = one.trajectory["trajectory_id"]
-                reference = {"trajectory_id": name, "session_id": one.trajectory["session_id"]}
-                self._begun.setdefault(one.call_id, []).append(reference)
+        for subagent in subagents:
+            if subagent.call_id is not None:
+                name = subagent.trajectory["trajectory_id"]
+                reference = {"trajectory_id": name, "session_id": subagent.trajectory["session_id"]}
+                self._begun.setdefault(subagent.call_id, []).append(reference)
 
     def add(self, message: ModelMessage) -> None:
         """Add the step of a message."""
@@ -177,7 +177,7 @@ class _Steps:
 
     def _add_answer(self, message: AssistantMessage) -> None:
         events = [self.events[one] for one in message.event_ids if one in self.events]
-        model = next(filter(None, (_ref(one, "model") for one in events)), None)
+        model = next(filter(None, (_ref(event, "model") for event in events)), None)
         results = [self._result(call, result) for call, result in calls_with_results(message)]
         step = self._add(
             message,
@@ -188,7 +188,7 @@ class _Steps:
             tool_calls=[self._call(call) for call in message.calls] or None,
             observation={"results": results} if results else None,
         )
-        for name in filter(None, (_ref(one, "message_id") for one in events)):
+        for name in filter(None, (_ref(event, "message_id") for event in events)):
             self._by_message.setdefault(name, step)
 
     def _reasoning(self, message: AssistantMessage, events: Sequence[Event]) -> str | None:

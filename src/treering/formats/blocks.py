@@ -140,7 +140,7 @@ def result_in(block: dict[str, Any]) -> tuple[str | None, str | None, Any, dict[
     if isinstance(shown.get("value"), str) and word(shown.get("type")):
         output = shown["value"]  # The AI SDK wraps a text: {"type": "text", "value": …}.
     texts = blocks_of(output) if isinstance(output, list) else []
-    if texts and all(set(one) == {"type", "text"} for one in texts):
+    if texts and all(set(block) == {"type", "text"} for block in texts):
         output = text_of(output)
     stated = block.get("is_error", block.get("isError"))
     error = failure_of(output) if stated is None else None

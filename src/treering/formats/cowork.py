@@ -54,7 +54,7 @@ class CoworkReader(claude_code.ClaudeCodeReader):
 def _session_folder(path: PurePath | None) -> PurePath | None:
     """Return the folder of the session that a file belongs to."""
     parents: Any = () if path is None else path.parents
-    return next((one for one in parents if one.name.startswith(_SESSION)), None)
+    return next((parent for parent in parents if parent.name.startswith(_SESSION)), None)
 
 
 def _left_out(path: Path) -> str | None:

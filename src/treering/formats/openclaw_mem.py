@@ -147,7 +147,7 @@ class OpenClawMemReader:
 
 
 def _has_table(tables: Sequence[Any]) -> float:
-    return float(any(fields_of(one).get("table") == TABLE for one in tables))
+    return float(any(fields_of(table).get("table") == TABLE for table in tables))
 
 
 def _rows(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:

@@ -370,7 +370,7 @@ def _span(span: _Span, resource: dict[str, Any]) -> OtelSpan:
         raise ValueError(f"span {span.name!r} has an id that is not hexadecimal")
     start, end = int(span.start_time_unix_nano), int(span.end_time_unix_nano)
     attributes = _plain(span.attributes)
-    errors = [one for one in span.events if one.name == "exception"]
+    errors = [event for event in span.events if event.name == "exception"]
     for one in errors:
         attributes = {**_plain(one.attributes), **attributes}
     return OtelSpan(
@@ -382,7 +382,7 @@ def _span(span: _Span, resource: dict[str, Any]) -> OtelSpan:
         end_ms=max(end // _NANOS, start // _NANOS, 1),
         attributes=attributes,
         resource=resource,
-        events=tuple(OtelEvent(one.name, _plain(one.attributes)) for one in span.events),
+        events=tuple(OtelEvent(event.name, _plain(event.attributes)) for event in span.events),
         is_error=span.status.code == _ERROR,
         message=span.status.message or str(attributes.get("exception.message", "")),
         is_root=not span.parent_span_id or span.flags & _REMOTE == _REMOTE,
@@ -390,7 +390,7 @@ def _span(span: _Span, resource: dict[str, Any]) -> OtelSpan:
 
 
 def _plain(attributes: Sequence[_KeyValue]) -> dict[str, Any]:
-    return {one.key: _value(one.value) for one in attributes}
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
 
 
 def _value(value: dict[str, Any]) -> Any:

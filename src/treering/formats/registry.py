@@ -106,7 +106,9 @@ def find_format(values: Sequence[Any], *, content: Content = "json") -> Format |
     """
     candidates = [one for one in formats() if one.content == content]
     ranked = sorted(
-        ((_score(one, values), one) for one in candidates), key=lambda pair: pair[0], reverse=True
+        ((_score(candidate, values), candidate) for candidate in candidates),
+        key=lambda pair: pair[0],
+        reverse=True,
     )
     if not ranked or ranked[0][0] <= 0:
         return None

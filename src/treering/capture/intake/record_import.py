@@ -171,7 +171,7 @@ class RecordImport:
                 by_session[event.session][1].append((record, event))
         for record in pending:
             record.waiting += 1
-        for scope, pairs in (one for by_scope in rounds for one in by_scope.items()):
+        for scope, pairs in (item for by_scope in rounds for item in by_scope.items()):
             waiting: list[WaitingEvent] = []
             try:
                 self._add_items(scope, self._matcher.new_items(scope, pairs), waiting)

@@ -284,7 +284,7 @@ def _output(payload: dict[str, Any]) -> Any:
         output = payload["error"].get("message")
     parts = output if isinstance(output, list) else [None]
     # Only a list of parts, as models accept them, is returned as a list.
-    if all(isinstance(one, dict) and "type" in one for one in parts):
+    if all(isinstance(part, dict) and "type" in part for part in parts):
         return output
     text = output if isinstance(output, str) else stringify(copy(output))
     if payload.get("status") not in _FAILURES or text.lstrip()[:5].lower() == "error":

@@ -157,13 +157,15 @@ class ClaudeCodeReader:
         past = self._past
         past.settled = True
         stated = next(
-            filter(None, (name_in(one, "sessionId", "session_id") for one in values)), None
+            filter(None, (name_in(value, "sessionId", "session_id") for value in values)), None
         )
         named = name_in({"stem": self._stem}, "stem")
         past.session = named if named and _UUID.fullmatch(named) else stated or named
         first = sha256(spelt(values[:1])).hexdigest()[:16]
         past.session = past.session or content_key(f"{NAME}-{first}")
-        self._cwd = next((one["cwd"] for one in values if isinstance(one.get("cwd"), str)), None)
+        self._cwd = next(
+            (value["cwd"] for value in values if isinstance(value.get("cwd"), str)), None
+        )
         past.ts_ms = next(filter(None, map(time_in, values)), 1)
         past.key = stated or content_key(first)  # Not the file's name: a copy may have another.
 

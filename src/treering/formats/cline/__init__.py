@@ -69,7 +69,7 @@ def score(values: Sequence[Any]) -> float:
     if not messages:
         # Elements of a list that was cut off; or lines of another agent, so less is sure.
         return share(_has_marks(fields_of(value)) for value in values)
-    verdicts = [_is_own(fields_of(one)) for one in messages]
+    verdicts = [_is_own(fields_of(message)) for message in messages]
     # A list of nothing but messages in blocks is a conversation as well, if nobody else claims it.
     if verdicts and not any(verdicts) and all(map(_is_message, messages)):
         return _LIKELY
@@ -101,7 +101,7 @@ def _has_marks(value: dict[str, Any]) -> bool | None:
         return False
     text = text_of(value["content"])
     marks = ("<environment_details>", "<task>", "] Result:", "[ERROR]", "<feedback>")
-    return True if any(one in text for one in marks) else None
+    return True if any(mark in text for mark in marks) else None
 
 
 class TaskReader(WholeReader):

@@ -42,14 +42,14 @@ def calls_in(
         rest += [{"type": "thinking", "thinking": found[1]} for found in _THOUGHT.finditer(text)]
         text = _THOUGHT.sub("", text)
         found_calls = [found for found in _CALL.finditer(text) if found[1] not in _NO_TOOLS]
-        for found in found_calls:
-            key = key_of(["call", found[0]])
+        for call in found_calls:
+            key = key_of(["call", call[0]])
             call_id = content_key(f"call.{key}")
-            given = {name: value.strip("\n") for name, value in _ARGUMENT.findall(found[2])}
-            calls.add(call_id, found[1])
-            events.append(called(f"call:{call_id}", call_id, found[1], given))
-        for found in found_calls:
-            text = text.replace(found[0], "", 1)
+            given = {name: value.strip("\n") for name, value in _ARGUMENT.findall(call[2])}
+            calls.add(call_id, call[1])
+            events.append(called(f"call:{call_id}", call_id, call[1], given))
+        for call in found_calls:
+            text = text.replace(call[0], "", 1)
         rest.append({**block, "text": text.strip("\n") if found_calls else text})
     return rest, events
 
@@ -64,11 +64,11 @@ def results_in(
     while ahead:
         block = ahead.pop(0)
         text = str(block.get("text"))
-        found = _RESULT.match(text)
-        if found is None or block.get("type") != "text":
+        match = _RESULT.match(text)
+        if match is None or block.get("type") != "text":
             rest.append(block)
             continue
-        output: Any = text[found.end() :]
+        output: Any = text[match.end() :]
         if (
             not output.strip()
             and ahead
@@ -77,8 +77,8 @@ def results_in(
             following = ahead.pop(0)
             given = following.get("text")
             output = given if isinstance(given, str) else [following]
-        call_id, tool = calls.take(None, found[1])
-        key = key_of(["result", found[1], output])
+        call_id, tool = calls.take(None, match[1])
+        key = key_of(["result", match[1], output])
         call_id = call_id or content_key(f"call.{key}")
         events.append(returned(f"result:{call_id}", call_id, tool, output, failure_of(output)))
     return events, rest

@@ -62,7 +62,9 @@ def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
         for record in _documents(folder / name):
             known |= fields_of(record.value)
             yield _row(record, METADATA, record.value)
-    displayed = [one for name in (SHOWN, OLDER_SHOWN) for one in _documents(folder / name)]
+    displayed = [
+        document for name in (SHOWN, OLDER_SHOWN) for document in _documents(folder / name)
+    ]
     times = task_times([fields_of(one.value) for one in displayed], known)
     has_conversation = False
     for at, record in enumerate(_documents(folder / CONVERSATION)):

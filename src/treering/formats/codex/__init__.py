@@ -127,7 +127,7 @@ class CodexReader:
         now = msgspec.structs.replace(self._now, opening=opening and opening.bare(), tools={})
         state = {
             "now": msgspec.to_builtins(now),
-            "tools": [[*one] for one in self._now.tools.items()],
+            "tools": [[*item] for item in self._now.tools.items()],
             "repeats": [*self._repeats.packed()],
         }
         return bounded(state)

@@ -56,7 +56,7 @@ def records(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:
         }
         named = [one for one in _hashes(blobs.get(root)) if one in messages]
         places = {one: at for at, one in enumerate(messages)}
-        left_out = [one for one in messages if one not in set(named)]
+        left_out = [message for message in messages if message not in set(named)]
         for blob_id in named:
             while left_out and places[left_out[0]] < places[blob_id]:
                 one = left_out.pop(0)

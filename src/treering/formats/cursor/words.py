@@ -39,5 +39,5 @@ def asked(block: Any) -> Any:
 
 def workspace_in(text: str) -> str | None:
     """Return the folder that Cursor tells the model it works in."""
-    found = _WORKSPACE.search(text)
-    return found[1].strip() if found else None
+    match = _WORKSPACE.search(text)
+    return match[1].strip() if match else None

@@ -124,7 +124,7 @@ def _goes_on(before: Sequence[LogRecord], line: LogRecord) -> bool:
 
 def _message(chunks: Sequence[LogRecord], *, is_last: bool = False) -> Iterator[LogRecord]:
     """Yield the chunks of a message: the first with the content of all, the others without."""
-    contents = [_update(one.value).get("content") for one in chunks]
+    contents = [_update(chunk.value).get("content") for chunk in chunks]
     blocks = [one for each in contents for one in (each if isinstance(each, list) else [each])]
     first = chunks[0].value
     envelope = {at: one for at, one in first.items() if at not in {"params", "update"}}
@@ -218,8 +218,8 @@ class UpdatesReader(WholeReader):
         blocks, meta = blocks_of(update.get("content")), fields_of(update.get("_meta"))
         self._model = name_of(meta.get("modelId")) or self._model
         key = version_key(key, blocks)
-        text = "".join(text for one in blocks if isinstance(text := one.get("text"), str))
-        attached = [one for one in blocks if not isinstance(one.get("text"), str)]
+        text = "".join(text for block in blocks if isinstance(text := block.get("text"), str))
+        attached = [block for block in blocks if not isinstance(block.get("text"), str)]
         spoken: EventContent | None = None
         if sort == _USER:
             spoken = asking(blocks)
@@ -328,11 +328,12 @@ def _result(update: dict[str, Any], call_id: str, tool: str | None) -> EventCont
     blocks = blocks_of([content] if isinstance(content, dict) else content)
     # The protocol wraps a block into another one, except for edits.
     inner = [
-        fields_of(one.get("content")) if one.get("type") == "content" else one for one in blocks
+        fields_of(block.get("content")) if block.get("type") == "content" else block
+        for block in blocks
     ]
     raw = update.get("rawOutput", update.get("result"))
     output: Any = text_of(inner) or (text_of(raw) if isinstance(raw, str | list) else "") or raw
-    edits = [one for one in blocks if one.get("type") == "diff"]
+    edits = [block for block in blocks if block.get("type") == "diff"]
     code = fields_of(raw).get("exit_code", fields_of(raw).get("exitCode"))
     failed = word(update.get("status")) != "completed" or update.get("isError") is True
     failed = failed or (type(code) is int and code != 0)

@@ -209,7 +209,7 @@ def _files(path: Path) -> tuple[str, list[Path], dict[Path, list[Path]]]:
             return (
                 session,
                 messages,
-                {one: _part_files(one, root, folder.name, flat) for one in messages},
+                {message: _part_files(message, root, folder.name, flat) for message in messages},
             )
     return session, [], {}
 

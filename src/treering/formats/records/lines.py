@@ -93,8 +93,8 @@ class RawLines:
             return (0, self.end) if isinstance(ahead, RawLine) else ahead.pass_blanks()
         before = self._number
         while True:
-            found = _BLANK_LINES.match(self._buffer, self._at)
-            stop = found.end() if found else self._at
+            match = _BLANK_LINES.match(self._buffer, self._at)
+            stop = match.end() if match else self._at
             self._number += self._buffer.count(b"\n", self._at, stop)
             self._at = stop
             # A short rest may be the beginning of another one.
