@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -261,8 +262,11 @@ def test_who_may_only_read_one_scope_sees_that_scope_and_no_button(
     token, _ = file.add(
         name="", rights=["read"], scopes=["acme/ops"], expires_ms=None, now_ms=now_ms()
     )
-    with ThreadServer(viewed.ledger, file=file) as server:
-        page = new_context(base_url=server.url).new_page()
+    with (
+        ThreadServer(viewed.ledger, file=file) as server,
+        closing(new_context(base_url=server.url)) as context,
+    ):
+        page = context.new_page()
         page.goto(f"/sessions?since=all#token={token}")
         expect(page.locator("#rows > li").first).to_be_visible()
         assert {*page.locator("#rows .scope").all_inner_texts()} == {"acme/ops"}
@@ -284,8 +288,11 @@ def test_who_may_only_read_one_scope_sees_that_scope_and_no_button(
 def test_a_read_only_server_offers_no_action(
     new_context: Callable[..., BrowserContext], viewed: ViewedLedger
 ) -> None:
-    with ThreadServer(viewed.ledger, is_read_only=True) as server:
-        page = new_context(base_url=server.url).new_page()
+    with (
+        ThreadServer(viewed.ledger, is_read_only=True) as server,
+        closing(new_context(base_url=server.url)) as context,
+    ):
+        page = context.new_page()
         page.goto(f"/memory/{viewed.ids['fact']}?{APP}#token={server.token}")
         expect(page.get_by_role("heading", name="Where it comes from")).to_be_visible()
         expect(page.locator("[data-action]")).to_have_count(0)
