@@ -66,7 +66,10 @@ ROOMS: Final = (
 
 def main() -> int:
     """Write the pages, or compare them; return the exit status."""
-    pages = {DOCS / "cli.md": command_reference, DOCS / "python.md": python_reference}
+    pages = {
+        DOCS / "reference/cli.md": command_reference,
+        DOCS / "reference/python.md": python_reference,
+    }
     stale = 0
     for path, generate in pages.items():
         written = path.read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ Every page runs in an empty folder, as a reader who has a home without a ledger 
 What may differ between a page and a run is named in ``DIFFERS``: ids, digests, times, durations,
 cursors. Everything else has to be the same, character for character.
 
-Run as a program, this prints the table of ``docs/kinds.md``.
+Run as a program, this prints the table of ``docs/reference/kinds.md``.
 """
 
 from __future__ import annotations
@@ -286,13 +286,13 @@ def test_every_decision_is_in_their_list_under_its_title() -> None:
 
 
 def test_the_table_of_kinds_is_current() -> None:
-    page = (DOCS / "kinds.md").read_text()
+    page = (DOCS / "reference/kinds.md").read_text()
 
-    assert kinds_table() in page, f"put this into docs/kinds.md:\n{kinds_table()}"
+    assert kinds_table() in page, f"put this into docs/reference/kinds.md:\n{kinds_table()}"
 
 
 def kinds_table() -> str:
-    """Return the table of ``docs/kinds.md``."""
+    """Return the table of ``docs/reference/kinds.md``."""
     lines = [
         "| kind | role | source | visibility | kept | also accepted |",
         "|---|---|---|---|---|---|",
@@ -308,7 +308,7 @@ def kinds_table() -> str:
 
 
 def test_the_schema_of_envelopes_is_current() -> None:
-    written = (DOCS / "envelopes.schema.json").read_text()
+    written = (DOCS / "reference/envelopes.schema.json").read_text()
 
     assert written == json.dumps(json_schema(), indent=2) + "\n", (
         "write json.dumps(treering.model.envelopes.json_schema(), indent=2) to the file"
@@ -318,7 +318,7 @@ def test_the_schema_of_envelopes_is_current() -> None:
 def test_the_page_of_envelopes_has_every_kind_with_its_type_and_the_fields_of_its_payloads() -> (
     None
 ):
-    page = (DOCS / "envelopes.md").read_text()
+    page = (DOCS / "reference/envelopes.md").read_text()
     types = json_schema()["$defs"]
 
     for name in (name for name in types if f"Private{name}" in types):
@@ -367,7 +367,7 @@ def test_the_glossary_has_the_words_that_a_reader_meets_first() -> None:
 
 def glossary_words() -> list[str]:
     """Return the words that the glossary explains, in its order."""
-    rows = re.findall(r"^\| ([^|]+) \|", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \|", (DOCS / "reference/glossary.md").read_text(), re.MULTILINE)
     return [row for row in rows if row != "word"]
 
 
@@ -391,13 +391,13 @@ def glossary_words() -> list[str]:
     ],
 )
 def test_every_limit_in_the_docs_is_the_one_in_the_code(limit: int) -> None:
-    section = (DOCS / "storage.md").read_text().partition("## Sizes and limits")[2]
+    section = (DOCS / "reference/storage.md").read_text().partition("## Sizes and limits")[2]
 
     assert re.search(rf"(?<![\d,]){limit:,}(?![\d,])", section)
 
 
 def test_every_time_that_retention_promises_is_the_one_in_the_code() -> None:
-    page = (DOCS / "retention-and-redaction.md").read_text()
+    page = (DOCS / "how-to/retention-and-redaction.md").read_text()
     rows = re.findall(r"^\| (`[^|]+) \| (\d+) days \|$", page, re.MULTILINE)
 
     promised = {kind: int(days) for names, days in rows for kind in re.findall("`(.*?)`", names)}
@@ -406,7 +406,7 @@ def test_every_time_that_retention_promises_is_the_one_in_the_code() -> None:
 
 
 def test_every_family_of_tokens_is_named_in_the_docs() -> None:
-    page = (DOCS / "secrets.md").read_text().lower()
+    page = (DOCS / "how-to/secrets.md").read_text().lower()
     inner = {"named", "bearer", "private-key", "url"}
 
     missing = {rule.name for rule in SECRET_RULES if rule.name not in page} - inner

@@ -23,7 +23,7 @@ from treering.version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-PAGE: Final = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
+PAGE: Final = (Path(__file__).parents[1] / "docs" / "reference/python.md").read_text()
 NAMES: Final = list(treering.__all__)
 ROOMS: Final = (
     treering.aio,

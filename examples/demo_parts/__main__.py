@@ -55,7 +55,10 @@ def farewell(seconds: float) -> None:
         f"treering {recorded} serve",
         "treering --help",
     )
-    line("docs/quickstart.md has the first steps, docs/python.md the whole API", style="dim")
+    line(
+        "docs/tutorial/quickstart.md has the first steps, docs/reference/python.md the whole API",
+        style="dim",
+    )
 
 
 if __name__ == "__main__":

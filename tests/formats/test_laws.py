@@ -24,7 +24,7 @@ SAMPLES: Final = {
 
 
 BUT: Final = {("codex", "grows_into_the_same")}
-"""A reasoning of Codex that is cut from its text is told apart from it: docs/importing.md."""
+"""Codex reasoning that is cut from its text is told apart from it: docs/how-to/importing.md."""
 
 
 @pytest.mark.parametrize(

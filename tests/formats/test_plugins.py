@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "add-a-reader.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to/add-a-reader.md"
 PATIENCE_S: Final = 60
 
 

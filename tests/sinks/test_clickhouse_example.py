@@ -13,7 +13,7 @@ from builders import HERE
 from effort import PATIENCE_S
 from receivers import Receiver, receiver
 
-PAGE: Final = Path(__file__).parents[2].joinpath("docs/large-teams.md").read_text()
+PAGE: Final = Path(__file__).parents[2].joinpath("docs/how-to/large-teams.md").read_text()
 NUMBERS: Final = frozenset({"UInt8", "UInt64"})
 
 

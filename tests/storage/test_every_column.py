@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COMPANIONS: Final = (".memory", ".search")
 UNUSED: Final = "nothing refers to it"
 TOMBSTONE: Final = "of an expired event only its place, its link and its voucher are proved"
-SETTING: Final = "a setting, and no event: docs/integrity.md says that it is not proved"
+SETTING: Final = "a setting, and no event: docs/explanation/integrity.md says that it is not proved"
 PROGRESS: Final = "how far a follower has come: that may be anywhere up to the last event"
 REPEATED: Final = "whoever lacks it derives it again from the events"
 ALLOWED: Final[dict[tuple[str, str], str]] = {

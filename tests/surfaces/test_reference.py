@@ -10,7 +10,7 @@ import pytest
 from treering.surfaces.cli.commands import LazyGroup
 from treering.surfaces.cli.main import root
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "cli.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference/cli.md"
 
 
 def walk(command: click.Command, name: str) -> dict[str, click.Command]:

@@ -1,7 +1,7 @@
 """Which pictures, files and sounds a provider accepts, and what they cost.
 
-Others are replaced by a placeholder and reported. docs/provider-rules.md has the source of every
-rule and number.
+Others are replaced by a placeholder and reported. docs/reference/provider-rules.md has the source
+of every rule and number.
 """
 
 from __future__ import annotations

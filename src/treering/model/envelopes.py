@@ -2,7 +2,7 @@
 
 Each kind of envelope has a type of its own. A safe envelope has a payload of facts and sizes; a
 private one has a payload of another type, which includes the content. JSON names are in camel case;
-``docs/envelopes.schema.json`` is generated from these types.
+``docs/reference/envelopes.schema.json`` is generated from these types.
 """
 
 from __future__ import annotations
@@ -372,7 +372,7 @@ PrivateEnvelope = (
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of all envelopes, which ``docs/envelopes.schema.json`` contains."""
+    """Return the JSON Schema of all envelopes: ``docs/reference/envelopes.schema.json``."""
     (safe, private), definitions = msgspec.json.schema_components(
         (SafeEnvelope, PrivateEnvelope), ref_template="#/$defs/{name}"
     )

@@ -118,4 +118,4 @@ RepairCode = Literal[
     "contributor_dropped",
     "budget_too_small",
 ]
-"""The kinds of repairs, which docs/context.md explains."""
+"""The kinds of repairs, which docs/how-to/context.md explains."""

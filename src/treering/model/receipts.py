@@ -21,7 +21,7 @@ Fault = Literal[
     "incomplete",
 ]
 Part = Literal["events", "lookups", "sessions", "scopes", "database", "derived", "anchor"]
-"""A part that ``verify`` can check; docs/integrity.md explains what each one proves."""
+"""A part that ``verify`` can check; docs/explanation/integrity.md explains what each one proves."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -77,17 +77,17 @@ def read_wake(line: bytes) -> Wake:
     InvalidInput if it is not such a line, and whatever else a parser raises.
     """
     if len(line) > LINE_BYTES_MAX:
-        raise InvalidInput("the line is too long", hint="see docs/capture-hooks.md")
+        raise InvalidInput("the line is too long", hint="see docs/how-to/capture-hooks.md")
     try:
         wake = _DECODER.decode(line)
     except msgspec.ValidationError as error:
         raise InvalidInput(
-            "not a line that a hook writes", hint="see docs/capture-hooks.md"
+            "not a line that a hook writes", hint="see docs/how-to/capture-hooks.md"
         ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         wake = _repaired(line)
     if wake.schema != SCHEMA:
-        raise InvalidInput("not a line that a hook writes", hint="see docs/capture-hooks.md")
+        raise InvalidInput("not a line that a hook writes", hint="see docs/how-to/capture-hooks.md")
     return wake
 
 
@@ -97,7 +97,7 @@ def _repaired(line: bytes) -> _SpoolLine:
         return msgspec.convert(value, _SpoolLine)
     except msgspec.ValidationError as error:
         raise InvalidInput(
-            "not a line that a hook writes", hint="see docs/capture-hooks.md"
+            "not a line that a hook writes", hint="see docs/how-to/capture-hooks.md"
         ) from error
 
 

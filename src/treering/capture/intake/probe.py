@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 CUT_OFF: Final = "cut off: not whole JSON"
 """Why a file that is one JSON value and ends too early cannot be read."""
 ASK: Final = (
-    "docs/importing.md lists the agents; to have another one read, open an issue with that line,"
-    " or add a reader: docs/add-a-reader.md"
+    "docs/how-to/importing.md lists the agents; to have another one read, open an issue with that"
+    " line, or add a reader: docs/how-to/add-a-reader.md"
 )
 """What to do about a file that no reader claims."""
 FIRST_LINE_CHARACTERS_MAX: Final = 160

@@ -88,7 +88,7 @@ def import_(
     """Import the logs of agents: Claude Code, Codex, Copilot, Gemini, Qwen and others.
 
     Without a PATH, it searches all the places where agents keep their logs. A PATH is a file or a
-    folder; the format is detected from the content. docs/importing.md lists the agents.
+    folder; the format is detected from the content. docs/how-to/importing.md lists the agents.
 
     Importing again never duplicates events; a log that has grown is read from where the last
     import stopped. Secrets are masked. Logs are only read, never changed.

@@ -180,7 +180,7 @@ def look_at_readers() -> Iterator[DoctorFinding]:
             level="warning",
             code="reader_failed",
             message=f"the reader {plugin.name} cannot be used: {plugin.reason}",
-            fix="update or uninstall its package; docs/add-a-reader.md says what a reader is",
+            fix="update or remove its package; docs/how-to/add-a-reader.md says what a reader is",
         )
 
 
