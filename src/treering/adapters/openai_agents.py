@@ -10,7 +10,7 @@ is the memory of an agent: with or without a recorder.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from treering.errors import TreeringError, Unsupported
 
@@ -49,37 +49,34 @@ _TRIPWIRES: Final = (
 )
 
 
+class RunOptions(TypedDict, total=False):
+    """What may be said of a run before it begins."""
+
+    agent: str | None
+    entry_point: str | None
+    model: str | None
+    turn_id: str | None
+    prompt: str | None
+    """Shown to hooks that prepare a run."""
+    wait_s: float | None
+
+
 @contextlib.asynccontextmanager
 async def record(
     spine: Spine,
     session: Session,
     *,
-    agent: str | None = None,
-    entry_point: str | None = None,
-    model: str | None = None,
     provider: str | None = None,
-    turn_id: str | None = None,
-    prompt: str | None = None,
-    wait_s: float | None = None,
     strict: bool = False,
+    **options: Unpack[RunOptions],
 ) -> AsyncIterator[TreeringHooks]:
     """Record a run of the SDK: pass the hooks to ``Runner.run`` or ``Runner.run_streamed``.
 
-    ``prompt`` is shown to hooks that prepare a run. Raises RunActive if the session is busy with
+    ``options`` are those of ``spine.run``. Raises RunActive if the session is busy with
     another run, RunInterrupted if this run is interrupted, and ToolDenied if the agent calls a tool
     that it may not use. A ledger that fails costs the record, not the run, unless ``strict``.
     """
-    run = spine.run(
-        session,
-        agent=agent,
-        entry_point=entry_point,
-        runtime=_RUNTIME,
-        model=model,
-        provider=provider,
-        prompt=prompt,
-        turn_id=turn_id,
-        wait_s=wait_s,
-    )
+    run = spine.run(session, runtime=_RUNTIME, provider=provider, **options)
     hooks = TreeringHooks(run, provider=provider, strict=strict)
     hooks.is_off = await hooks.in_order(run.start) is None
     try:
