@@ -1,4 +1,4 @@
-"""The commands of a project that work: how to test, lint, build and so on, told from tool calls.
+"""The commands of a project that work: how to test, lint, build and so on, as tool calls show.
 
 A command counts if its purpose is known, it names no single file or test, and it succeeded twice,
 or once after it had failed. A pipe hides the exit code, so its output is asked instead.
@@ -111,7 +111,7 @@ class CommandRun(msgspec.Struct, frozen=True, kw_only=True):
     """Below the project's folder; empty for the folder itself."""
     purpose: str
     is_ok: bool | None
-    """None if that cannot be told."""
+    """None if unknown."""
 
 
 class WorkingCommand(msgspec.Struct, frozen=True):

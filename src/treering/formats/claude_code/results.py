@@ -106,8 +106,8 @@ def _unwrapped(output: Any, detail: Any) -> tuple[Any, bool]:
     part = parts[0] if isinstance(parts, list) and parts else parts
     function = part.get("functionResponse") if isinstance(part, dict) else None
     response = function.get("response") if isinstance(function, dict) else None
-    told = detail if isinstance(detail, dict) and "toolName" in detail else {}
-    failed = told.get("status") in ("error", "failed")
+    details = detail if isinstance(detail, dict) and "toolName" in detail else {}
+    failed = details.get("status") in ("error", "failed")
     if not isinstance(response, dict):
         return output, failed
     if response.get("error"):

@@ -154,7 +154,7 @@ class UpdatesReader(WholeReader):
         """The keys of what users said, by the numbers of their prompts."""
         self._has_answer = False
         """Whether the agent has said something in this turn."""
-        self._has_told = False
+        self._is_introduced = False
         """Whether anything was said so far."""
 
     def _read(self, record: LogRecord) -> list[ParsedRecord]:
@@ -238,9 +238,9 @@ class UpdatesReader(WholeReader):
             spoken = observation(sort, update) if text.strip() else None
         if spoken is None:
             return "empty"
-        told = [] if self._has_told else [self._about()]
-        self._has_told = True
-        return [*told, msgspec.structs.replace(spoken, key=key)]
+        opening = [] if self._is_introduced else [self._about()]
+        self._is_introduced = True
+        return [*opening, msgspec.structs.replace(spoken, key=key)]
 
     def _about(self) -> EventContent:
         """Return what the session is, by which it is known that its updates tell what was said."""

@@ -23,10 +23,10 @@ class _EndAsked(Exception):
 
 
 class MemoryThread:
-    """Runs rounds in the background until it is told to end.
+    """Runs rounds in the background until it is asked to end.
 
     ``work`` does what is due; it calls its argument between steps, which may end it there. An error
-    is told, and the next round tries again.
+    is reported, and the next round tries again.
     """
 
     def __init__(
