@@ -103,7 +103,8 @@ export const mount = (main, signal) => {
     }
     here = seq;
     isHeld = true;
-    pages.update();
+    // The browser holds a place while rows are filled in above it, once it has drawn it.
+    requestAnimationFrame(() => requestAnimationFrame(() => signal.aborted || pages.update()));
     placed();
     // An address that names an event stays as it was given.
     if (!isGiven) remember();
