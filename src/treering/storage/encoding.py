@@ -86,7 +86,7 @@ def is_guessable(event_id: bytes, flags: int) -> bool:
 
 def are_guessable(ids: Mapping[bytes, str]) -> bool:
     """Whether one of ``ids``, by the bytes they are stored as, is not random."""
-    return any(str(UUID(bytes=key)) != one or is_guessable(key, 0) for key, one in ids.items())
+    return any(str(UUID(bytes=key)) != text or is_guessable(key, 0) for key, text in ids.items())
 
 
 def hidden_key(id_key: bytes, event_key: bytes) -> bytes:

@@ -48,7 +48,7 @@ def claim_of(record: Record) -> ErasureRecord | None:
         claim = msgspec.json.decode(record.payload or b"null", type=ErasureRecord)
     except msgspec.MsgspecError:
         return None
-    places = [0, *(place for stretch in claim.ranges for place in stretch), record.seq]
+    places = [0, *(seq for stretch in claim.ranges for seq in stretch), record.seq]
     ordered = all(first <= last for first, last in claim.ranges) and all(
         last < first for last, first in zip(places[::2], places[1::2], strict=True)
     )

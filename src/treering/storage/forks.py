@@ -43,8 +43,8 @@ def _before_fork() -> None:
     # Two threads may fork at once: one after the other, or each would undo the other's locks.
     _lock.take()
     _waiting.extend(_registered)
-    for one in _waiting:
-        one.before_fork()
+    for forkable in _waiting:
+        forkable.before_fork()
 
 
 def _after_fork_in_parent() -> None:

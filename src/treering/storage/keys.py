@@ -65,7 +65,7 @@ class _Ring(msgspec.Struct, frozen=True, kw_only=True):
     generations: list[_Generation] = []
 
     def find(self, generation: int) -> _Generation | None:
-        return next((one for one in self.generations if one.generation == generation), None)
+        return next((entry for entry in self.generations if entry.generation == generation), None)
 
 
 class _Opened:
@@ -163,7 +163,7 @@ class KeyFolder:
         opened = self._open(scope)
         if opened is None:
             return False
-        return any(one.generation != opened.ring.pending for one in opened.ring.generations)
+        return any(entry.generation != opened.ring.pending for entry in opened.ring.generations)
 
     def in_use(self, scope: str) -> AesKey:
         """Return the key that new payloads are sealed under. Raise KeyMissing."""
@@ -239,15 +239,21 @@ class KeyFolder:
         destroyed: list[int] = []
 
         def change(ring: _Ring) -> _Ring:
-            doomed = [one for one in ring.generations if one.generation in generations and one.key]
-            destroyed.extend(one.generation for one in doomed)
-            kept = [
-                msgspec.structs.replace(one, key=None, destroyed_ms=at_ms) if one in doomed else one
-                for one in ring.generations
+            doomed = [
+                entry for entry in ring.generations if entry.generation in generations and entry.key
+            ]
+            destroyed.extend(entry.generation for entry in doomed)
+            entries = [
+                msgspec.structs.replace(entry, key=None, destroyed_ms=at_ms)
+                if entry in doomed
+                else entry
+                for entry in ring.generations
             ]
             in_use = None if ring.in_use in destroyed else ring.in_use
             pending = None if ring.pending in destroyed else ring.pending
-            return msgspec.structs.replace(ring, in_use=in_use, pending=pending, generations=kept)
+            return msgspec.structs.replace(
+                ring, in_use=in_use, pending=pending, generations=entries
+            )
 
         self._change(scope, change)
         return destroyed
@@ -267,12 +273,12 @@ class KeyFolder:
             return None
         except OSError as error:
             raise _unusable(path, error) from error
-        found = self._read(path, scope)
-        if found is None:
+        fresh = self._read(path, scope)
+        if fresh is None:
             self._opened.pop(scope, None)
         else:
-            self._opened[scope] = found
-        return found
+            self._opened[scope] = fresh
+        return fresh
 
     def _read(self, path: str, scope: str) -> _Opened | None:
         for _ in range(ATTEMPTS_MAX):
@@ -300,9 +306,9 @@ class KeyFolder:
                 draft = path.with_suffix(".draft")
                 # A file left by a stopped process may hold keys.
                 _wipe(draft)
-                found = self._read(str(path), scope)
+                opened = self._read(str(path), scope)
                 fresh = _Ring(format=FORMAT, ledger=self._ledger_id(), scope=scope)
-                ring = fresh if found is None else found.ring
+                ring = fresh if opened is None else opened.ring
                 changed = change(ring)
                 if changed != ring:
                     destroyed = _material(ring) - _material(changed)
@@ -350,28 +356,28 @@ def _read_id_key(path: Path) -> bytes:
 
 
 def _key(opened: _Opened, generation: int) -> AesKey | None:
-    found = opened.ring.find(generation)
-    if found is None or found.key is None:
+    entry = opened.ring.find(generation)
+    if entry is None or entry.key is None:
         return None
-    key = opened.keys[generation] = AesKey(generation, bytes.fromhex(found.key))
+    key = opened.keys[generation] = AesKey(generation, bytes.fromhex(entry.key))
     return key
 
 
 def _records(ring: _Ring) -> list[KeyRecord]:
     return [
         KeyRecord(
-            generation=one.generation,
-            created_ms=one.created_ms,
-            destroyed_ms=one.destroyed_ms,
-            in_use=one.generation == _current(ring),
+            generation=entry.generation,
+            created_ms=entry.created_ms,
+            destroyed_ms=entry.destroyed_ms,
+            in_use=entry.generation == _current(ring),
         )
-        for one in ring.generations
+        for entry in ring.generations
     ]
 
 
 def _grown(ring: _Ring, at_ms: int) -> _Ring:
     """Return ``ring`` with one more generation, which is in use."""
-    number = max((one.generation for one in ring.generations), default=0) + 1
+    number = max((entry.generation for entry in ring.generations), default=0) + 1
     key = os.urandom(KEY_BYTES).hex()
     made = _Generation(generation=number, created_ms=at_ms, key=key)
     generations = [*ring.generations, made]
@@ -383,7 +389,7 @@ def _current(ring: _Ring) -> int | None:
 
 
 def _material(ring: _Ring) -> set[str]:
-    return {one.key for one in ring.generations if one.key is not None}
+    return {entry.key for entry in ring.generations if entry.key is not None}
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

@@ -60,8 +60,8 @@ class SqliteTable:
 
     def rows(self, statement: str, values: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a statement."""
-        found: list[Any] = self._connection.execute(in_sqlite(statement), dict(values)).fetchall()
-        return found
+        rows: list[Any] = self._connection.execute(in_sqlite(statement), dict(values)).fetchall()
+        return rows
 
     def stream(self, statement: str, values: Mapping[str, Any]) -> Iterator[Row]:
         """Return the rows of a statement that may have many."""

@@ -61,7 +61,7 @@ def marks_asked(narrowing: Narrowing) -> list[str]:
 
 def file_words(path: str) -> list[str]:
     """Return a path as its words; a query may leave out the first ones."""
-    return [found.word for found in words_in(path)]
+    return [token.word for token in words_in(path)]
 
 
 def time_marks(since_ms: int | None, before_ms: int | None) -> list[str]:

@@ -19,18 +19,18 @@ def latest(
     table: ProjectionTable, scope: int | str, session: int, view: int, until_seq: int
 ) -> tuple[int, bytes] | None:
     """Return the seq and body of the latest snapshot at or before ``until_seq``."""
-    found = table.rows(LATEST, {**_place(scope, session, view), "until": until_seq})
-    return (found[0][0], found[0][1]) if found else None
+    rows = table.rows(LATEST, {**_place(scope, session, view), "until": until_seq})
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def keep(
     table: ProjectionTable, scope: int | str, session: int, view: int, seq: int, body: bytes
 ) -> None:
     """Keep a snapshot and thin out the others. Call inside a transaction."""
-    place = _place(scope, session, view)
+    bindings = _place(scope, session, view)
     table.put("snapshots", COLUMNS, [(scope, session, view, seq, body)])
-    for spare in superfluous([row[0] for row in table.rows(_SEQS, place)]):
-        table.rows(_THIN, {**place, "seq": spare})
+    for spare in superfluous([row[0] for row in table.rows(_SEQS, bindings)]):
+        table.rows(_THIN, {**bindings, "seq": spare})
 
 
 def superfluous(seqs: list[int]) -> list[int]:

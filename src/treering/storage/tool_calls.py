@@ -100,8 +100,8 @@ class _Numbers(dict[str, int]):
         self._key = key
 
     def __missing__(self, name: str) -> int:
-        self[name] = found = number(self._key, name)
-        return found
+        self[name] = value = number(self._key, name)
+        return value
 
 
 def groups_of(facts: Iterable[Placed]) -> set[Group]:

@@ -155,9 +155,11 @@ class ToolRecords:
         self, connection: Any, scope: Scope, make: Callable[[], PrivateTable]
     ) -> FollowStep:
         source = self._source
-        place = source.place(connection, scope)
+        scope_place = source.place(connection, scope)
         # Once the tables lagged, we continue with our own.
-        if place is None or not (scope in self._private or source.is_behind(connection, scope)):
+        if scope_place is None or not (
+            scope in self._private or source.is_behind(connection, scope)
+        ):
             return FollowStep(0, more=False)
         private = self._table_of(scope, make)
         erasures = source.erasures(connection, scope)
@@ -166,7 +168,7 @@ class ToolRecords:
                 # Something erased since may be in it.
                 private.empty()
                 private.erasures = erasures
-            stretch = self._enter(connection, table, scope, private.seen, only=place.scope)
+            stretch = self._enter(connection, table, scope, private.seen, only=scope_place.scope)
             private.seen = stretch.last
         return FollowStep(stretch.events, more=stretch.more)
 
@@ -187,7 +189,7 @@ class ToolRecords:
         stretch = self._source.settled(connection, scope, after, until)
         later = {} if stretch.more else self._source.unsettled(connection, scope, stretch.last)
         for facts in (stretch.facts, later):
-            own = {one: placed for one, placed in facts.items() if only in {None, one}}
+            own = {owner: placed for owner, placed in facts.items() if only in {None, owner}}
             tool_table.take(table, own)
         return stretch
 
@@ -215,22 +217,22 @@ class ToolRecords:
         self, connection: Any, scope: Scope, private: PrivateTable
     ) -> tuple[int, str | None]:
         source = self._source
-        place, until = source.place(connection, scope), source.mark(connection, scope)
-        if place is None or not any(until):
+        scope_place, until = source.place(connection, scope), source.mark(connection, scope)
+        if scope_place is None or not any(until):
             return 0, None
         # Newer events may be in the table, or not.
-        waiting = source.unsettled(connection, scope, until).get(place.scope, [])
+        waiting = source.unsettled(connection, scope, until).get(scope_place.scope, [])
         recent: set[object] = {*groups_of(waiting), *(fact.position for _, fact in waiting)}
         after: Mark = ()
         more = True
         with private.using() as table:
             while more:
                 _, after, _, more = self._enter(
-                    connection, table, scope, after, until=until, only=place.scope
+                    connection, table, scope, after, until=until, only=scope_place.scope
                 )
             return tool_table.difference(
-                tool_table.all_rows(source.table(connection), place.scope),
-                tool_table.all_rows(table, place.scope),
+                tool_table.all_rows(source.table(connection), scope_place.scope),
+                tool_table.all_rows(table, scope_place.scope),
                 recent,
             )
 
@@ -252,14 +254,14 @@ class ToolRecords:
         ) -> list[tuple[ToolStatistics, Row]]:
             measured = tool_table.statistics(table, found)
             rows = tool_table.rows_at(table, found.scope, [position for position, _ in measured])
-            return list(zip((one for _, one in measured), rows, strict=True))
+            return list(zip((statistic for _, statistic in measured), rows, strict=True))
 
         for _ in range(ATTEMPTS_MAX):
             pairs = self._ask(query, measure)
             records = self._records(query.scope, [row for _, row in pairs])
             if len(records) == len(pairs):
                 named = zip(pairs, records, strict=True)
-                return [replace(one, tool=record.tool) for (one, _), record in named]
+                return [replace(statistic, tool=record.tool) for (statistic, _), record in named]
             self._catch_up(query.scope)
         raise _erasing()
 
@@ -270,15 +272,15 @@ class ToolRecords:
         source = self._source
 
         def look(connection: Any) -> list[Result]:
-            place, session = source.place(connection, query.scope), None
-            if place is None:
+            scope_place, session = source.place(connection, query.scope), None
+            if scope_place is None:
                 return []
             if query.session_id is not None:
                 session = source.session(connection, query.scope, query.session_id)
                 if session is None:
                     return []
             with self._tables(connection, query.scope) as table:
-                return ask(table, resolve(query, place.scope, place.key, session))
+                return ask(table, resolve(query, scope_place.scope, scope_place.key, session))
 
         return source.read(look, query.scope)
 
@@ -312,7 +314,7 @@ class ToolRecords:
                     states=states,
                 )
                 for row in rows
-                if all(place in headers for place in record_places([row]))
+                if all(pair in headers for pair in record_places([row]))
                 for call in (call_of(row),)
             ]
 

@@ -97,10 +97,11 @@ def difference(
     count = 0
     for row, again in zip_longest(stored, derived):
         if row != again and not any(
-            one is not None and (one[1:3] in recent or one[0] in recent) for one in (row, again)
+            record is not None and (record[1:3] in recent or record[0] in recent)
+            for record in (row, again)
         ):
-            place = min(one[0] for one in (row, again) if one is not None)
-            return count, f"a tool record is not what its events say, at position {place}"
+            position = min(record[0] for record in (row, again) if record is not None)
+            return count, f"a tool record is not what its events say, at position {position}"
         count += row is not None
     return count, None
 
@@ -129,8 +130,8 @@ def fold_again(
     """
     for scope, among in groups.items():
         values = {"scope": scope, "pairs": pairs_value(among)}
-        found = [*table.rows(DROP, values), *table.rows(_DROP_EXTRAS, values)]
-        places = sorted((row[0], seq) for row in found for seq in row[1:] if seq is not None)
+        dropped = [*table.rows(DROP, values), *table.rows(_DROP_EXTRAS, values)]
+        places = sorted((row[0], seq) for row in dropped for seq in row[1:] if seq is not None)
         for placed in read(scope, places).values():
             _write(table, scope, take_in(placed, {}, {}))
 
@@ -146,8 +147,8 @@ def page(table: ProjectionTable, found: ResolvedToolQuery) -> list[Row]:
 def rows_at(table: ProjectionTable, scope: int | str, positions: list[int]) -> list[Row]:
     """Return the rows of COLUMNS at ``positions``, in their order."""
     among = pairs_value((position, 0) for position in positions)
-    found = {row[0]: row for row in table.rows(_AT, {"scope": scope, "pairs": among})}
-    return [found[position] for position in positions if position in found]
+    by_position = {row[0]: row for row in table.rows(_AT, {"scope": scope, "pairs": among})}
+    return [by_position[position] for position in positions if position in by_position]
 
 
 def statistics(

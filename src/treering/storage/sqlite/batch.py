@@ -218,14 +218,14 @@ class Batch:
         for name, ids in by_scope.items():
             scope, scope_key = self._ids.scope(self.connection, name, create=False)
             if not scope:
-                unknown.update(((name, one), None) for one in ids)
+                unknown.update(((name, event_id), None) for event_id in ids)
                 continue
-            keyed = {one: encoding.id_key(scope_key, one) for one in ids}
-            plain = {key: one for one, (key, _) in keyed.items()}
+            keyed = {event_id: encoding.id_key(scope_key, event_id) for event_id in ids}
+            plain = {key: event_id for event_id, (key, _) in keyed.items()}
             keys = encoding.either_key(self._hiding(name, plain), plain)
             for key in self.find_ids(scope, list(keys)):
                 keyed.pop(keys[key], None)
-            unknown.update(((name, one), key) for one, key in keyed.items())
+            unknown.update(((name, event_id), key) for event_id, key in keyed.items())
         return unknown
 
     def _known_header(self, draft: Draft) -> Header | None:
@@ -261,10 +261,10 @@ class Batch:
 
     def _find_id(self, scope: int, key: bytes, draft: Draft) -> int | None:
         """Return where the event with the id of ``draft`` is, hidden or not; None if nowhere."""
-        found = self.find_ids(scope, [key])
-        if not found and (hiding := self._hiding(draft.scope, {key: draft.event_id})):
-            found = self.find_ids(scope, [encoding.hidden_key(hiding, key)])
-        return next(iter(found.values()), None)
+        positions = self.find_ids(scope, [key])
+        if not positions and (hiding := self._hiding(draft.scope, {key: draft.event_id})):
+            positions = self.find_ids(scope, [encoding.hidden_key(hiding, key)])
+        return next(iter(positions.values()), None)
 
     def _hiding(self, scope: str, ids: dict[bytes, str]) -> bytes:
         """Return the key that hides ids, if one of ``ids`` may be that of something that is gone.
@@ -324,10 +324,12 @@ class Batch:
         name, _ = named_keys(draft.field("refs")) or ("", [])
         versions: dict[str, str] = {}
         for key in draft.expected or {}:
-            place = record_key(scope_key, name, key)
-            known = self._versions.get((scope, place))
+            hashed_key = record_key(scope_key, name, key)
+            version = self._versions.get((scope, hashed_key))
             versions[key] = (
-                record_keys.version_of(self.connection, scope, place) if known is None else known
+                record_keys.version_of(self.connection, scope, hashed_key)
+                if version is None
+                else version
             )
         check_expected(draft, versions)
 
@@ -341,9 +343,9 @@ class Batch:
             self._versions[scope, key] = "" if is_removal(refs) else event_id
 
     def _find_session(self, draft: Draft) -> int:
-        place = self._ids.places.get((draft.scope, draft.session_id))
-        if place is not None:
-            return place[2]
+        cached = self._ids.places.get((draft.scope, draft.session_id))
+        if cached is not None:
+            return cached[2]
         scope, scope_key = self._ids.scope(self.connection, draft.scope, create=False)
         return scope and self._ids.session(self.connection, scope, scope_key, draft.session_id)
 
@@ -362,10 +364,10 @@ class Batch:
                 event_id, scope_name, session_id, kind, source, origin, run_id, run_seq, turn_id,
                 agent_id, user_id, ts_ms, recorded_ms, visibility, summary, refs,
             ) = draft.fields  # fmt: skip
-            place = places.get((scope_name, session_id))
-            if place is None:
-                place = ids.place(connection, scope_name, session_id)
-            scope, scope_key, session = place
+            address = places.get((scope_name, session_id))
+            if address is None:
+                address = ids.place(connection, scope_name, session_id)
+            scope, scope_key, session = address
             seq, previous = (
                 heads.get(session) or cached_heads.get(session) or ids.head(connection, session)
             )

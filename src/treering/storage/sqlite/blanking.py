@@ -105,11 +105,11 @@ def hide_ids(batch: Batch, positions: list[int]) -> None:
 
 
 def _blobs_of(connection: apsw.Connection, positions: list[int]) -> set[int]:
-    found = (
+    blobs = (
         fetch_value(connection, "SELECT blob FROM contents WHERE position = ?", (position,))
         for position in positions
     )
-    return {blob for blob in found if blob is not None}
+    return {blob for blob in blobs if blob is not None}
 
 
 def _erase_blobs(connection: apsw.Connection, blobs: set[int]) -> tuple[int, int]:

@@ -100,11 +100,11 @@ class _Copy:
 
     def place(self, session: SessionRecord, record: Record) -> int:
         """Add one record unless it is there already; return how many were added."""
-        place = self._places.get((session.scope, session.session_id))
-        if place is None:
-            place = self._place_session(session)
-            self._places[session.scope, session.session_id] = place
-        scope, number = place
+        address = self._places.get((session.scope, session.session_id))
+        if address is None:
+            address = self._place_session(session)
+            self._places[session.scope, session.session_id] = address
+        scope, number = address
         seq = self._batch.head(number)[0]
         if record.seq <= seq:
             self._check_same(number, record)
@@ -250,19 +250,19 @@ class _Copy:
         if claim is None:
             return
         self._batch.flush()
-        found = [
+        rows = [
             row
             for stretch in claim.ranges
             for row in fetch_all(self._connection, _STRETCH, (session, *stretch))
         ]
-        digest = sha256(b"".join(row[3] for row in found)).hexdigest()
+        digest = sha256(b"".join(row[3] for row in rows)).hexdigest()
         vouching = {self._name(kind) for kind in ERASURE_KINDS}
-        if (len(found), digest) != (claim.count, claim.digest) or any(
-            row[4] in vouching for row in found
+        if (len(rows), digest) != (claim.count, claim.digest) or any(
+            row[4] in vouching for row in rows
         ):
             return
         erased = encoding.EXPIRED if claim.erasure == "expired" else encoding.ERASED
-        standing = [row[2] for row in found if row[5] & erased == 0]
+        standing = [row[2] for row in rows if row[5] & erased == 0]
         if standing:
             blank(self._batch, standing, claim.erasure)
         if record.kind == "ledger.forgotten":

@@ -31,24 +31,24 @@ class Cursors:
     def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
         """Return the cursors of those of ``followers`` that have one."""
         with self._database.reading() as connection:
-            found = fetch_all(
+            rows = fetch_all(
                 connection,
                 "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
                 " WHERE scopes.name = ? AND follower IN (SELECT value FROM json_each(?))",
                 (scope, encode(list(followers))),
             )
-        return dict(found)
+        return dict(rows)
 
     def all(self, scope: Scope) -> dict[str, str]:
         """Return the cursors of all followers."""
         with self._database.reading() as connection:
-            found = fetch_all(
+            rows = fetch_all(
                 connection,
                 "SELECT follower, cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
                 " WHERE scopes.name = ?",
                 (scope,),
             )
-        return dict(found)
+        return dict(rows)
 
     def set(self, scope: Scope, follower: str, cursor: str) -> None:
         """Keep durably how far a follower has come."""

@@ -61,10 +61,10 @@ def open_fork(batch: Batch, ids: IdCache, draft: Draft, *, parent: str, seq: int
 
 def find_cut(connection: apsw.Connection, session: int, name: str, seq: int) -> ForkPoint | None:
     """Return where a fork of ``session`` at ``seq`` leaves it; None if it has no such event."""
-    found = fetch_one(connection, _AT, (session, seq))
-    if found is None:
+    row = fetch_one(connection, _AT, (session, seq))
+    if row is None:
         return None
-    return ForkPoint(parent=name, genesis=found[0], seq=seq, link=found[1])
+    return ForkPoint(parent=name, genesis=row[0], seq=seq, link=row[1])
 
 
 def cut_row(connection: apsw.Connection, session: int) -> Row:
@@ -75,7 +75,7 @@ def cut_row(connection: apsw.Connection, session: int) -> Row:
 
 def forks_of(connection: apsw.Connection, session: int) -> list[int]:
     """Return the sessions that were forked from ``session``, the oldest first."""
-    found = fetch_all(
+    rows = fetch_all(
         connection, "SELECT session FROM forks WHERE parent = ? ORDER BY session", (session,)
     )
-    return [row[0] for row in found]
+    return [row[0] for row in rows]

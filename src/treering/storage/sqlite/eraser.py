@@ -155,26 +155,26 @@ class Eraser:
 
         def work(batch: Batch, _: None) -> None:
             nonlocal result
-            found = self._select(batch, selection, erasure, limit)
+            rows = self._select(batch, selection, erasure, limit)
             named = self._named(batch, selection)
-            if not found and not named:
+            if not rows and not named:
                 return
-            sessions = self._cover(batch, found, vouch) if found else []
-            if named and not found:
+            sessions = self._cover(batch, rows, vouch) if rows else []
+            if named and not rows:
                 # Nothing is left in it but its name, and an event has to vouch for that, too.
                 sessions = [selection.session_id or ""]
                 batch.place([vouch(cover_of(sessions[0], []))])
                 batch.flush()
-            positions = [row[2] for row in found]
+            positions = [row[2] for row in rows]
             before = _projections(batch.connection, positions)
             erased, shared = blank(batch, positions, erasure)
             after = _projections(batch.connection, positions)
             result = Erased(
-                by_kind=self._count(batch.connection, found),
+                by_kind=self._count(batch.connection, rows),
                 sessions=sessions,
                 blobs_erased=erased,
                 blobs_shared=shared,
-                more=len(found) >= limit,
+                more=len(rows) >= limit,
                 projections={name: before[name] - after[name] for name in before},
                 named=forgetting.forget_name(batch, self._writer.ids, named) if named else 0,
             )
@@ -185,7 +185,7 @@ class Eraser:
     def count_expirable(self, selection: Selection) -> tuple[dict[str, int], int, int]:
         """Return how many events would expire by kind, and what is left: open, and imported."""
         by_kind: Counter[str] = Counter()
-        kept: set[int] = set()
+        kept_open: set[int] = set()
         kept_imported: set[int] = set()
         with self._writer.database.reading() as connection, connection:
             scope = _scope(connection, selection.scope)
@@ -194,12 +194,12 @@ class Eraser:
                 kind = _kind(connection, name)
                 for session, count, is_open in timeline.older(connection, scope, kind, cutoff):
                     if is_open:
-                        kept.add(session)
+                        kept_open.add(session)
                     elif session in imported and name in selection.kept_if_imported:
                         kept_imported.add(session)
                     else:
                         by_kind[name] += count
-        return dict(by_kind), len(kept), len(kept_imported - kept)
+        return dict(by_kind), len(kept_open), len(kept_imported - kept_open)
 
     def state(self) -> Physical:
         """Say whether bytes of what was erased are still in the log or the file."""
@@ -218,14 +218,14 @@ class Eraser:
     def retention(self, scope: Scope) -> Retention:
         """Return the policy kept for the scope; empty if none was set."""
         with self._database.reading() as connection:
-            found = fetch_all(
+            rows = fetch_all(
                 connection,
                 "SELECT kind, days FROM retention"
                 " JOIN scopes ON scopes.id = retention.scope WHERE scopes.name = ?",
                 (scope,),
             )
         with corrupt_on_error(self._database.path):
-            return msgspec.convert(dict(found), dict[str, int | None])
+            return msgspec.convert(dict(rows), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
         """Keep ``policy`` for the scope."""
@@ -244,14 +244,14 @@ class Eraser:
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
         """Return scope, id and kind of events that were redacted before the ledger was rekeyed."""
         with self._database.reading() as connection:
-            found = fetch_all(connection, _LEGACY_REDACTED)
+            rows = fetch_all(connection, _LEGACY_REDACTED)
         return [
             (
                 Scope(scope),
                 encoding.name_of(key, name) if flags & encoding.NAMED else str(UUID(bytes=key)),
                 kind,
             )
-            for scope, key, name, flags, kind in found
+            for scope, key, name, flags, kind in rows
         ]
 
     def settle_legacy(self) -> int:
@@ -259,8 +259,8 @@ class Eraser:
         positions: list[int] = []
 
         def work(batch: Batch, _: None) -> None:
-            found = fetch_all(batch.connection, _LEGACY_EXPIRED)
-            positions.extend(position for (position,) in found)
+            rows = fetch_all(batch.connection, _LEGACY_EXPIRED)
+            positions.extend(position for (position,) in rows)
             hide_ids(batch, positions)
             batch.connection.execute("DELETE FROM legacy_events")
             batch.dirty = True
@@ -323,8 +323,8 @@ class Eraser:
         if not selection.with_name or selection.session_id is None:
             return 0
         ids, connection = self._writer.ids, batch.connection
-        place = ids.scope(connection, selection.scope, create=False)
-        session = ids.session(connection, *place, selection.session_id)
+        scope = ids.scope(connection, selection.scope, create=False)
+        session = ids.session(connection, *scope, selection.session_id)
         named = fetch_value(connection, "SELECT name FROM sessions WHERE id = ?", (session,))
         return 0 if named is None else session
 
@@ -342,7 +342,7 @@ class Eraser:
         left = _LEFT[erasure]
         if selection.event_ids:
             statement = _BY_ID.format(left=left, spared=keep)
-            keys = [encoding.id_key(scope_key, one)[0] for one in selection.event_ids]
+            keys = [encoding.id_key(scope_key, event_id)[0] for event_id in selection.event_ids]
             return sorted(
                 row
                 for key in dict.fromkeys(keys)
@@ -359,11 +359,11 @@ class Eraser:
                 _IN_SESSION.format(about=about, left=left, spared=keep),
                 {"session": session, "until": selection.until_seq, "limit": limit},
             )
-        found: list[_Found] = []
+        rows: list[_Found] = []
         imported = _kind(connection, IMPORTED)
         for name, cutoff in (selection.cutoffs or {}).items():
-            if name not in ERASURE_KINDS and len(found) < limit:
-                found += fetch_all(
+            if name not in ERASURE_KINDS and len(rows) < limit:
+                rows += fetch_all(
                     connection,
                     _BEFORE,
                     {
@@ -371,10 +371,10 @@ class Eraser:
                         "kind": ids.name(connection, name),
                         "cutoff": cutoff,
                         "imported": imported if name in selection.kept_if_imported else 0,
-                        "limit": limit - len(found),
+                        "limit": limit - len(rows),
                     },
                 )
-        return sorted(found)
+        return sorted(rows)
 
     def _cover(
         self, batch: Batch, found: list[_Found], vouch: Callable[[SessionErasure], Draft]

@@ -62,8 +62,8 @@ def unseen_erasures(
             raise Unsound
         for scope, session, payload in erasure_events(ledger, after, newest):
             for first, last in _ranges(payload):
-                found = fetch_all(ledger, _ERASED, (session, first, last))
-                gone.setdefault(scope, {}).update(found)
+                kinds = fetch_all(ledger, _ERASED, (session, first, last))
+                gone.setdefault(scope, {}).update(kinds)
     if newest > after:
         companion.execute("UPDATE facts SET value = ? WHERE name = 'erased_through'", (newest,))
     return newest, gone

@@ -120,8 +120,8 @@ class FileGuard:
         folder = None
         if self._folder is not None:
             try:
-                found = os.stat(self._folder)  # noqa: PTH116  (the path is text)
-                folder = (found.st_ino, found.st_ctime_ns)
+                status = os.stat(self._folder)  # noqa: PTH116  (the path is text)
+                folder = (status.st_ino, status.st_ctime_ns)
             except OSError as error:
                 check_from_system(error)
         if folder is not None and folder == self._unchanged:
@@ -189,8 +189,8 @@ class _HeldFile:
     """A file that this process has open to hold its locks."""
 
     def __init__(self, descriptor: int, path: str, stretch: tuple[int, int]) -> None:
-        found = os.fstat(descriptor)
-        self.place: _Place = (found.st_dev, found.st_ino)
+        status = os.fstat(descriptor)
+        self.place: _Place = (status.st_dev, status.st_ino)
         self.descriptors = [descriptor]
         self.users: weakref.WeakSet[FileGuard] = weakref.WeakSet()
         """Counted by who they are: a release that was interrupted can be repeated."""
@@ -289,5 +289,5 @@ def _close_inherited() -> None:
 
 
 def _place(path: str) -> _Place:
-    found = os.stat(path)  # noqa: PTH116  (the path is text)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)  # noqa: PTH116  (the path is text)
+    return status.st_dev, status.st_ino

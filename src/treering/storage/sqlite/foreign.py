@@ -106,19 +106,19 @@ class ForeignDatabase:
 
     def count(self, table: str) -> int:
         """Return the number of rows of ``table``."""
-        found: list[Any] = self._connection.execute(
+        rows: list[Any] = self._connection.execute(
             f"SELECT count(*) FROM {_quoted(table)}"
         ).fetchall()
-        return int(found[0][0])
+        return int(rows[0][0])
 
     def tally(self, table: str, column: str) -> dict[str, int]:
         """Return how many texts in ``column`` begin alike, up to and with their first colon."""
         named = _quoted(column)
-        found: list[Any] = self._connection.execute(
+        rows: list[Any] = self._connection.execute(
             f"SELECT substr({named}, 1, instr({named}, ':')) AS kind, count(*)"
             f" FROM {_quoted(table)} GROUP BY kind ORDER BY kind"
         ).fetchall()
-        return {str(kind or ""): int(number) for kind, number in found}
+        return {str(kind or ""): int(number) for kind, number in rows}
 
     def rows(
         self,
@@ -135,14 +135,16 @@ class ForeignDatabase:
         given for a column. They come in the order of the columns in ``order`` first. Raise NotFound
         if the table does not exist, InvalidInput if a column does not.
         """
-        known = self._columns(table)
-        if not known:
+        existing = self._columns(table)
+        if not existing:
             raise NotFound(
                 f"{self._path} has no table {table}",
                 hint="check that it is the file of the right program",
             )
-        columns = known if columns is None else columns
-        if missing := [one for one in (*columns, *order, *(where or ())) if one not in known]:
+        columns = existing if columns is None else columns
+        if missing := [
+            column for column in (*columns, *order, *(where or ())) if column not in existing
+        ]:
             raise InvalidInput(
                 f"the table {table} of {self._path} has no column {', '.join(missing)}",
                 hint="it is of another version, or of another program",
@@ -152,10 +154,10 @@ class ForeignDatabase:
             yield {ROW_ID: number, **dict(zip(columns, values, strict=True))}
 
     def _columns(self, table: str) -> list[str]:
-        found: list[Any] = self._connection.execute(
+        rows: list[Any] = self._connection.execute(
             f"PRAGMA table_info({_quoted(table)})"
         ).fetchall()
-        return [row[1] for row in found]
+        return [row[1] for row in rows]
 
     def _numbered(
         self,
@@ -171,8 +173,8 @@ class ForeignDatabase:
         numbers = [int(row[0]) for row in self._connection.execute(statement, given)]
         for start in range(0, len(numbers), PAGE_ROWS):
             few = numbers[start : start + PAGE_ROWS]
-            found = {row[0]: row for row in self._page(table, columns, few)}
-            yield from (found[number] for number in few)
+            by_number = {row[0]: row for row in self._page(table, columns, few)}
+            yield from (by_number[number] for number in few)
 
     def _page(
         self, table: str, columns: Sequence[str], numbers: Sequence[int]
@@ -184,17 +186,20 @@ class ForeignDatabase:
             pass
         # Texts may hold any bytes. Those that are not valid are replaced by marks.
         as_bytes = ", ".join(
-            f"CASE typeof({one}) WHEN 'text' THEN CAST({one} AS BLOB) ELSE {one} END"
-            for one in map(_quoted, columns)
+            f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
+            for name in map(_quoted, columns)
         )
         return [
-            tuple(one.decode(errors="replace") if isinstance(one, bytes) else one for one in row)
+            tuple(
+                value.decode(errors="replace") if isinstance(value, bytes) else value
+                for value in row
+            )
             for row in self._select(as_bytes, rest)
         ]
 
     def _select(self, columns: str, rest: str) -> list[tuple[Any, ...]]:
-        found: list[Any] = self._connection.execute(f"SELECT rowid, {columns} {rest}").fetchall()
-        return found
+        rows: list[Any] = self._connection.execute(f"SELECT rowid, {columns} {rest}").fetchall()
+        return rows
 
 
 def _copied(path: Path) -> PrivateCopy:

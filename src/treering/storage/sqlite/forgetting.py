@@ -87,18 +87,18 @@ WHERE s.id = ?1 AND s.name IS NOT NULL
 def shares(connection: apsw.Connection, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
     """Return the sessions that have events about ``users``, and how many."""
     numbers = _ids(connection, users)
-    place = find_scope(connection, scope)[0]
-    if not numbers or not place:
+    scope_id = find_scope(connection, scope)[0]
+    if not numbers or not scope_id:
         return {}
     statement = _SHARES.format(users=numbers, said=_ids(connection, SAID) or "0")
     return {
         name: Share(events=events, said=said, others=others or 0)
-        for name, events, said, others in fetch_all(connection, statement, (place,))
+        for name, events, said, others in fetch_all(connection, statement, (scope_id,))
     }
 
 
 def _ids(connection: apsw.Connection, names: Iterable[str]) -> str:
-    return ", ".join(str(one) for name in names if (one := name_id(connection, name)))
+    return ", ".join(str(number) for name in names if (number := name_id(connection, name)))
 
 
 def forget_name(batch: Batch, ids: IdCache, session: int) -> int:
@@ -133,8 +133,8 @@ def forget_names(writer: Writer) -> int:
     with writer.database.reading() as connection, connection:
         newest: int = fetch_value(connection, "SELECT max(position) FROM events") or 0
         forgotten = name_id(connection, "ledger.forgotten")
-        found = fetch_all(connection, _UNUSED, {"after": 0, "forgotten": forgotten})
-    unused = {number for number, name in found if name not in KINDS and name not in SOURCES}
+        rows = fetch_all(connection, _UNUSED, {"after": 0, "forgotten": forgotten})
+    unused = {number for number, name in rows if name not in KINDS and name not in SOURCES}
     if not unused:
         return 0
 

@@ -144,8 +144,8 @@ class IdCache:
 
         One that is created gets ``key``, if that is given.
         """
-        place = self.scopes.get(name)
-        if place is None:
+        scope = self.scopes.get(name)
+        if scope is None:
             row = fetch_one(connection, "SELECT id, key FROM scopes WHERE name = ?", (name,))
             if row is None and create:
                 row = fetch_one(
@@ -156,8 +156,8 @@ class IdCache:
                 count_scopes(connection)
             if row is None:
                 return 0, b""
-            place = self.scopes[name] = (row[0], row[1])
-        return place
+            scope = self.scopes[name] = (row[0], row[1])
+        return scope
 
     def session(self, connection: apsw.Connection, scope: int, key: bytes, name: str) -> int:
         """Return the id of a session; 0 if it is not there."""
@@ -238,17 +238,15 @@ class IdCache:
         session = self.session(connection, *scope, name)
         if not session:
             session = self.open_session(connection, scope, scope_name, name)
-        place = self.places[scope_name, name] = (*scope, session)
-        return place
+        address = self.places[scope_name, name] = (*scope, session)
+        return address
 
     def head(self, connection: apsw.Connection, session: int) -> tuple[int, bytes]:
         """Return the last seq and link of a session."""
         head = self.heads.get(session)
         if head is None:
-            found = fetch_one(
-                connection, "SELECT seq, link FROM heads WHERE session = ?", (session,)
-            )
-            head = self.heads[session] = (found[0], found[1]) if found else (0, b"")
+            row = fetch_one(connection, "SELECT seq, link FROM heads WHERE session = ?", (session,))
+            head = self.heads[session] = (row[0], row[1]) if row else (0, b"")
         return head
 
     def name(self, connection: apsw.Connection, text: str) -> int:
@@ -294,13 +292,13 @@ def count_sessions(connection: apsw.Connection) -> tuple[int, dict[int, bytes]]:
     counted = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'sessions'")
     if counted is None:
         return -1, {}  # Somebody removed the count: only verify may say so.
-    found = connection.execute(
+    sessions = connection.execute(
         "SELECT n.id, n.genesis, s.id, s.digest"
         " FROM sessions AS n JOIN scopes AS s ON s.id = n.scope WHERE n.id > ? ORDER BY n.id",
         (counted,),
     )
     sets: dict[int, tuple[int, bytes]] = {}
-    for number, first, scope, digest in found:
+    for number, first, scope, digest in sessions:
         count, before = sets.get(scope, (0, digest))
         sets[scope] = (count + 1, with_session(before, first))
         counted = number
@@ -374,13 +372,13 @@ class Blobs(dict[int, bytes | None]):
     def __missing__(self, blob: int) -> bytes | None:
         """Read the blob from the file; None if it was erased, or its key destroyed."""
         with self._database.reading() as connection:
-            found = fetch_one(
+            row = fetch_one(
                 connection,
                 "SELECT scopes.name, blobs.key, blobs.body FROM blobs"
                 " JOIN scopes ON scopes.id = blobs.scope WHERE blobs.id = ?",
                 (blob,),
             )
-        return None if found is None or found[2] is None else self._opener.blob(*found)
+        return None if row is None or row[2] is None else self._opener.blob(*row)
 
 
 def _text(value: object) -> str:

@@ -304,18 +304,18 @@ def indexed_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) 
     if len(keys) == 1:
         position = fetch_value(connection, _ID_POSITION, (scope, keys[0]))
         return {} if position is None else {keys[0]: position}
-    found: dict[bytes, int] = {}
+    positions: dict[bytes, int] = {}
     for start in range(0, len(keys), IDS_AT_ONCE):
         some = keys[start : start + IDS_AT_ONCE]
         marks = ", ".join("?" * len(some))
-        found.update(
+        positions.update(
             connection.execute(
                 "SELECT event_id, position FROM ids_by_scope"
                 f" WHERE scope = ? AND event_id IN ({marks})",
                 (scope, *some),
             )
         )
-    return found
+    return positions
 
 
 def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
@@ -326,12 +326,12 @@ def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> 
         # them over.
         marks = ", ".join("?" * len(keys))
         tail = connection.execute(f"{_SCOPE_TAIL} AND event_id IN ({marks})", (scope, *keys))
-        found = dict(tail)
+        unindexed = dict(tail)
     else:
         wanted = set(keys)
         tail = connection.execute(_SCOPE_TAIL, (scope,))
-        found = {key: position for key, position in tail if key in wanted}
-    return indexed_ids(connection, scope, keys) | found
+        unindexed = {key: position for key, position in tail if key in wanted}
+    return indexed_ids(connection, scope, keys) | unindexed
 
 
 def ids_between(

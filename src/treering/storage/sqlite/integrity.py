@@ -316,10 +316,10 @@ def find_damage(path: str) -> str | None:
 
 
 def _part(connection: apsw.Connection, scope: Scope, session_id: str | None) -> _CheckedPart | None:
-    found = fetch_all(connection, "SELECT id, key FROM scopes WHERE name = ?", (scope,))
-    if not found:
+    scopes = fetch_all(connection, "SELECT id, key FROM scopes WHERE name = ?", (scope,))
+    if not scopes:
         return None
-    number, key = found[0]
+    number, key = scopes[0]
     if session_id is None:
         own = f"IN (SELECT id FROM sessions WHERE scope = {number})"
         return _CheckedPart(_events_in(own), f"e.session {own}", f"e.scope = {number}", number)
@@ -348,7 +348,7 @@ def _flaw_of_file(connection: apsw.Connection) -> str | None:
     flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS + _DOUBLED)
     scopes = fetch_all(connection, "SELECT id FROM scopes ORDER BY id")
     sets = (_flaw_of_set(connection, scope) for (scope,) in scopes)
-    return flaw or next((one for one in sets if one is not None), None)
+    return flaw or next((set_flaw for set_flaw in sets if set_flaw is not None), None)
 
 
 def _count(
@@ -366,22 +366,22 @@ def _flaw_of_scopes(connection: apsw.Connection) -> str | None:
     counted = fetch_value(connection, "SELECT value FROM ledger WHERE name = 'scopes'")
     if type(counted) is not int:
         return "the record of how many scopes there are is gone"
-    kept = fetch_value(
+    remaining = fetch_value(
         connection, "SELECT count(*) FROM scopes WHERE id BETWEEN 1 AND ?", (counted,)
     )
-    if kept != counted:
-        return f"{counted} scopes were opened, and {kept} of them are here"
+    if remaining != counted:
+        return f"{counted} scopes were opened, and {remaining} of them are here"
     return None
 
 
 def _new_name(connection: apsw.Connection, scope: Scope) -> str | None:
     """Say what a scope is called now that is not there by its name, if it was renamed."""
-    for found, name, salt, start in connection.execute(
+    for new_name, name, salt, start in connection.execute(
         "SELECT scopes.name, s.name, s.salt, s.genesis FROM sessions AS s"
         " JOIN scopes ON scopes.id = s.scope WHERE s.name IS NOT NULL AND s.salt IS NOT NULL"
     ):
         if genesis(salt, scope, name) == start:
-            return f"scope {scope} was renamed: its sessions are in scope {found} now"
+            return f"scope {scope} was renamed: its sessions are in scope {new_name} now"
     return None
 
 
@@ -409,18 +409,18 @@ def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _CheckedP
 
 def _flaw_of_derived(connection: apsw.Connection, part: _CheckedPart) -> str | None:
     for name, statements in _all_indexed(part).items():
-        counts = {fetch_value(connection, one.format(own=part.events)) for one in statements}
+        counts = {fetch_value(connection, text.format(own=part.events)) for text in statements}
         if len(counts) > 1:
             return f"the index by {name} does not hold the events as they are"
     entered = fetch_value(connection, _ENTERED.format(own=part.events))
-    found = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
-    found |= {fetch_value(connection, statement) for statement in _all_timed(part)}
-    if found != {entered}:
+    timed = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
+    timed |= {fetch_value(connection, statement) for statement in _all_timed(part)}
+    if timed != {entered}:
         return "the orders of time do not hold the events as they are"
     stored = runs.STORED.format(own=part.in_sessions)
     derived = runs.DERIVED.format(own=part.events)
-    for one, other in ((stored, derived), (derived, stored)):
-        if fetch_value(connection, f"SELECT count(*) FROM ({one} EXCEPT {other})"):
+    for first, second in ((stored, derived), (derived, stored)):
+        if fetch_value(connection, f"SELECT count(*) FROM ({first} EXCEPT {second})"):
             return "the states of runs are not what their events say"
     if not tool_records.is_sound(connection, part.events, part.in_sessions):
         return "the tool calls are not what their events say"
@@ -448,11 +448,11 @@ def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _CheckedP
     """Whether a name, a session, an id or a blob is filed under a key that is not its own."""
     key = key_of_names(connection)
     names = connection.execute("SELECT key, name FROM names WHERE name IS NOT NULL")
-    if any(name_key(key, name) != found for found, name in names):
+    if any(name_key(key, name) != stored_key for stored_key, name in names):
         return True
     for statement, own in ((_KEYED, part.events), (_NAMED, part.sessions)):
         keyed: Any = connection.execute(statement.format(own=own))
-        if any(name_key(scope_key, name) != found for found, name, scope_key in keyed):
+        if any(name_key(scope_key, name) != stored_key for stored_key, name, scope_key in keyed):
             return True
     if part.session:
         return False  # A blob may be held by several sessions.
@@ -461,14 +461,14 @@ def _has_wrong_keys(connection: apsw.Connection, opener: Opener, part: _CheckedP
 
 
 def _changed_schema(connection: apsw.Connection) -> str | None:
-    found = set(_schema(connection))
+    actual = set(_schema(connection))
     pristine = apsw.Connection(":memory:")
     for statements in schema.migrations():
         pristine.execute(statements)
     made = set(_schema(pristine))
     pristine.close()
     # The view is for people with other tools: dropping it loses nothing else.
-    changed = sorted(row[0] for row in found ^ made if row[0] != VIEW or row in found)
+    changed = sorted(row[0] for row in actual ^ made if row[0] != VIEW or row in actual)
     return str(changed[0]) if changed else None
 
 

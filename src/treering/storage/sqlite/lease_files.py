@@ -105,12 +105,12 @@ class LeaseFiles:
         """Return the file at ``path``; None if it is not there and not to be made."""
         for _ in range(ATTEMPTS_MAX):
             try:
-                found = os.stat(path)  # noqa: PTH116
+                status = os.stat(path)  # noqa: PTH116
             except FileNotFoundError:
                 if not create:
                     return None
             else:
-                if (file := self._open.get((found.st_dev, found.st_ino))) is not None:
+                if (file := self._open.get((status.st_dev, status.st_ino))) is not None:
                     file.forget_lost()
                     return file
             flags = os.O_CREAT | os.O_RDWR if create else os.O_RDONLY
@@ -118,8 +118,8 @@ class LeaseFiles:
                 descriptor = os.open(path, flags | os.O_CLOEXEC, _MODE)
             except FileNotFoundError:
                 continue
-            found = os.fstat(descriptor)
-            key = (found.st_dev, found.st_ino)
+            status = os.fstat(descriptor)
+            key = (status.st_dev, status.st_ino)
             if key in self._open:
                 # It took this place just now. Closing one descriptor would drop all of its locks.
                 self._open[key].descriptors.append(descriptor)
@@ -206,7 +206,7 @@ def _place(name: str) -> int:
 
 def _is_at(path: str, key: tuple[int, int]) -> bool:
     try:
-        found = os.stat(path)  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
     except FileNotFoundError:
         return False
-    return (found.st_dev, found.st_ino) == key
+    return (status.st_dev, status.st_ino) == key

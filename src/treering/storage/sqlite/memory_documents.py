@@ -68,7 +68,7 @@ def follow(
     after = followed(file, connection, number, shelf)
     stretch, last, more = reader.shelved_after(scope, shelf, after, limit=STEP_EVENTS)
     sessions = {event.position: session for session, event in stretch}
-    found = entries([event for _, event in stretch], read)
+    documents = entries([event for _, event in stretch], read)
     connection.executemany(
         _INTO,
         [
@@ -77,7 +77,7 @@ def follow(
                 *(event.ts_ms, event.kind, embedder if entry.vectors else ""),
                 *(entry.terms, entry.vectors),
             )
-            for event, entry in found
+            for event, entry in documents
         ],
     )
     if last > after:
@@ -86,8 +86,8 @@ def follow(
             "shelf": shelf,
             "position": last,
             "link": file.link_at(last),
-            "newest": connection.last_insert_rowid() if found else 0,
-            "documents": len(found),
+            "newest": connection.last_insert_rowid() if documents else 0,
+            "documents": len(documents),
         }
         connection.execute(_NOTE, noted)
     return FollowStep(len(stretch), more=more)
@@ -110,10 +110,10 @@ def page(
     connection: apsw.Connection, scope: int, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
     """Return documents after a number, in order."""
-    found = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
-    if any(None in row for row in found):
+    rows = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
+    if any(None in row for row in rows):
         raise ValueError("a document lacks something that all have")
-    return [(row[0], Document(*row[1:])) for row in found]
+    return [(row[0], Document(*row[1:])) for row in rows]
 
 
 def index_state(connection: apsw.Connection, scope: int, shelf: IndexName) -> IndexState:
@@ -124,20 +124,20 @@ def index_state(connection: apsw.Connection, scope: int, shelf: IndexName) -> In
 
 def take_out(connection: apsw.Connection, scope: int, positions: Iterable[int]) -> int:
     """Take out the documents of events that were erased; return how many there were."""
-    found = fetch_all(connection, _ERASED, (scope, encode(list(positions))))
-    connection.executemany("DELETE FROM documents WHERE number = ?", [row[:1] for row in found])
-    for shelf in sorted({row[1] for row in found}):
+    rows = fetch_all(connection, _ERASED, (scope, encode(list(positions))))
+    connection.executemany("DELETE FROM documents WHERE number = ?", [row[:1] for row in rows])
+    for shelf in sorted({row[1] for row in rows}):
         connection.execute(
             "UPDATE shelves SET departures = departures + 1, documents = documents - ?"
             " WHERE scope = ? AND shelf = ?",
-            (sum(row[1] == shelf for row in found), scope, shelf),
+            (sum(row[1] == shelf for row in rows), scope, shelf),
         )
-    return len(found)
+    return len(rows)
 
 
 def empty(connection: apsw.Connection, scope: int | None, shelf: IndexName | None = None) -> int:
     """Take out all documents of a scope, of one shelf, or of all; return how many there were."""
-    values = [one for one in (scope, shelf) if one is not None]
+    values = [value for value in (scope, shelf) if value is not None]
     columns = [("scope", scope), ("shelf", shelf)]
     wanted = " AND ".join(f"{name} = ?" for name, value in columns if value is not None)
     where = f" WHERE {wanted}" if wanted else ""

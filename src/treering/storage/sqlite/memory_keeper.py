@@ -69,8 +69,8 @@ class MemoryKeeper:
 
         def look(connection: apsw.Connection) -> SavedFold:
             position = self._marked(connection, number)
-            found = memory_rows.read(SqliteTable(connection), number)
-            return SavedFold((position,) if position else (), found)
+            rows = memory_rows.read(SqliteTable(connection), number)
+            return SavedFold((position,) if position else (), rows)
 
         saved = self._memory.read(look) if self._memory.exists else None
         return saved or SavedFold((), [])
@@ -109,9 +109,9 @@ class MemoryKeeper:
 
         def work(connection: apsw.Connection) -> FollowStep:
             self._apply_erasures(connection)
-            place = (scope, number, shelf)
+            target = (scope, number, shelf)
             return memory_documents.follow(
-                self._memory, connection, self.reader, place, read, embedder
+                self._memory, connection, self.reader, target, read, embedder
             )
 
         return self._memory.write(work)
@@ -123,16 +123,16 @@ class MemoryKeeper:
         number, most = self._scope_number(scope), min(limit, DOCUMENTS_MAX)
         if not self._memory.exists:
             return []
-        found = self._memory.read(lambda c: memory_documents.page(c, number, shelf, after, most))
-        return found or []
+        page = self._memory.read(lambda c: memory_documents.page(c, number, shelf, after, most))
+        return page or []
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of an index."""
         number = self._scope_number(scope)
         if not self._memory.exists:
             return IndexState(0, 0, 0)
-        found = self._memory.read(lambda c: memory_documents.index_state(c, number, shelf))
-        return found or IndexState(0, 0, 0)
+        state = self._memory.read(lambda c: memory_documents.index_state(c, number, shelf))
+        return state or IndexState(0, 0, 0)
 
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of an index's kinds are not in it yet."""
@@ -167,18 +167,18 @@ class MemoryKeeper:
 
     def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
-        number, found = self._scope_number(scope), None
+        number, counts = self._scope_number(scope), None
         if self._memory.exists:
-            found = self._memory.read(lambda c: fetch_one(c, _COUNTS, (number, number)))
-        rows, documents = found or (0, 0)
+            counts = self._memory.read(lambda c: fetch_one(c, _COUNTS, (number, number)))
+        rows, documents = counts or (0, 0)
         return {"memory_rows": rows, "documents": documents}
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows and documents, in an order of their own."""
 
         def look(connection: apsw.Connection) -> list[tuple[Any, ...]]:
-            found = (fetch_all(connection, statement) for statement in DERIVED)
-            return sorted((row for part in found for row in part), key=repr)
+            parts = (fetch_all(connection, statement) for statement in DERIVED)
+            return sorted((row for part in parts for row in part), key=repr)
 
         return (self._memory.read(look) if self._memory.exists else None) or []
 

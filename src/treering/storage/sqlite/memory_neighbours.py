@@ -89,18 +89,20 @@ class Neighbours:
         """Remove the indexes of what is on no shelf any more; all of them if there are none."""
         path = Path(self._file.path)
         for shelf in get_args(IndexName):
-            for found in path.parent.glob(f"*-{shelf}{_SUFFIX}"):
-                scope = found.name.removeprefix(f"{path.name}-").removesuffix(f"-{shelf}{_SUFFIX}")
+            for index_path in path.parent.glob(f"*-{shelf}{_SUFFIX}"):
+                scope = index_path.name.removeprefix(f"{path.name}-").removesuffix(
+                    f"-{shelf}{_SUFFIX}"
+                )
                 if not scope.isdigit():
                     continue  # It belongs to another ledger.
-                state = _read_state(found.with_suffix(_STATE))
+                state = _read_state(index_path.with_suffix(_STATE))
                 if (
                     connection is None
                     or state is None
                     or state.generation != _generation(connection, int(scope), shelf)
                 ):
-                    found.unlink(missing_ok=True)
-                    found.with_suffix(_STATE).unlink(missing_ok=True)
+                    index_path.unlink(missing_ok=True)
+                    index_path.with_suffix(_STATE).unlink(missing_ok=True)
 
     def _opened(self, scope: int, shelf: IndexName, wanted: _NeighbourState) -> _Built | None:
         """Return the index that is there, or an empty one; None if the library is missing."""
@@ -128,12 +130,12 @@ class Neighbours:
             page = partial(
                 memory_documents.page, scope=scope, shelf=shelf, after=after, limit=BATCH_DOCUMENTS
             )
-            found = self._file.read(page)
-            if not found:
+            documents = self._file.read(page)
+            if not documents:
                 return False
-            _enter(built, [one for one in found if one[1].embedder == built.state.embedder])
+            _enter(built, [pair for pair in documents if pair[1].embedder == built.state.embedder])
             built.state = msgspec.structs.replace(
-                built.state, newest=found[-1][0], vectors=len(built.index)
+                built.state, newest=documents[-1][0], vectors=len(built.index)
             )
             if time.monotonic() > deadline:
                 break
@@ -167,7 +169,7 @@ class Neighbours:
         count = min(limit * CANDIDATES, len(built.index))
         keys = built.index.search(asked, count).keys if count else []
         numbers = sorted({int(key) // CHUNKS_MAX for key in keys})
-        found = self._file.read(
+        rows = self._file.read(
             lambda c: fetch_all(
                 c,
                 "SELECT number, vectors FROM documents"
@@ -175,14 +177,14 @@ class Neighbours:
                 (encode(numbers),),
             )
         )
-        if found is None:
+        if rows is None:
             return None
-        vectors, counts = unpack([row[1] for row in found], dimensions)
+        vectors, counts = unpack([row[1] for row in rows], dimensions)
         cosines = vectors @ asked
         ends = np.cumsum(counts)
         best = [
             (row[0], float(cosines[end - count : end].max()))
-            for row, end, count in zip(found, ends, counts, strict=True)
+            for row, end, count in zip(rows, ends, counts, strict=True)
         ]
         return sorted(best, key=lambda one: (-one[1], one[0]))[:limit]
 
@@ -195,14 +197,14 @@ def _enter(built: _Built, documents: list[tuple[int, Document]]) -> None:
 
     packed = [document.vectors for _, document in documents]
     vectors, counts = unpack(packed, built.state.dimensions)
-    keys, kept, first = [], [], 0
+    keys, rows, first = [], [], 0
     for (number, _), count in zip(documents, counts, strict=True):
         chunks = range(min(count, CHUNKS_MAX))
         keys += [number * CHUNKS_MAX + chunk for chunk in chunks]
-        kept += [first + chunk for chunk in chunks]
+        rows += [first + chunk for chunk in chunks]
         first += count
     if keys:
-        built.index.add(np.array(keys, np.uint64), vectors[kept], threads=1)
+        built.index.add(np.array(keys, np.uint64), vectors[rows], threads=1)
 
 
 def _load(index: Any, path: Path, vectors: int) -> bool:

@@ -85,19 +85,17 @@ class MemoryReader:
 
     def remembered_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events that the memory folds, and those that vouch for erasures."""
-        found, last, more = self._of_kinds(
-            REMEMBERED, scope, position_of(mark), limit, FOLDED_KINDS
-        )
-        return FollowedEvents(self._to_events(found), [row[:1] for row in found], (last,), more)
+        rows, last, more = self._of_kinds(REMEMBERED, scope, position_of(mark), limit, FOLDED_KINDS)
+        return FollowedEvents(self._to_events(rows), [row[:1] for row in rows], (last,), more)
 
     def shelved_after(
         self, scope: Scope, shelf: IndexName, position: int, *, limit: int
     ) -> tuple[list[tuple[int, Event]], int, bool]:
         """Return events of an index with their sessions' numbers, where to continue, whether to."""
         kinds = MEMORIES if shelf == "memories" else ()
-        found, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit, kinds)
+        rows, last, more = self._of_kinds(ON_SHELF[shelf], scope, position, limit, kinds)
         return (
-            [(row[1], event) for row, event in zip(found, self._to_events(found), strict=True)],
+            [(row[1], event) for row, event in zip(rows, self._to_events(rows), strict=True)],
             last,
             more,
         )
@@ -105,16 +103,18 @@ class MemoryReader:
     def shelf_lag(self, scope: Scope, shelf: IndexName, position: int) -> int:
         """Return how many events of an index's kinds come after a position."""
         with self._database.reading() as connection:
-            place = {"after": position, "scope": find_scope(connection, scope)[0]}
-            return int(fetch_value(connection, self._filled(connection, LAG[shelf]), place))
+            bindings = {"after": position, "scope": find_scope(connection, scope)[0]}
+            return int(fetch_value(connection, self._filled(connection, LAG[shelf]), bindings))
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
         """Return events of a scope by position; erased ones are left out."""
         with self._database.reading() as connection:
             number = find_scope(connection, scope)[0]
-            found = fetch_all(connection, AT_POSITIONS, (encode(list(positions)), number))
-        by_position = {row[POSITION]: row for row in found}
-        return self._to_events([by_position[one] for one in positions if one in by_position])
+            rows = fetch_all(connection, AT_POSITIONS, (encode(list(positions)), number))
+        by_position = {row[POSITION]: row for row in rows}
+        return self._to_events(
+            [by_position[position] for position in positions if position in by_position]
+        )
 
     def _of_kinds(
         self,
@@ -133,16 +133,16 @@ class MemoryReader:
             number = find_scope(connection, scope)[0]
             if kinds:
                 next_of = _BEFORE_NEXT.format(kinds=_numbers(connection, kinds))
-                place = {"scope": number, "after": after}
-                after = max(after, fetch_value(connection, next_of, place))
+                bindings = {"scope": number, "after": after}
+                after = max(after, fetch_value(connection, next_of, bindings))
             last = min(newest, after + LOOKED_AT_MAX)
-            place = {"after": after, "until": last, "scope": number, "limit": limit}
-            found = fetch_all(connection, self._filled(connection, statement), place)
-        kept = bounded(found, PAYLOAD_BYTES)
-        if len(kept) == limit or len(kept) < len(found):
-            last = kept[-1][POSITION]
+            bindings = {"after": after, "until": last, "scope": number, "limit": limit}
+            rows = fetch_all(connection, self._filled(connection, statement), bindings)
+        page = bounded(rows, PAYLOAD_BYTES)
+        if len(page) == limit or len(page) < len(rows):
+            last = page[-1][POSITION]
         last = max(last, after)
-        return kept, last, last < newest
+        return page, last, last < newest
 
     def _filled(self, connection: apsw.Connection, statement: str) -> str:
         """Return a statement with the numbers of the kinds in it."""
@@ -160,9 +160,9 @@ def _numbers(connection: apsw.Connection, kinds: Sequence[str]) -> str:
     """Return the numbers of those kinds that have events, with commas between."""
     key = key_of_names(connection)
     marks = ", ".join("?" * len(kinds))
-    found = fetch_all(
+    rows = fetch_all(
         connection,
         f"SELECT id FROM names WHERE key IN ({marks})",
         [name_key(key, kind) for kind in kinds],
     )
-    return ", ".join(str(row[0]) for row in found)
+    return ", ".join(str(row[0]) for row in rows)

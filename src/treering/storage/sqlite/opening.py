@@ -216,12 +216,12 @@ def _state(path: str) -> tuple[object, ...]:
     Without a log every write counts, and the time of the last one is too coarse to tell.
     """
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
         with contextlib.suppress(FileNotFoundError), Path(f"{path}-wal").open("rb") as log:
             if header := log.read(_LOG_HEADER_BYTES):
-                return found.st_ino, header
+                return status.st_ino, header
         with Path(path).open("rb") as file:
             header = file.read(_HEADER_BYTES)
     except FileNotFoundError:
         return (None,)
-    return found.st_ino, found.st_size, found.st_mtime_ns, header
+    return status.st_ino, status.st_size, status.st_mtime_ns, header

@@ -241,10 +241,10 @@ class Reader:
             if turn == 0:
                 return []
             text, bindings = timeline.statement(query, places, columns, joins, turn=turn)
-            found = fetch_all(connection, text, bindings)
+            selected = fetch_all(connection, text, bindings)
         if joins:
-            found = bounded(found, PAYLOAD_BYTES)
-        return found[::-1] if query.backwards else found
+            selected = bounded(selected, PAYLOAD_BYTES)
+        return selected[::-1] if query.backwards else selected
 
     # By seq, within a session.
 
@@ -265,8 +265,8 @@ class Reader:
         self, scope: Scope, session_id: str, *, after_seq: int, limit: int
     ) -> list[Event]:
         """Return events of a session in order, after ``after_seq``; fewer if they are large."""
-        found = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
-        return self.to_events(bounded(found, PAYLOAD_BYTES))
+        page = self._by_seq(scope, session_id, SESSION_EVENTS, after_seq, LAST, limit)
+        return self.to_events(bounded(page, PAYLOAD_BYTES))
 
     def last_headers(
         self,
@@ -279,8 +279,8 @@ class Reader:
     ) -> list[Header]:
         """Return the last headers before ``before_seq``, in order; of some kinds, or of all."""
         statements = self._of_kinds(LAST_KIND_HEADERS, kinds) if kinds else LAST_HEADERS
-        found = self._by_seq(scope, session_id, statements, 0, before_seq or LAST, limit)
-        return self.to_headers(found[::-1])
+        page = self._by_seq(scope, session_id, statements, 0, before_seq or LAST, limit)
+        return self.to_headers(page[::-1])
 
     def tally(
         self, scope: Scope, session_id: str, *, after_seq: int, until_seq: int
@@ -298,15 +298,15 @@ class Reader:
         self, scope: Scope, session_id: str, *, before_seq: int | None, limit: int
     ) -> list[Event]:
         """Return the last events before ``before_seq``, in order; fewer if they are large."""
-        found = self._by_seq(scope, session_id, LAST_EVENTS, 0, before_seq or LAST, limit)
-        return self.to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+        page = self._by_seq(scope, session_id, LAST_EVENTS, 0, before_seq or LAST, limit)
+        return self.to_events(bounded(page, PAYLOAD_BYTES)[::-1])
 
     def events_at(self, scope: Scope, session_id: str, seqs: Sequence[int]) -> list[Event]:
         """Return the session's own events at ``seqs``, in order; each once."""
         with self.database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            found = fetch_all(connection, AT_SEQS, (session, encode(sorted(set(seqs)))))
-        return self.to_events(found)
+            event_rows = fetch_all(connection, AT_SEQS, (session, encode(sorted(set(seqs)))))
+        return self.to_events(event_rows)
 
     def committed_events(
         self,
@@ -324,17 +324,17 @@ class Reader:
             statements = COMMITTED.of_kinds(_kinds(connection, tuple(sorted(kinds))))
             session = find_session(connection, *find_scope(connection, scope), session_id)
             run = None if run_id is None else _name(connection, run_id)
-            found: list[Row] = []
+            event_rows: list[Row] = []
             before, stretch = min(before_seq, _head(connection, session) + 1), STRETCH_FIRST
-            while before > 1 and len(found) < limit:
-                floor, left = max(before - 1 - stretch, 0), limit - len(found)
-                found += session_rows(
+            while before > 1 and len(event_rows) < limit:
+                floor, left = max(before - 1 - stretch, 0), limit - len(event_rows)
+                event_rows += session_rows(
                     connection, statements, session, floor, before, left, until=until_seq, run=run
                 )
                 before, stretch = floor + 1, 2 * stretch
-                if before > 1 and len(found) < limit:
+                if before > 1 and len(event_rows) < limit:
                     before = self._before_failed(connection, session, before, run)
-        return self.to_events(bounded(found, PAYLOAD_BYTES)[::-1])
+        return self.to_events(bounded(event_rows, PAYLOAD_BYTES)[::-1])
 
     def _before_failed(
         self, connection: apsw.Connection, session: int, before: int, asking: int | None
@@ -358,19 +358,19 @@ class Reader:
 
     def records(self, scope: Scope, session_id: str, *, after_seq: int, limit: int) -> list[Record]:
         """Return stored events of a session in order, erased ones included."""
-        found = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
+        page = self._by_seq(scope, session_id, RECORDS, after_seq, LAST, limit)
         with corrupt_on_error(self.database.path):
             # They are in order, unless somebody changed seqs and not the index: verify says which.
-            found.sort(key=itemgetter(SEQ))
-        return self._to_records(bounded(found, PAYLOAD_BYTES))
+            page.sort(key=itemgetter(SEQ))
+        return self._to_records(bounded(page, PAYLOAD_BYTES))
 
     def covers(self, scope: Scope, session_id: str) -> list[Event]:
         """Return the events that vouch for erasures in a session, in order."""
         with self.database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             kinds = _kinds(connection, tuple(sorted(ERASURE_KINDS)))
-            found = session_rows(connection, COVERS.of_kinds(kinds), session, 0, LAST, LAST)
-        return self.to_events(found)
+            cover_rows = session_rows(connection, COVERS.of_kinds(kinds), session, 0, LAST, LAST)
+        return self.to_events(cover_rows)
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
@@ -385,11 +385,11 @@ class Reader:
         with self.database.reading_at_hand() as connection:
             if scope is not None and session_id is not None:
                 session = find_session(connection, *find_scope(connection, scope), session_id)
-                found = runs.open_in_session(connection, session)
+                run_rows = runs.open_in_session(connection, session)
             else:
-                found = runs.all_open(connection, scope, session_id)
+                run_rows = runs.all_open(connection, scope, session_id)
         with corrupt_on_error(self.database.path):
-            return [open_run(*row) for row in found]
+            return [open_run(*row) for row in run_rows]
 
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run."""
@@ -445,16 +445,16 @@ class Reader:
         with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
             key = encoding.id_key(scope_key, event_id)[0]
-            found = fetch_all(connection, _FIND, (number, key))
-        return next(iter(self.to_events(found)), None)
+            event_rows = fetch_all(connection, _FIND, (number, key))
+        return next(iter(self.to_events(event_rows)), None)
 
     def rekeyed_ms(self) -> int | None:
         """Return when the ledger was rid of ids that words can be guessed from; None if never."""
         with self.database.reading() as connection:
-            found: int | None = fetch_value(
+            at_ms: int | None = fetch_value(
                 connection, "SELECT value FROM ledger WHERE name = 'rekeyed_ms'"
             )
-        return found
+        return at_ms
 
     def has_legacy(self) -> bool:
         """Return whether events that were erased by earlier versions have to be rekeyed."""
@@ -465,15 +465,21 @@ class Reader:
         """Return the locations of events by id, erased or not; unknown ids are left out."""
         with self.database.reading() as connection:
             number, scope_key = find_scope(connection, scope)
-            keys = {encoding.id_key(scope_key, one)[0]: one for one in event_ids} if number else {}
+            keys = (
+                {encoding.id_key(scope_key, event_id)[0]: event_id for event_id in event_ids}
+                if number
+                else {}
+            )
             if hides_ids(connection) and encoding.are_guessable(keys):
                 noted = partial(find_note, connection, scope)
                 keys = encoding.either_key(self._vault.find_id_key(scope, noted, HIDDEN_IDS), keys)
             positions = indexes.find_ids(connection, number, list(keys)) if keys else {}
             if not positions:
                 return {}
-            found = fetch_all(connection, _PLACES, (encode(list(positions.values())),))
-        return {keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in found}
+            locations = fetch_all(connection, _PLACES, (encode(list(positions.values())),))
+        return {
+            keys[key]: EventLocation(name, seq, ts_ms or 0) for key, name, seq, ts_ms in locations
+        }
 
     def ids_starting(self, scope: Scope, prefix: str, *, limit: int) -> list[str]:
         """Return the first ids in the form of a UUID that begin with ``prefix``, in order."""
@@ -487,13 +493,13 @@ class Reader:
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
         """Return headers of the scope after ``mark``, in the order they are followed."""
-        found, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
-        return FollowedEvents(self.to_headers(found), [row[:1] for row in found], (last,), more)
+        page, last, more = self._by_position(scope, _position(mark), limit, LIVE_HEADERS)
+        return FollowedEvents(self.to_headers(page), [row[:1] for row in page], (last,), more)
 
     def events_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Event]:
         """Return events of the scope after ``mark``, in the order they are followed."""
-        found, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
-        return FollowedEvents(self.to_events(found), [row[:1] for row in found], (last,), more)
+        page, last, more = self._by_position(scope, _position(mark), limit, LIVE_EVENTS)
+        return FollowedEvents(self.to_events(page), [row[:1] for row in page], (last,), more)
 
     def end(self, scope: Scope) -> Mark:  # noqa: ARG002  (all scopes have one order)
         """Return the mark of the last event of the scope that can be followed by now."""
@@ -527,8 +533,8 @@ class Reader:
         return page, page[-1].seq if page else after
 
     def _scope_page(self, scope: Scope, after: int) -> tuple[list[Record], int]:
-        found, last, _ = self._by_position(scope, after, RECORDS_PAGE, ALL_RECORDS)
-        return self._to_records(found), last
+        page, last, _ = self._by_position(scope, after, RECORDS_PAGE, ALL_RECORDS)
+        return self._to_records(page), last
 
     def _untorn(
         self, read: Callable[..., tuple[list[Record], int]], *place: str | int
@@ -574,16 +580,16 @@ class Reader:
             number = find_scope(connection, scope)[0]
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
-            found = fetch_all(
+            selected = fetch_all(
                 connection,
                 statement,
                 (position, last, number, limit),
             )
-        kept = found if statement is LIVE_HEADERS else bounded(found, PAYLOAD_BYTES)
-        if len(kept) == limit or len(kept) < len(found):
-            last = kept[-1][0]
+        page = selected if statement is LIVE_HEADERS else bounded(selected, PAYLOAD_BYTES)
+        if len(page) == limit or len(page) < len(selected):
+            last = page[-1][0]
         last = max(last, position)
-        return kept, last, last < newest
+        return page, last, last < newest
 
     # From rows to values, after the connection was given back.
 
@@ -682,15 +688,15 @@ def _name(connection: apsw.Connection, text: str) -> int:
 
 
 def _kinds(connection: apsw.Connection, names: tuple[str, ...]) -> list[int]:
-    found = _find_names(connection, key_of_names(connection), names) if names else {}
-    return [found[name] for name in names if name in found]
+    numbers = _find_names(connection, key_of_names(connection), names) if names else {}
+    return [numbers[name] for name in names if name in numbers]
 
 
 def _find_names(
     connection: apsw.Connection, key_of_all: bytes, texts: Collection[str]
 ) -> dict[str, int]:
     """Return the ids of those of ``texts`` that are names."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     keys = {name_key(key_of_all, text): text for text in texts}
     listed = tuple(keys)
     for start in range(0, len(listed), IDS_AT_ONCE):
@@ -700,8 +706,8 @@ def _find_names(
             f"SELECT key, id FROM names WHERE key IN ({', '.join('?' * len(some))})",
             some,
         )
-        found.update((keys[key], number) for key, number in named)
-    return found
+        numbers.update((keys[key], number) for key, number in named)
+    return numbers
 
 
 def hides_ids(connection: apsw.Connection) -> bool:
@@ -711,13 +717,13 @@ def hides_ids(connection: apsw.Connection) -> bool:
 
 def find_note(connection: apsw.Connection, scope: str, name: str) -> str | None:
     """Return the cursor of that name, None if the scope has none."""
-    found: str | None = fetch_value(
+    cursor: str | None = fetch_value(
         connection,
         "SELECT cursor FROM cursors JOIN scopes ON scopes.id = cursors.scope"
         " WHERE scopes.name = ? AND follower = ?",
         (scope, name),
     )
-    return found
+    return cursor
 
 
 def stored_header(connection: apsw.Connection, position: int) -> tuple[Header, bytes]:

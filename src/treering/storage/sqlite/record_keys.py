@@ -106,23 +106,23 @@ class RecordKeys:
         """Return the id and key of a scope, which stay the same as long as the file is open."""
         if self._epoch != self._database.epoch:
             self._scopes, self._epoch = {}, self._database.epoch
-        found = self._scopes.get(name)
-        if found is None:
-            found = find_scope(connection, name)
-            if found[0]:
-                self._scopes[name] = found
-        return found
+        scope = self._scopes.get(name)
+        if scope is None:
+            scope = find_scope(connection, name)
+            if scope[0]:
+                self._scopes[name] = scope
+        return scope
 
     def latest(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, Event]:
         """Return the newest event of each key; keys without one are left out."""
-        found: dict[str, Row] = {}
+        newest: dict[str, Row] = {}
         with self._database.reading() as connection:
             number, scope_key = self._scope(connection, scope)
             for key in keys:
-                place = record_key(scope_key, name, key)
-                if (row := fetch_one(connection, LATEST, (number, *place))) is not None:
-                    found[key] = row
-        return dict(zip(found, self._to_events(list(found.values())), strict=True))
+                hashed_key = record_key(scope_key, name, key)
+                if (row := fetch_one(connection, LATEST, (number, *hashed_key))) is not None:
+                    newest[key] = row
+        return dict(zip(newest, self._to_events(list(newest.values())), strict=True))
 
     def versions(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, str]:
         """Return the id of the newest event of each key; "" if it has none, or was removed."""
@@ -137,8 +137,8 @@ class RecordKeys:
         """Return events of a key after a position, the oldest first."""
         with self._database.reading() as connection:
             number, scope_key = self._scope(connection, scope)
-            place = record_key(scope_key, name, key)
-            rows = fetch_all(connection, HISTORY, (number, *place, after, limit))
+            hashed_key = record_key(scope_key, name, key)
+            rows = fetch_all(connection, HISTORY, (number, *hashed_key, after, limit))
         return self._to_events(rows)
 
     def keys(self, scope: Scope, name: str, prefix: str, *, after: str, limit: int) -> list[str]:
@@ -186,8 +186,8 @@ def drop(connection: apsw.Connection, positions: Iterable[int]) -> None:
     """Delete the rows of events that are about to be erased."""
     source = "json_each(CAST(? AS TEXT)) AS p CROSS JOIN events"
     where = "AND e.position = p.value"
-    found = _rows(connection, where, (encode(list(positions)),), source)
-    connection.executemany(_DELETE, list(found))
+    rows = _rows(connection, where, (encode(list(positions)),), source)
+    connection.executemany(_DELETE, list(rows))
 
 
 def rebuild(connection: apsw.Connection) -> None:

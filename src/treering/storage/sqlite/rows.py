@@ -85,7 +85,7 @@ def headers(
         Header(
             position, seq,
             str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
-            (place := sessions[session])[0], place[1], names[kind],
+            (owner := sessions[session])[0], owner[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
             "private" if flags & PRIVATE else "safe",
@@ -116,7 +116,7 @@ def events(
         Event(
             position, seq,
             str(UUID(bytes=event_id)) if not flags & NAMED else name_of(event_id, name),
-            (place := sessions[session])[0], place[1], names[kind],
+            (owner := sessions[session])[0], owner[1], names[kind],
             names[source], origin and names[origin], run and names[run], run_seq,
             turn and names[turn], names[agent], user and names[user], ts_ms, recorded_ms,
             "private" if flags & PRIVATE else "safe",

@@ -121,12 +121,12 @@ class SearchIndex:
         with self._database.reading() as ledger:
             number = find_scope(ledger, scope)[0]
         sealed = self._is_sealed(scope)
-        found = self._file.read(
+        result = self._file.read(
             lambda index: self._compare(
                 index, number, self._documents_again(scope, read, sealed=sealed)
             )
         )
-        return found or (0, None)
+        return result or (0, None)
 
     def _documents_again(
         self, scope: Scope, read: Callable[[Event], SearchText], *, sealed: bool
@@ -181,7 +181,7 @@ class SearchIndex:
         words = search_queries.by_words(query)
         with self._database.reading() as ledger:
             scope = find_scope(ledger, query.scope)[0]
-        found: list[SearchCandidate] = []
+        candidates: list[SearchCandidate] = []
         scanned = 0
         for shard in search_shards.newest_first(index, scope):
             if insides is None:
@@ -190,22 +190,22 @@ class SearchIndex:
                 statement, values = search_queries.insides_statement(shard, insides)
             before = _LAST
             while True:
-                limit = CANDIDATES_MAX + 1 - len(found)
+                limit = CANDIDATES_MAX + 1 - len(candidates)
                 rows = fetch_all(index, statement, (*values, before, limit))
                 scanned += len(rows)
-                found += self._candidates(
+                candidates += self._candidates(
                     query,
                     scope,
                     {position: _graded(score) for position, score in rows},
                     include_failed=include_failed,
                     is_inside=inside,
                 )
-                if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
-                    return SearchCandidates(found[:CANDIDATES_MAX], more=True)
+                if len(candidates) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
+                    return SearchCandidates(candidates[:CANDIDATES_MAX], more=True)
                 if len(rows) < limit:
                     break
                 before = rows[-1][0]
-        return SearchCandidates(found, more=False)
+        return SearchCandidates(candidates, more=False)
 
     def search_any(
         self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
@@ -220,15 +220,17 @@ class SearchIndex:
             shards = search_shards.newest_first(index, scope)
             matches = [_matches(index, shards, query, term) for term in terms]
             shares = word_shares(matches, search_shards.count(index, scope), least=least)
-            best = heapq.nlargest(CANDIDATES_MAX, shares, key=lambda place: (shares[place], place))
-            found = self._candidates(
+            best = heapq.nlargest(
+                CANDIDATES_MAX, shares, key=lambda position: (shares[position], position)
+            )
+            candidates = self._candidates(
                 query,
                 scope,
-                {place: shares[place] for place in best},
+                {position: shares[position] for position in best},
                 include_failed=include_failed,
                 is_inside=False,
             )
-            return SearchCandidates(found, more=len(best) < len(shares))
+            return SearchCandidates(candidates, more=len(best) < len(shares))
 
         return self._file.read(look)
 
@@ -263,8 +265,8 @@ class SearchIndex:
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
         """Return the events of candidates that still exist."""
         by_session: dict[str, list[int]] = {}
-        for one in found:
-            by_session.setdefault(one.session_id, []).append(one.seq)
+        for candidate in found:
+            by_session.setdefault(candidate.session_id, []).append(candidate.seq)
         if not self._is_sealed(scope):
             return [
                 event
@@ -311,11 +313,11 @@ class SearchIndex:
         """Return the scopes with entries."""
         if not self._file.exists:
             return []
-        found = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
+        rows = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
         with self._database.reading() as ledger:
             return [
                 Scope(fetch_value(ledger, "SELECT name FROM scopes WHERE id = ?", row))
-                for row in found or []
+                for row in rows or []
             ]
 
     def remove(self) -> None:

@@ -62,9 +62,9 @@ def insides_statement(shard: int, terms: list[tuple[str, str | None]]) -> tuple[
             arm = f"SELECT * FROM ({arm} UNION SELECT rowid FROM g_{shard} WHERE g_{shard} MATCH ?)"
         arms.append(arm)
     # The rarest should come first; the filters are never rare.
-    found = " INTERSECT ".join((*arms[1:], arms[0]))
+    matches = " INTERSECT ".join((*arms[1:], arms[0]))
     return (
-        f"SELECT rowid, 0.0 FROM ({found}) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",
+        f"SELECT rowid, 0.0 FROM ({matches}) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",
         [*values[1:], values[0]],
     )
 
@@ -77,7 +77,7 @@ def _whole(terms: list[str], query: SearchQuery) -> str:
     if times:
         wanted.append(_marked(times))
     text = " AND ".join(wanted or [_marked([ANY])])
-    return f"({text})" + "".join(f" NOT {one}" for one in unwanted)
+    return f"({text})" + "".join(f" NOT {clause}" for clause in unwanted)
 
 
 def _term(term: Term) -> str:

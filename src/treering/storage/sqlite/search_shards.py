@@ -59,16 +59,16 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
 
 def count(connection: apsw.Connection, scope: int) -> int:
     """Return how many documents of a scope there are."""
-    found = "SELECT coalesce(sum(documents), 0) FROM shards WHERE scope = ?"
-    return int(fetch_value(connection, found, (scope,)))
+    statement = "SELECT coalesce(sum(documents), 0) FROM shards WHERE scope = ?"
+    return int(fetch_value(connection, statement, (scope,)))
 
 
 def newest_first(connection: apsw.Connection, scope: int) -> list[int]:
     """Return the shards of a scope."""
-    found = fetch_all(
+    rows = fetch_all(
         connection, "SELECT id FROM shards WHERE scope = ? ORDER BY last DESC, id DESC", (scope,)
     )
-    return [row[0] for row in found]
+    return [row[0] for row in rows]
 
 
 def oldest_first(connection: apsw.Connection, scope: int) -> list[Row]:
@@ -88,9 +88,9 @@ def holds(connection: apsw.Connection, shard: int, documents: list[Document]) ->
         enter(fresh, 0, documents)
         made = newest_first(fresh, 0)
         return all(
-            one == other
+            stored == other
             for letter in _LAYOUTS
-            for one, other in zip_longest(
+            for stored, other in zip_longest(
                 _words(connection, f"{letter}_{shard}"),
                 _words(fresh, f"{letter}_{made[0]}") if made else (),
             )
@@ -133,16 +133,16 @@ def erase(
 def _erase(
     connection: apsw.Connection, shard: int, positions: list[int], *, in_memory: bool
 ) -> int:
-    found = fetch_all(
+    rows = fetch_all(
         connection,
         f"SELECT id FROM w_{shard}_docsize"
         " WHERE id IN (SELECT value FROM json_each(CAST(? AS TEXT)))",
         (encode(positions),),
     )
-    if not found:
+    if not rows:
         return 0
     for letter in _LAYOUTS:
-        connection.executemany(f"DELETE FROM {letter}_{shard} WHERE rowid = ?", found)
+        connection.executemany(f"DELETE FROM {letter}_{shard} WHERE rowid = ?", rows)
     left = fetch_value(connection, f"SELECT count(*) FROM w_{shard}_docsize")
     if left:
         _optimize(connection, shard)
@@ -151,7 +151,7 @@ def _erase(
         connection.execute("UPDATE shards SET documents = ? WHERE id = ?", (left, shard))
     else:
         _drop(connection, shard)
-    return len(found)
+    return len(rows)
 
 
 def _rewrite(connection: apsw.Connection, shard: int) -> None:

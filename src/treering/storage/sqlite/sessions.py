@@ -89,7 +89,7 @@ class SessionReader:
         after = 0
         while True:
             with self._database.reading() as connection:
-                found = fetch_all(
+                rows = fetch_all(
                     connection,
                     f"{_SESSIONS} WHERE s.id > :after"
                     " AND (:scope IS NULL OR scopes.name = :scope)"
@@ -103,24 +103,24 @@ class SessionReader:
                     },
                 )
             with corrupt_on_error(self._database.path):
-                records = [session_record(*row[1:]) for row in found]
+                records = [session_record(*row[1:]) for row in rows]
             yield from records
-            if len(found) < SESSIONS_PAGE:
+            if len(rows) < SESSIONS_PAGE:
                 return
-            after = found[-1][0]
+            after = rows[-1][0]
 
     def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
         with self._database.reading() as connection:
             key = fetch_value(connection, "SELECT key FROM scopes WHERE name = ?", (scope,))
             if key is None:
                 return []
-            found = fetch_all(
+            rows = fetch_all(
                 connection,
                 f"{_SESSIONS} WHERE scopes.name = ? AND s.key = ?",
                 (scope, name_key(key, session_id)),
             )
         with corrupt_on_error(self._database.path):
-            return [session_record(*row[1:]) for row in found]
+            return [session_record(*row[1:]) for row in rows]
 
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
@@ -136,7 +136,7 @@ class SessionReader:
         """Return the sessions of a scope, the one that was last written to first."""
         before = LAST if before_position is None else before_position
         with self._database.reading() as connection:
-            found = fetch_all(connection, HEADS, (find_scope(connection, scope)[0], before, limit))
+            rows = fetch_all(connection, HEADS, (find_scope(connection, scope)[0], before, limit))
         with corrupt_on_error(self._database.path):
             return [
                 SessionHead(
@@ -146,28 +146,28 @@ class SessionReader:
                     updated_ms=recorded_ms,
                     cut=cut_of(*cut),
                 )
-                for name, position, seq, recorded_ms, *cut in found
+                for name, position, seq, recorded_ms, *cut in rows
             ]
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            found = cut_row(connection, session)
+            row = cut_row(connection, session)
         with corrupt_on_error(self._database.path):
-            return cut_of(*found)
+            return cut_of(*row)
 
     def forks(self, scope: Scope, session_id: str) -> list[str]:
         """Return the sessions that were forked from a session's own events, the oldest first."""
         with self._database.reading() as connection:
             session = find_session(connection, *find_scope(connection, scope), session_id)
-            found = forks_of(connection, session)
-        return [self._names[fork][1] for fork in found]
+            forks = forks_of(connection, session)
+        return [self._names[fork][1] for fork in forks]
 
     def named(self, scope: Scope, *, prefix: str, suffix: str) -> list[str]:
         """Return the sessions of a scope whose names begin and end like this."""
         with self._database.reading() as connection:
-            place = {
+            bindings = {
                 "scope": find_scope(connection, scope)[0], "prefix": prefix, "suffix": suffix
             }  # fmt: skip
-            return [name for (name,) in fetch_all(connection, NAMED, place)]
+            return [name for (name,) in fetch_all(connection, NAMED, bindings)]

@@ -56,10 +56,10 @@ class Snapshots:
 
         def work(batch: Batch, _: None) -> None:
             ids, connection = self._writer.ids, batch.connection
-            place = ids.scope(connection, scope, create=False)
-            session = ids.session(connection, *place, session_id)
+            owner = ids.scope(connection, scope, create=False)
+            session = ids.session(connection, *owner, session_id)
             if session:
-                keep(SqliteTable(connection), place[0], session, view, seq, body)
+                keep(SqliteTable(connection), owner[0], session, view, seq, body)
                 batch.dirty = True
 
         # A reader loses nothing without it.

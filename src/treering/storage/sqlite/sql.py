@@ -22,20 +22,20 @@ def session_name(table: str) -> str:
 
 def fetch_all(connection: apsw.Connection, statement: str, bindings: Any = ()) -> list[Row]:
     """Return every row."""
-    found: list[Any] = connection.execute(statement, bindings).fetchall()
-    return found
+    rows: list[Any] = connection.execute(statement, bindings).fetchall()
+    return rows
 
 
 def fetch_one(connection: apsw.Connection, statement: str, bindings: Any = ()) -> Row | None:
     """Return the first row, or None."""
-    found: Any = connection.execute(statement, bindings).fetchone()
-    return found  # type: ignore[no-any-return]
+    row: Any = connection.execute(statement, bindings).fetchone()
+    return row  # type: ignore[no-any-return]
 
 
 def fetch_value(connection: apsw.Connection, statement: str, bindings: Any = ()) -> Any:
     """Return the first column of the first row, or None."""
-    found: Any = connection.execute(statement, bindings).fetchone()
-    return None if found is None else found[0]
+    row: Any = connection.execute(statement, bindings).fetchone()
+    return None if row is None else row[0]
 
 
 def is_sound(connection: apsw.Connection) -> bool:

@@ -231,8 +231,8 @@ class SqliteStore:
 
         def rows() -> list[Row]:
             with self._database.reading() as connection, connection:
-                found = [fetch_all(connection, statement) for statement in statements]
-            return sorted((row for part in found for row in part), key=repr)
+                parts = [fetch_all(connection, statement) for statement in statements]
+            return sorted((row for part in parts for row in part), key=repr)
 
         return Projection(name, rows, lambda: self._change(empty), lag)
 

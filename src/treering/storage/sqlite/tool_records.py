@@ -207,9 +207,9 @@ class ToolSource:
     def headers(self, scope: Scope, places: Pairs) -> dict[tuple[int, int], Header]:  # noqa: ARG002
         """Return the headers of events by session and seq, without those that are gone."""
         with self._database.reading() as connection:
-            found = fetch_all(connection, AT_PLACES, (encode(places),))
-        at = [(row[SESSION], row[SEQ]) for row in found]
-        return dict(zip(at, self._to_headers(found), strict=True))
+            rows = fetch_all(connection, AT_PLACES, (encode(places),))
+        at = [(row[SESSION], row[SEQ]) for row in rows]
+        return dict(zip(at, self._to_headers(rows), strict=True))
 
     def states(
         self,

@@ -133,10 +133,10 @@ def find_holder(ledger: str) -> Holder | None:
             inode = Path(ledger + suffix).stat().st_ino
             for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
                 # 1: FLOCK  ADVISORY  WRITE 4321 fe:00:131073 0 EOF
-                _, found, _, access, process, place, first, last = line.replace("-> ", "").split()
+                _, kind, _, access, process, file, first, last = line.replace("-> ", "").split()
                 covers = int(first) <= byte and (last == "EOF" or byte <= int(last))
                 is_waiting = "->" in line
-                named = (found, access, int(place.rsplit(":", 1)[1]))
+                named = (kind, access, int(file.rsplit(":", 1)[1]))
                 if named == (sort, "WRITE", inode) and covers and not is_waiting:
                     return _describe(int(process), ledger)
     return None
@@ -157,7 +157,9 @@ def _describe(process: int, ledger: str) -> Holder:
         written = at.isoformat(sep=" ", timespec="milliseconds")
     return Holder(
         process=process,
-        command="".join(one if one.isprintable() else "?" for one in command)[:_COMMAND_CHARS_MAX],
+        command="".join(
+            char if char.isprintable() else "?" for char in command[:_COMMAND_CHARS_MAX]
+        ),
         is_stopped=state in {"T", "t"},
         idle_since=written,
     )
