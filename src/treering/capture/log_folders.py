@@ -34,11 +34,11 @@ def all_log_folders(home: Path | None = None) -> Iterator[LogFolder]:
 
     Without ``home``, environment variables may name others, as the agents allow.
     """
-    for one in formats():
-        for place in one.places:
+    for log_format in formats():
+        for place in log_format.places:
             keeping = _keeping(place, place.at(home))
             for root in place.folders(home):
-                yield LogFolder(agent=one.name, root=root, keeping=keeping)
+                yield LogFolder(agent=log_format.name, root=root, keeping=keeping)
 
 
 def _keeping(place: LogPlace, base: Path) -> LogRetention:

@@ -49,7 +49,7 @@ class OtelReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 def take_spans(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> OtelReceipt:
     """Record the events of ``spans``, without those that are recorded already."""
-    known = [span for span in spans if span.operation is not None]
+    acting = [span for span in spans if span.operation is not None]
     ledger.importing.close_silent_runs(scope, prefix=_RUN, silent_ms=SILENT_MS)
     sessions = _sessions(ledger, scope, spans)
     events: dict[str, NewEvent] = {}
@@ -66,7 +66,7 @@ def take_spans(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> OtelRec
         new += _append(ledger, scope, listed[start : start + BATCH_EVENTS])
     touched = sorted({event.session_id for event in listed})
     return OtelReceipt(
-        spans=len(known), ignored=len(spans) - len(known), events=new, sessions=touched
+        spans=len(acting), ignored=len(spans) - len(acting), events=new, sessions=touched
     )
 
 
@@ -95,7 +95,7 @@ def _sessions(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> dict[str
     bookmarks = ledger.importing.bookmarks(scope)
     notes = bookmarks.find_all([f"{ORIGIN} {trace}" for trace in by_trace])
     fresh: dict[str, Any] = {}
-    found: dict[str, _TraceSession] = {}
+    sessions: dict[str, _TraceSession] = {}
     for trace, its in by_trace.items():
         note = notes[f"{ORIGIN} {trace}"]
         acting = [span for span in its if span.operation is not None]
@@ -107,21 +107,21 @@ def _sessions(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> dict[str
             session_id, agent = session_id[:NAME_CHARACTERS_MAX], agent[:NAME_CHARACTERS_MAX]
             if acting:
                 fresh[f"{ORIGIN} {trace}"] = [session_id, agent]
-        found[trace] = _TraceSession(
+        sessions[trace] = _TraceSession(
             session_id=session_id,
             agent=agent,
             user=_first(acting, "user"),
             is_new=ledger.importing.is_unknown(scope, session_id),
             has_agents=bool(acting) or isinstance(note, list),
         )
-    for session in found.values():
+    for session in sessions.values():
         if session.is_new and session.has_agents:
             ledger.session(
                 session.session_id, scope=scope, agent=session.agent, user=session.user
             ).open()
     if fresh:
         bookmarks.keep_all(fresh)
-    return found
+    return sessions
 
 
 def _first(spans: Iterable[OtelSpan], name: str) -> str | None:
@@ -130,11 +130,13 @@ def _first(spans: Iterable[OtelSpan], name: str) -> str | None:
 
 def _add(events: dict[str, NewEvent], event: NewEvent) -> None:
     """Keep an event, unless an equal one has its id."""
-    known = events.get(event.event_id or "")
-    if known is not None and _is_said_again(event, known.refs):
+    earlier = events.get(event.event_id or "")
+    if earlier is not None and _is_said_again(event, earlier.refs):
         event = _of_span(event)
-        known = None
-    if known is None or (event.kind == "run.started" and (event.ts_ms or 0) < (known.ts_ms or 0)):
+        earlier = None
+    if earlier is None or (
+        event.kind == "run.started" and (event.ts_ms or 0) < (earlier.ts_ms or 0)
+    ):
         events[event.event_id or ""] = event
 
 
@@ -283,7 +285,7 @@ class _SpanEvents:
         """Add what went to the model and was not said before, and what came from it."""
         asked = self._span.said(asked=True)
         if not self._session.is_new:
-            answered = [n for n, one in enumerate(asked) if one.role == "assistant"]
+            answered = [n for n, message in enumerate(asked) if message.role == "assistant"]
             asked = asked[answered[-1] + 1 :] if answered else asked
         self._is_past = True
         for message in asked:

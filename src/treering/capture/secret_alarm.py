@@ -78,14 +78,16 @@ class Alarm:
     """Finds keywords in canonical JSON or UTF-8 text that could lead to a secret there."""
 
     def __init__(self, keywords: Collection[tuple[str, Called, Veto]]) -> None:
-        known = {keyword for keyword in keywords if keyword[0].isascii()}
+        ascii_keywords = {keyword for keyword in keywords if keyword[0].isascii()}
         # JSON escapes a quote with a backslash.
-        known |= {(word.replace('"', '\\"'), called, veto) for word, called, veto in known}
-        pieces, places = _placed(sorted({word.encode() for word, _, _ in known}))
+        ascii_keywords |= {
+            (word.replace('"', '\\"'), called, veto) for word, called, veto in ascii_keywords
+        }
+        pieces, places = _placed(sorted({word.encode() for word, _, _ in ascii_keywords}))
         self._find = _finder(pieces)
         self._vetoes: list[tuple[bytes, ...]] = [()] * len(pieces)
         self._checks: list[list[tuple[bytes, int, int, Called]]] = [[] for _ in pieces]
-        for text, called, veto in sorted(known, key=itemgetter(0)):
+        for text, called, veto in sorted(ascii_keywords, key=itemgetter(0)):
             word = text.encode()
             piece, offset = places[word]
             checks = self._checks[piece]
@@ -128,9 +130,9 @@ def _placed(words: list[bytes]) -> tuple[list[bytes], dict[bytes, tuple[int, int
     find = _finder(pieces)
     places: dict[bytes, tuple[int, int]] = {}
     for word in words:
-        found = find(word, True)
-        if found:
-            places[word] = min(found)[:2]
+        hits = find(word, True)
+        if hits:
+            places[word] = min(hits)[:2]
         else:
             places[word] = (len(pieces), 0)
             pieces.append(word)

@@ -183,8 +183,8 @@ def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
     if heads[-2:] == ["private", "key"] and last == "id":
         return Named("api-key", "random")
     # In an environment a session is a secret; in a log it is an id.
-    kept = last in ("session", "salt", "pepper") and heads and name.isupper()
-    return Named("secret", "random") if kept else None
+    is_secret = last in ("session", "salt", "pepper") and heads and name.isupper()
+    return Named("secret", "random") if is_secret else None
 
 
 def _named_key(name: str, heads: list[str], last: str) -> Named | None:

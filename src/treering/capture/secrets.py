@@ -144,15 +144,15 @@ class SecretGuard:
         if isinstance(value, dict):
             for key, item, field in _fields(value, name):
                 spans = self._spans(key)
-                found = spans[0][0] if spans else self.find_value(item, field)
-                if found is not None:
-                    return found
+                rule = spans[0][0] if spans else self.find_value(item, field)
+                if rule is not None:
+                    return rule
             return None
         if isinstance(value, list):
             for item, field in _items(value, name):
-                found = self.find_value(item, field)
-                if found is not None:
-                    return found
+                rule = self.find_value(item, field)
+                if rule is not None:
+                    return rule
             return None
         spans = self._field_spans(name, value)
         return spans[0][0] if spans else None
@@ -219,13 +219,13 @@ class SecretGuard:
         if not hits and not spans:
             return ()
         masks: list[Span] = []
-        known = guessed = ("", 0, 0)
+        identified = guessed = ("", 0, 0)
         rules = self._keywords.rules
         for index, start, end in hits:
             rule = rules[index]
             # Text inside a secret needs no second check, unless it identifies the family.
             if (
-                known[1] <= start < known[2]
+                identified[1] <= start < identified[2]
                 or (rule.is_generic and guessed[1] <= start < guessed[2])
                 or (rule.veto and text.startswith(rule.veto, end))
             ):
@@ -240,7 +240,7 @@ class SecretGuard:
             if span[0] in GENERIC:
                 guessed = span
             else:
-                known = span
+                identified = span
             (masks if rule is _MASKED else spans).append(span)
         return _continued(text, _merged(spans, masks)) if spans else ()
 
@@ -346,12 +346,12 @@ def _without_codes(text: str) -> tuple[str, list[tuple[int, int]]]:
     """Return ``text`` without terminal codes, and the number of removed characters by position."""
     parts: list[str] = []
     removed: list[tuple[int, int]] = []
-    done = kept = 0
+    done = position = 0
     for code in _CODES.finditer(text):
         parts.append(text[done : code.start()])
-        kept += code.start() - done
+        position += code.start() - done
         done = code.end()
-        removed.append((kept, done - kept))
+        removed.append((position, done - position))
     plain = "".join([*parts, text[done:]]).replace("\x1b", " ")
     return plain, removed
 

@@ -213,8 +213,8 @@ def assemble(
         event_ids=event_ids,
         shown=_seq_ranges(opening, set(event_ids)) + _seq_ranges(window.events, set(event_ids)),
         contributed=[
-            Contributed(name=one.name, digest=one.digest, memory_ids=one.memory_ids)
-            for one in added
+            Contributed(name=addition.name, digest=addition.digest, memory_ids=addition.memory_ids)
+            for addition in added
         ],
         until_seq=window.until_seq,
         estimated_tokens=counted,
@@ -235,7 +235,7 @@ def contribution(name: str, given: Any, memory_ids: Sequence[str] = ()) -> Contr
     """
     if given is None:
         return Contribution(name=name)
-    ids = [str(one) for one in memory_ids]
+    ids = [str(memory_id) for memory_id in memory_ids]
     canonical([name, *ids], f"what contributor {name} is made of")
     values = given if isinstance(given, list | tuple) else [given]
     canonical(list(values), f"what contributor {name} returned")
@@ -261,10 +261,10 @@ def _priced(
     """Return contributions with the pictures and files that ``dialect`` accepts."""
     priced: list[Contribution] = []
     repairs: list[Repair] = []
-    for one in contributions:
-        messages, left = with_media(one.messages, dialect, model)
+    for addition in contributions:
+        messages, left = with_media(addition.messages, dialect, model)
         repairs += left
-        priced.append(msgspec.structs.replace(one, messages=tuple(messages)))
+        priced.append(msgspec.structs.replace(addition, messages=tuple(messages)))
     return priced, repairs
 
 
@@ -281,16 +281,20 @@ def _fixed(
         text = shorten_to(text, room - MESSAGE_TOKENS, budget.count).strip()
         cost = MESSAGE_TOKENS + budget.count(text) if text else 0
         repairs.append(Repair(code="shortened_message", detail="the system text"))
-    for one in contributions:
-        if not one.system and not one.messages:
+    for addition in contributions:
+        if not addition.system and not addition.messages:
             continue
-        needs = sum(map(budget.cost, one.messages)) + 2 * MESSAGE_TOKENS + budget.count(one.system)
+        needs = (
+            sum(map(budget.cost, addition.messages))
+            + 2 * MESSAGE_TOKENS
+            + budget.count(addition.system)
+        )
         if room is not None and cost + needs > room:
-            repairs.append(Repair(code="contributor_dropped", detail=one.name))
+            repairs.append(Repair(code="contributor_dropped", detail=addition.name))
             continue
-        added.append(one)
+        added.append(addition)
         cost += needs
-        text = f"{text}\n\n{one.system}".strip()
+        text = f"{text}\n\n{addition.system}".strip()
     return text, added, cost, repairs
 
 
@@ -321,9 +325,12 @@ def _earlier(window: Window, policy: SyntheticPolicy, budget: Budget) -> Earlier
 def _placed(messages: Sequence[ModelMessage], added: Sequence[Contribution]) -> list[ModelMessage]:
     """Return the messages with contributions before the last user message."""
     used = {
-        call.call_id for one in messages if isinstance(one, AssistantMessage) for call in one.calls
+        call.call_id
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
     }
-    extra = with_unique_ids([message for one in added for message in one.messages], used)
+    extra = with_unique_ids([message for addition in added for message in addition.messages], used)
     insert_at = len(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -351,10 +358,10 @@ def _recipe(
     """Return a digest of what is shown, made without text."""
     digests = {event.event_id: [event.content_digest.hex(), event.redacted] for event in events}
     messages = [
-        [type(one).__name__, [[cited, *digests.get(cited, [])] for cited in _ids_of(one)]]
-        for one in shown
+        [type(message).__name__, [[cited, *digests.get(cited, [])] for cited in _ids_of(message)]]
+        for message in shown
     ]
-    return _digest([messages, [[one.code, one.event_id] for one in repairs]])
+    return _digest([messages, [[repair.code, repair.event_id] for repair in repairs]])
 
 
 def _digest(value: Any) -> str:

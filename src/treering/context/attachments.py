@@ -88,7 +88,7 @@ def with_media(
     messages: Sequence[ModelMessage], dialect: Dialect, model: str | None
 ) -> tuple[list[ModelMessage], list[Repair]]:
     """Return ``messages`` with the accepted files, priced, and placeholders for the others."""
-    if not any(True for one in messages for _ in _all_media(one)):
+    if not any(True for message in messages for _ in _all_media(message)):
         return list(messages), []
     choice = _Choice(dialect, model)
     # Newest first: the oldest files are left out.
@@ -113,8 +113,10 @@ def without_media(message: ModelMessage) -> ModelMessage:
     if not any(result.media for result in message.results):
         return message
     results = tuple(
-        msgspec.structs.replace(one, output=_with_placeholders(one.output, one.media), media=())
-        for one in message.results
+        msgspec.structs.replace(
+            result, output=_with_placeholders(result.output, result.media), media=()
+        )
+        for result in message.results
     )
     return msgspec.structs.replace(message, results=results)
 
@@ -161,18 +163,22 @@ class _Choice:
     ) -> tuple[tuple[Media, ...], list[Media]]:
         accepted: list[Media] = []
         left: list[Media] = []
-        for one in reversed(media):
-            why = self.refuses(one)
+        for attachment in reversed(media):
+            why = self.refuses(attachment)
             if why is None:
-                tokens = tokens_of(one, self._dialect, self._model)
-                accepted.append(msgspec.structs.replace(one, tokens=tokens))
-                self._bytes += one.size
+                tokens = tokens_of(attachment, self._dialect, self._model)
+                accepted.append(msgspec.structs.replace(attachment, tokens=tokens))
+                self._bytes += attachment.size
                 self._count += 1
-                self._wide = self._wide or _edge(one) > FEW_PIXELS_MAX
-                self._pages += pages_of(one) if one.mime == PDF and one.data is not None else 0
+                self._wide = self._wide or _edge(attachment) > FEW_PIXELS_MAX
+                self._pages += (
+                    pages_of(attachment)
+                    if attachment.mime == PDF and attachment.data is not None
+                    else 0
+                )
             else:
-                left.append(one)
-                detail = f"{one.mime or one.sort}: {why}"
+                left.append(attachment)
+                detail = f"{attachment.mime or attachment.sort}: {why}"
                 self.repairs.append(
                     Repair(code="left_out_attachment", event_id=event_id, detail=detail)
                 )
@@ -276,7 +282,7 @@ def _with_placeholders(text: str, left: Sequence[Media]) -> str:
     """Return a text followed by a placeholder for each of ``left``."""
     if not left:
         return text
-    lines = [one.placeholder() for one in left]
+    lines = [attachment.placeholder() for attachment in left]
     return "\n".join([text, *lines] if text.strip() else lines)
 
 

@@ -88,13 +88,15 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         if not media:
             return 0
         # Their price is the provider's own count and needs no calibration.
-        return ceil(sum(one.tokens + MEDIA_TOKENS for one in media) / min(self.ratio, 1.0))
+        return ceil(
+            sum(attachment.tokens + MEDIA_TOKENS for attachment in media) / min(self.ratio, 1.0)
+        )
 
     def thought_cost(self, thought: Thought) -> int:
         """Return the cost of a thought: its words or its sealed data, whichever is more."""
         block = thought.block
         sealed = max(len(block.get(name, "")) for name in _SEALS)
         words = block.get("thinking") or "".join(
-            str(one.get("text", "")) for one in block.get("summary", []) if isinstance(one, dict)
+            str(part.get("text", "")) for part in block.get("summary", []) if isinstance(part, dict)
         )
         return CALL_TOKENS + max(self.count(words), ceil(sealed / SEALED_CHARACTERS))

@@ -61,7 +61,7 @@ def cite(text: str, messages: Sequence[ModelMessage], *, limit: int) -> CitedTex
     titled = list(_titled_sentences(text))
     fitting = _fitting([f"{title}{sentence}" for title, sentence in titled], limit)
     message_terms = [frozenset(terms(_words_of(message))) for message in messages]
-    message_counts = Counter(term for one in message_terms for term in one)
+    message_counts = Counter(term for term_set in message_terms for term in term_set)
     rarity = {
         term: math.log(1 + len(message_terms) / count) for term, count in message_counts.items()
     }
@@ -161,4 +161,6 @@ def _supporting(
     close = [at for at, score in enumerate(scores) if score >= CLOSE * best]
     close.sort(key=lambda at: -scores[at])
     # The first event of a message is that of its text; calls and results follow.
-    return tuple(one for at in sorted(close[:MESSAGES_MAX]) for one in messages[at].event_ids[:1])
+    return tuple(
+        event_id for at in sorted(close[:MESSAGES_MAX]) for event_id in messages[at].event_ids[:1]
+    )

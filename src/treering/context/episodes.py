@@ -59,12 +59,12 @@ def summarise_episode(
     """
     remarks = [remark(message, speakers) for message in messages]
     lines = _lines(remarks)
-    texts = [" ".join(one.sentences) for one in remarks if one.sentences]
+    texts = [" ".join(entry.sentences) for entry in remarks if entry.sentences]
     files = [line.text.split()[0] for line in lines if line.section == "Files"]
     user_texts = [
-        (one.event_ids[0], " ".join(quotable_sentences(one.message.text)))
-        for one in remarks
-        if one.by_user and one.who and one.event_ids
+        (entry.event_ids[0], " ".join(quotable_sentences(entry.message.text)))
+        for entry in remarks
+        if entry.by_user and entry.who and entry.event_ids
     ]
     return EpisodeSummary(
         sentences=narrative(remarks, lines, limit=limit),
@@ -82,19 +82,19 @@ def _lines(remarks: Sequence[Remark]) -> tuple[SummaryLine, ...]:
     if question is not None:
         notes.add("Open", question.text, question.event_ids)
     # Newest first: earlier states of a task list are out of date.
-    for one in reversed(remarks):
-        for sentence in reversed(one.sentences):
-            if is_decision(sentence, by_user=one.by_user):
-                notes.add("Decisions", sentence, one.event_ids)
-            counts = one.by_user or answers < ANSWERS_OPEN_MAX
-            if counts and is_open_item(sentence, by_user=one.by_user):
-                notes.add("Open", sentence, one.event_ids)
-        if one.by_user and one.sentences:
-            notes.add("Intent", one.request, one.event_ids)
-        if isinstance(one.message, AssistantMessage):
-            answers += bool(one.sentences)
-            _note_calls(notes, one.message)
-    first = next((one for one in remarks if one.by_user and one.sentences), None)
+    for entry in reversed(remarks):
+        for sentence in reversed(entry.sentences):
+            if is_decision(sentence, by_user=entry.by_user):
+                notes.add("Decisions", sentence, entry.event_ids)
+            counts = entry.by_user or answers < ANSWERS_OPEN_MAX
+            if counts and is_open_item(sentence, by_user=entry.by_user):
+                notes.add("Open", sentence, entry.event_ids)
+        if entry.by_user and entry.sentences:
+            notes.add("Intent", entry.request, entry.event_ids)
+        if isinstance(entry.message, AssistantMessage):
+            answers += bool(entry.sentences)
+            _note_calls(notes, entry.message)
+    first = next((entry for entry in remarks if entry.by_user and entry.sentences), None)
     if first is not None:
         notes.add_first(first.request, first.event_ids)
     return tuple(notes.lines())

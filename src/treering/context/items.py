@@ -100,7 +100,7 @@ def with_unique_ids(messages: Sequence[ModelMessage], used: set[str]) -> list[Mo
         renamed.append(
             rename(
                 message,
-                calls=tuple(rename(one, call_id=names[one.call_id]) for one in message.calls),
+                calls=tuple(rename(call, call_id=names[call.call_id]) for call in message.calls),
                 results=tuple(
                     rename(result, call_id=names[result.call_id]) for result in message.results
                 ),

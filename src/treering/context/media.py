@@ -88,15 +88,15 @@ def split_media(value: Any, levels: int = LEVELS_MAX) -> tuple[Any, list[Media]]
     media: list[Media] = []
     if isinstance(value, list):
         rests = []
-        for one in value:
-            rest, inner = split_media(one, levels - 1)
+        for item in value:
+            rest, inner = split_media(item, levels - 1)
             media += inner
             if not inner or rest != "":
                 rests.append(rest)
         return (rests, media) if media else (value, media)
     fields = {}
-    for name, one in value.items():
-        rest, inner = split_media(one, levels - 1)
+    for name, item in value.items():
+        rest, inner = split_media(item, levels - 1)
         media += inner
         fields[name] = f"[{inner[0].sort}]" if inner and rest == "" else rest
     return (fields, media) if media else (value, media)

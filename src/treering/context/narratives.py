@@ -71,7 +71,7 @@ def _sentences(
 
 
 def _wanted(remarks: Sequence[Remark], chars: int, used: set[str]) -> Sentence | None:
-    requests = [one for one in remarks if one.by_user and one.sentences]
+    requests = [remark for remark in remarks if remark.by_user and remark.sentences]
     if not requests:
         return None
     first, *others = requests
@@ -98,9 +98,9 @@ def _weightiest(others: Sequence[Remark], covered: str) -> list[tuple[Remark, st
     Decisions and open items have sentences of their own.
     """
     candidates = [
-        (one, sentence, frozenset(terms(sentence[:LINE_CHARS_MAX])))
-        for one in others
-        for sentence in one.sentences
+        (remark, sentence, frozenset(terms(sentence[:LINE_CHARS_MAX])))
+        for remark in others
+        for sentence in remark.sentences
         if not is_decision(sentence, by_user=True) and not is_open_item(sentence, by_user=True)
     ]
     known_terms = frozenset(terms(covered[: 2 * LINE_CHARS_MAX]))
@@ -119,7 +119,7 @@ def _weightiest(others: Sequence[Remark], covered: str) -> list[tuple[Remark, st
 
 def _done(remarks: Sequence[Remark], lines: Sequence[SummaryLine]) -> Sentence | None:
     """Return which tools were used, how often, and which files they wrote."""
-    answers = [one.message for one in remarks if isinstance(one.message, AssistantMessage)]
+    answers = [remark.message for remark in remarks if isinstance(remark.message, AssistantMessage)]
     calls = [call for answer in answers for call in answer.calls]
     if not calls:
         return None
@@ -133,7 +133,7 @@ def _done(remarks: Sequence[Remark], lines: Sequence[SummaryLine]) -> Sentence |
         files = [_file(_BLANKS.split(line.text)[0]) for line in written]
         text += f", and changed {_listed(_few(files, FILES_MAX))}"
     ids = [result.event_id for result in errors[-1:] if result.event_id]
-    ids += [one for line in written[:FILES_MAX] for one in line.event_ids[-1:]]
+    ids += [event_id for line in written[:FILES_MAX] for event_id in line.event_ids[-1:]]
     ids += [call.event_id for call in calls]
     return Sentence(f"{text}.", tuple(dict.fromkeys(ids))[:EVENT_IDS_MAX])
 
@@ -154,7 +154,7 @@ def _quoted(
         return None
     latest = fresh[-QUOTES_MAX:]
     used.update(line.text for line in latest)
-    ids = dict.fromkeys(one for line in latest for one in line.event_ids)
+    ids = dict.fromkeys(event_id for line in latest for event_id in line.event_ids)
     quotes = _listed([_quote(line.text, chars) for line in latest])
     return Sentence(f"{intro} {quotes}.", tuple(ids)[:EVENT_IDS_MAX])
 
@@ -195,7 +195,7 @@ def _last_words(
 def _counted(remarks: Sequence[Remark]) -> Sentence:
     """Return a sentence for messages without quotable text."""
     noun = "message" if len(remarks) == 1 else "messages"
-    ids = tuple(one for each in remarks[:EVENT_IDS_MAX] for one in each.event_ids)
+    ids = tuple(event_id for remark in remarks[:EVENT_IDS_MAX] for event_id in remark.event_ids)
     return Sentence(f"{len(remarks)} {noun} without words to quote.", ids)
 
 

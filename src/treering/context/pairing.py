@@ -154,10 +154,14 @@ class _Pairing:
     def _say(self, event: Event) -> None:
         text = message_text(event)
         if event.kind == "conversation.assistant":
-            for one in message_media(event):
+            for attachment in message_media(event):
                 # No provider accepts the pictures and sounds of its own model.
-                text = f"{text}\n{one.placeholder()}".strip()
-                self._note("left_out_attachment", event, f"{one.mime or one.sort}: the model's own")
+                text = f"{text}\n{attachment.placeholder()}".strip()
+                self._note(
+                    "left_out_attachment",
+                    event,
+                    f"{attachment.mime or attachment.sort}: the model's own",
+                )
         if event.redacted:
             self._note("erased", event)
         elif not text.strip() and not message_media(event):
@@ -196,8 +200,8 @@ class _Pairing:
         model = refs.get("model") or payload.get("model")
         named = model if isinstance(model, str) else None
         return [
-            one if one.model is not None else msgspec.structs.replace(one, model=named)
-            for one in own
+            thought if thought.model is not None else msgspec.structs.replace(thought, model=named)
+            for thought in own
         ]
 
     def _drop_thoughts(self) -> None:
@@ -293,7 +297,7 @@ class _Pairing:
         Within one message the first call comes first. Without an id, match by tool.
         """
         waiting = self._pending.get(given_id, [])
-        fits = [at for at, one in enumerate(waiting) if given_id or tool in {one.tool, UNNAMED}]
+        fits = [at for at, call in enumerate(waiting) if given_id or tool in {call.tool, UNNAMED}]
         own = [at for at in fits if run_id is not None and waiting[at].event.run_id == run_id]
         if own or (given_id, run_id) in self._paired_runs:
             fits = own

@@ -105,7 +105,9 @@ def remark(message: ModelMessage, speakers: Mapping[str, str]) -> Remark:
     if isinstance(message, UserMessage):
         if message.mark is not None:
             return Remark(message, "", ())
-        who = next((speakers[one] for one in message.event_ids if one in speakers), USER)
+        who = next(
+            (speakers[event_id] for event_id in message.event_ids if event_id in speakers), USER
+        )
     sentences = [
         sentence for sentence in quotable_sentences(message.text) if not is_courtesy(sentence)
     ]
@@ -140,19 +142,19 @@ def is_open_item(sentence: str, *, by_user: bool) -> bool:
 
 def unanswered_question(remarks: Sequence[Remark]) -> Sentence | None:
     """Return the last question if it has no answer."""
-    for one in reversed(remarks):
-        if not one.by_user:
-            if one.message.text:
+    for entry in reversed(remarks):
+        if not entry.by_user:
+            if entry.message.text:
                 return None
-        elif one.sentences:
-            question = next((text for text in one.sentences if text.endswith(_QUESTION)), None)
-            return None if question is None else Sentence(question, one.event_ids)
+        elif entry.sentences:
+            question = next((text for text in entry.sentences if text.endswith(_QUESTION)), None)
+            return None if question is None else Sentence(question, entry.event_ids)
     return None
 
 
 def find_conclusion(remarks: Sequence[Remark]) -> tuple[Remark, str] | None:
     """Return the answer and sentence that state the outcome, else the start of the last answer."""
-    answers = [one for one in remarks if not one.by_user and one.sentences][-ANSWERS_MAX:]
+    answers = [entry for entry in remarks if not entry.by_user and entry.sentences][-ANSWERS_MAX:]
     for answer in reversed(answers):
         if answer.conclusion is not None:
             return answer, answer.conclusion

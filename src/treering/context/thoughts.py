@@ -82,7 +82,7 @@ def with_thoughts(
     if model is None:
         made = [thought.model for thought in thoughts if thought.maker == maker and thought.model]
         model = made[-1] if made else None
-    kept: list[ModelMessage] = [] if thoughts else list(messages)
+    accepted: list[ModelMessage] = [] if thoughts else list(messages)
     repairs: list[Repair] = []
     for turn in _turns(messages) if thoughts else ():
         why = next(
@@ -96,17 +96,17 @@ def with_thoughts(
         if why is None and maker == "anthropic" and not _thinks_first(turn):
             why = "it would not stand first in its message"
         if why is None:
-            kept += turn
+            accepted += turn
             continue
         repairs += [
             Repair(code="dropped_thinking", event_id=thought.event_id, detail=why)
             for thought in _all_thoughts(turn)
         ]
-        kept += map(without_thoughts, turn)
+        accepted += map(without_thoughts, turn)
     if maker == "gemini" and model is not None and _SIGNING.search(model.lower()):
-        kept, more = _signed(kept)
+        accepted, more = _signed(accepted)
         repairs += more
-    return kept, repairs
+    return accepted, repairs
 
 
 def _signed(messages: Sequence[ModelMessage]) -> tuple[list[ModelMessage], list[Repair]]:
@@ -114,7 +114,11 @@ def _signed(messages: Sequence[ModelMessage]) -> tuple[list[ModelMessage], list[
     signed: list[ModelMessage] = []
     repairs: list[Repair] = []
     turn_start = max(
-        (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and not one.mark),
+        (
+            at
+            for at, message in enumerate(messages)
+            if isinstance(message, UserMessage) and not message.mark
+        ),
         default=0,
     )
     for at, message in enumerate(messages):
@@ -208,14 +212,14 @@ def _read(blocks: Sequence[Any], event: Event) -> list[Thought]:
     refs = event.refs if isinstance(event.refs, dict) else {}
     payload = event.payload if isinstance(event.payload, dict) else {}
     thoughts: list[Thought] = []
-    for one in blocks:
-        if not isinstance(one, dict):
+    for item in blocks:
+        if not isinstance(item, dict):
             continue
         named = {
-            name: _name(one.get(name)) or _name(payload.get(name)) or _name(refs.get(name))
+            name: _name(item.get(name)) or _name(payload.get(name)) or _name(refs.get(name))
             for name in ("model", "provider", "api")
         }
-        made = _sealed(one, " ".join(filter(None, named.values())).lower())
+        made = _sealed(item, " ".join(filter(None, named.values())).lower())
         if made is not None:
             maker, block = made
             thoughts.append(

@@ -68,19 +68,19 @@ def entries(text: str) -> Iterator[LogRecord]:
     """Yield the entries in a text; blank lines belong to the entry before them."""
     kinds = _Kinds()
     kind, held, line, offset = "blank", list[str](), 1, 0
-    for number, one in enumerate(text.splitlines(keepends=True), start=1):
-        found = kinds.next(one)
-        if found is None and held:
-            held.append(one)
+    for number, text_line in enumerate(text.splitlines(keepends=True), start=1):
+        next_kind = kinds.next(text_line)
+        if next_kind is None and held:
+            held.append(text_line)
             continue
-        if found == kind and found != "start":
-            held.append(one)
+        if next_kind == kind and next_kind != "start":
+            held.append(text_line)
             continue
         if held:
             end = offset + sum(len(part.encode()) for part in held)
             yield LogRecord({"kind": kind, "lines": held}, line, offset, end)
             offset = end
-        kind, held, line = found or "blank", [one], number
+        kind, held, line = next_kind or "blank", [text_line], number
     if held:
         end = offset + sum(len(part.encode()) for part in held)
         yield LogRecord({"kind": kind, "lines": held, "is_last": True}, line, offset, end)
@@ -164,10 +164,10 @@ class AiderReader(WholeReader):
 
     def _begin(self, line: str | None) -> None:
         """Open a session: it is named after its repository and when it began."""
-        found = _STARTED.fullmatch(line) if line else None
-        ts_ms = time_ms(found[1].replace(" ", "T")) if found else None
+        match = _STARTED.fullmatch(line) if line else None
+        ts_ms = time_ms(match[1].replace(" ", "T")) if match else None
         folder = self._path.parent.name if self._path is not None else ""
-        stamp = re.sub(r"\D", "", found[1]) if found else "unknown"
+        stamp = re.sub(r"\D", "", match[1]) if match else "unknown"
         session = "-".join(filter(None, (NAME, folder, stamp)))
         self._session, self._model = session, None
         header = SessionHeader(session=session, agent=self.agent, cwd=self._repository)

@@ -102,8 +102,8 @@ class AntigravityReader(RecordReader):
             contents.append(said("assistant", text, **named))
         calls = record.get("tool_calls")
         index = record.get("step_index")
-        for at, one in enumerate(calls if isinstance(calls, list) else []):
-            call = fields_of(one)
+        for at, entry in enumerate(calls if isinstance(calls, list) else []):
+            call = fields_of(entry)
             tool = name(call.get("name")) or "tool"
             call_id = name(call.get("id")) or f"step-{index}.{at}-{digest(call)[:6]}"
             self.now.waiting = [*self.now.waiting, (call_id, tool)][-OPEN_MAX:]

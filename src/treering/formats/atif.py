@@ -176,7 +176,9 @@ class _Steps:
         return earlier[-1] if earlier else next((step for _, step in agents), None)
 
     def _add_answer(self, message: AssistantMessage) -> None:
-        events = [self.events[one] for one in message.event_ids if one in self.events]
+        events = [
+            self.events[event_id] for event_id in message.event_ids if event_id in self.events
+        ]
         model = next(filter(None, (_ref(event, "model") for event in events)), None)
         results = [self._result(call, result) for call, result in calls_with_results(message)]
         step = self._add(
@@ -197,8 +199,8 @@ class _Steps:
         words: list[str] = []
         while self._thoughts and self._thoughts[0].seq <= last:
             payload = self._thoughts.pop(0).payload
-            said = payload.get("thinking") if isinstance(payload, dict) else None
-            words += [said] if isinstance(said, str) and said.strip() else []
+            thinking = payload.get("thinking") if isinstance(payload, dict) else None
+            words += [thinking] if isinstance(thinking, str) and thinking.strip() else []
         return "\n\n".join(words) or None
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -227,7 +229,10 @@ class _Steps:
         )
 
     def _add(self, message: ModelMessage, source: str, content: Any, **more: Any) -> dict[str, Any]:
-        first = next((self.events[one] for one in message.event_ids if one in self.events), None)
+        first = next(
+            (self.events[event_id] for event_id in message.event_ids if event_id in self.events),
+            None,
+        )
         step = {"source": source, "message": content, **_known(more)}
         return self._append(step, message.seq, None if first is None else first.ts_ms)
 
@@ -241,7 +246,7 @@ class _Steps:
 
 def _content(text: str, media: Sequence[Media]) -> str | list[dict[str, Any]]:
     """Return a text, or parts if something is attached that the format has a place for."""
-    parts = [_part(one) for one in media]
+    parts = [_part(attachment) for attachment in media]
     if not parts:
         return text
     return [*([] if is_blank(text) else [{"type": "text", "text": text}]), *parts]
@@ -258,16 +263,16 @@ def _part(media: Media) -> dict[str, Any]:
 
 def _reports(events: Iterable[Event]) -> list[tuple[Event, Report]]:
     """Return what the calls of models used: of several reports of one call the largest."""
-    found: dict[Any, tuple[Event, Report]] = {}
+    by_call: dict[Any, tuple[Event, Report]] = {}
     for event in events:
         report = report_of(event)
         if report is None:
             continue
         key = report.call or event.event_id
-        known = found.get(key)
-        if known is None or larger_report(known[1], report) is report:
-            found[key] = event, report
-    return list(found.values())
+        earlier = by_call.get(key)
+        if earlier is None or larger_report(earlier[1], report) is report:
+            by_call[key] = event, report
+    return list(by_call.values())
 
 
 def _ref(event: Event, name: str) -> str | None:

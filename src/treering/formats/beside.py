@@ -21,7 +21,7 @@ def read_beside(path: PurePath | None, name: str) -> dict[str, Any]:
     try:
         if not beside.is_file() or beside.stat().st_size > BESIDE_BYTES_MAX:
             return {}
-        found = decode(beside.read_bytes())
+        value = decode(beside.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

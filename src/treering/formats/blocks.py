@@ -62,9 +62,9 @@ class WaitingCalls:
         """
         if call_id is None or call_id not in self._waiting:
             made = (
-                known
-                for known, called_tool in self._waiting.items()
-                if is_content_key(known) and tool in {None, called_tool}
+                waiting_id
+                for waiting_id, called_tool in self._waiting.items()
+                if is_content_key(waiting_id) and tool in {None, called_tool}
             )
             call_id = next(made, call_id)
         known_tool = self._waiting.pop(call_id, None) if call_id is not None else None
@@ -144,7 +144,7 @@ def result_in(block: dict[str, Any]) -> tuple[str | None, str | None, Any, dict[
         output = text_of(output)
     stated = block.get("is_error", block.get("isError"))
     error = failure_of(output) if stated is None else None
-    has_failed = any(one.get("success") is False for one in (shown, *texts))
+    has_failed = any(fields.get("success") is False for fields in (shown, *texts))
     if stated is True or has_failed or str(shown.get("type")).startswith("error"):
         error = {"class": "Failed", "message": shorten(plain(text_of(output))) or "failed"}
     call_id = first_name(block, "tool_use_id", "toolCallId", "tool_call_id", "id")

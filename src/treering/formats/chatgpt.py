@@ -174,8 +174,10 @@ def _said(role: str, content: dict[str, Any], key: str, metadata: dict[str, Any]
 
 def _thoughts(content: dict[str, Any], key: str) -> Iterator[PendingEvent]:
     thoughts = content.get("thoughts")
-    for number, one in enumerate(map(fields_of, thoughts if isinstance(thoughts, list) else [])):
-        texts = [text for at in ("summary", "content") if (text := word(one.get(at)))]
+    for number, thought in enumerate(
+        map(fields_of, thoughts if isinstance(thoughts, list) else [])
+    ):
+        texts = [text for at in ("summary", "content") if (text := word(thought.get(at)))]
         if texts:
             yield said("thinking", f"{key}.{number}" if number else key, "\n".join(texts))
 

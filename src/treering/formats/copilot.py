@@ -100,15 +100,15 @@ class CopilotReader(RecordReader):
 
     def _header(self, content: dict[str, Any]) -> SessionHeader:
         before = self.now.sessions.get(self.now.main)
-        place = fields_of(content.get("context"))
+        context = fields_of(content.get("context"))
         self.now.model = name(content.get("selectedModel")) or self.now.model
         about = without_none(
             version=name(content.get("copilotVersion")),
-            branch=name(place.get("branch")),
-            repository=name(place.get("repository")),
-            commit=name(place.get("headCommit")),
+            branch=name(context.get("branch")),
+            repository=name(context.get("repository")),
+            commit=name(context.get("headCommit")),
         )
-        cwd = word(place.get("cwd")) or word(place.get("gitRoot"))
+        cwd = word(context.get("cwd")) or word(context.get("gitRoot"))
         return SessionHeader(
             session=self.now.main,
             agent=self.agent,
@@ -267,11 +267,11 @@ class CopilotReader(RecordReader):
             sums = {str(content.get("currentModel")): total}
         for model, usage in sums.items():
             sent = count(usage.get("outputTokens"))
-            known = min(sent, self.now.reported)
-            self.now.reported -= known
+            reported = min(sent, self.now.reported)
+            self.now.reported -= reported
             spent = used(
                 input_tokens=count(usage.get("inputTokens")),
-                output_tokens=sent - known,
+                output_tokens=sent - reported,
                 cached_tokens=count(usage.get("cacheReadTokens")),
                 cache_creation_tokens=count(usage.get("cacheWriteTokens")),
                 model=name(model),

@@ -157,8 +157,12 @@ class DroidReader(RecordReader):
         named = without_none(model=model)
         contents = _blocks(self, role, message.get("content"), key, **named)
         if role == "user":
-            return [_without_reminder(one) for one in contents] or "empty"
-        texts = [one.payload["text"] for one in contents if one.kind == "conversation.assistant"]
+            return [_without_reminder(content) for content in contents] or "empty"
+        texts = [
+            content.payload["text"]
+            for content in contents
+            if content.kind == "conversation.assistant"
+        ]
         self.now.said = digest(texts[-1]) if texts else self.now.said
         return contents or "empty"
 
@@ -180,7 +184,7 @@ class DroidReader(RecordReader):
         failed = stated is True or (type(code) is int and code != 0)
         if stated is None and code is None:
             failed = failed_by_words(value) if isinstance(value, str | list) else "error" in fields
-        rest = {at: one for at, one in fields.items() if at != "stdout"} if fields else {}
+        rest = {at: item for at, item in fields.items() if at != "stdout"} if fields else {}
         tool = self.tool_of(call_id) or name(record.get("toolName")) or name(record.get("toolId"))
         return [outcome(call_id, tool, output, failed=failed, details=rest)]
 
@@ -253,7 +257,7 @@ def _blocks(
     if text or attached:
         spoken = said("user" if role == "user" else "assistant", text, attached=attached, **named)
         # Results come before what is said about them; thoughts and calls in their order.
-        calls = (at for at, one in enumerate(contents) if one.kind == "tool.call")
+        calls = (at for at, event in enumerate(contents) if event.kind == "tool.call")
         contents.insert(next(calls, len(contents)), spoken)
     return contents
 
@@ -286,7 +290,9 @@ def _without_reminder(content: EventContent) -> EventContent:
     if not reminders or not rest.strip():
         return content
     attached = content.payload.get("attached")
-    return said("user", rest, attached=attached, context=[one.strip() for one in reminders])
+    return said(
+        "user", rest, attached=attached, context=[reminder.strip() for reminder in reminders]
+    )
 
 
 def _typed(record: dict[str, Any], named: str) -> str:

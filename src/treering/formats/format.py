@@ -63,10 +63,10 @@ class LogPlace(msgspec.Struct, frozen=True):
         if "*" in self.base:
             root, pattern = home or Path.home(), f"{self.base}/{self.logs}"
         try:
-            found = _found(root, pattern) if "*" in pattern else []
+            folders = _found(root, pattern) if "*" in pattern else []
         except OSError:
-            found = []
-        return found or [base / self.logs]
+            folders = []
+        return folders or [base / self.logs]
 
     def holds(self, path: PurePath) -> bool:
         """Return whether ``path`` is in the base, here or on any machine: by names of folders."""
@@ -86,14 +86,14 @@ SEARCH_REST: Final = 100
 
 def _found(root: Path, pattern: str) -> list[Path]:
     began = time.monotonic()
-    until, known = _LATER.get((root, pattern), (began, []))
+    until, earlier = _LATER.get((root, pattern), (began, []))
     if began < until:
-        return known
-    found = sorted(root.glob(pattern))
+        return earlier
+    folders = sorted(root.glob(pattern))
     if pattern.count("*") > 1:
         now = time.monotonic()
-        _LATER[root, pattern] = now + SEARCH_REST * (now - began), found
-    return found
+        _LATER[root, pattern] = now + SEARCH_REST * (now - began), folders
+    return folders
 
 
 class LogDatabase(Protocol):

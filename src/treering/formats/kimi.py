@@ -110,14 +110,14 @@ class KimiReader(RecordReader):
                 cwd=cwd or project,
                 title=shorten(title) if title else None,
             )
-        known = fields_of(fields_of(state.get("agents")).get(agent))
-        kind = name(known.get("profileName")) or name(known.get("name"))
+        about = fields_of(fields_of(state.get("agents")).get(agent))
+        kind = name(about.get("profileName")) or name(about.get("name"))
         return SessionHeader(
             session=f"{session}/{agent}",
             agent=f"{self.agent}:{kind or 'subagent'}",
             cwd=cwd or project,
             parent=session,
-            call_id=name(known.get("toolCallId")) or name(known.get("parentToolCallId")),
+            call_id=name(about.get("toolCallId")) or name(about.get("parentToolCallId")),
         )
 
     def _names(self) -> tuple[str, str | None]:
@@ -146,8 +146,8 @@ class KimiReader(RecordReader):
             return None
         hashed = root.parent.parent
         listed = read_beside(hashed.parent, "kimi.json").get("work_dirs")
-        for one in listed if isinstance(listed, list) else []:
-            folder = word(fields_of(one).get("path"))
+        for entry in listed if isinstance(listed, list) else []:
+            folder = word(fields_of(entry).get("path"))
             if folder and md5(folder.encode(), usedforsecurity=False).hexdigest() == hashed.name:
                 return folder
         return None
@@ -319,7 +319,7 @@ class KimiReader(RecordReader):
         output = value.get("message") if output in (None, "", []) else output
         stated = value.get("isError", value.get("is_error"))
         failed = stated is True or (stated is None and failed_by_words(output))
-        rest = {at: one for at, one in value.items() if at not in _OF_A_RESULT and one}
+        rest = {at: item for at, item in value.items() if at not in _OF_A_RESULT and item}
         if value.get("message") not in (None, output):
             rest["message"] = value["message"]
         return [outcome(named, self.tool_of(named), output, failed=failed, details=rest)]
@@ -373,7 +373,7 @@ def _usage(usage: dict[str, Any], **named: Any) -> EventContent | None:
     """Return the usage of a call; both protocols count what comes from a cache apart."""
 
     def number(*names: str) -> int:
-        return next((found for at in names if (found := count(usage.get(at)))), 0)
+        return next((amount for at in names if (amount := count(usage.get(at)))), 0)
 
     cached = number("inputCacheRead", "input_cache_read")
     written = number("inputCacheCreation", "input_cache_creation")

@@ -105,14 +105,14 @@ def blocks_of(content: Any) -> list[dict[str, Any]]:
     """Return the blocks of a message's content; a text is one block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    found = content if isinstance(content, list) else []
+    listed = content if isinstance(content, list) else []
     return [
         {"type": "text", "text": block}
         if isinstance(block, str)
         else block
         if isinstance(block, dict)
         else {"type": "value", "value": block}
-        for block in found
+        for block in listed
     ]
 
 

@@ -88,7 +88,7 @@ class OpenClawReceiptsReader:
         if not isinstance(row, dict) or not row:
             return [ParsedRecord(record=record, skipped="no receipt")]
         receipt = _receipt_in(row) or row
-        moments = (time_ms(one.get(at)) for one in (receipt, row) for at in _TIMES)
+        moments = (time_ms(fields.get(at)) for fields in (receipt, row) for at in _TIMES)
         self._now_ms = next((ts_ms for ts_ms in moments if ts_ms), self._now_ms)
         content = content_of(row)
         event = ParsedEvent(

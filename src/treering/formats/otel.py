@@ -140,15 +140,15 @@ class OtelSpan(msgspec.Struct, frozen=True, kw_only=True):
         """Return the messages that went to the model, if ``asked``, or came from it."""
         names = (*_SYSTEM, *_INPUT) if asked else _OUTPUT
         default = "user" if asked else "assistant"
-        found: list[OtelMessage] = []
+        messages: list[OtelMessage] = []
         for name in names:
             if name in self.attributes:
                 role = "system" if name in _SYSTEM else default
-                found += messages_in(unpacked(self.attributes[name]), role)
+                messages += messages_in(unpacked(self.attributes[name]), role)
                 if name not in _SYSTEM:
-                    return found
+                    return messages
         numbered = _NUMBERED_INPUT if asked else _NUMBERED_OUTPUT
-        return found + (self._numbered(numbered, default) or self._event_messages(asked=asked))
+        return messages + (self._numbered(numbered, default) or self._event_messages(asked=asked))
 
     def _numbered(self, pattern: re.Pattern[str], default: str) -> list[OtelMessage]:
         parts: dict[int, dict[str, Any]] = {}
@@ -163,21 +163,21 @@ class OtelSpan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _event_messages(self, *, asked: bool) -> list[OtelMessage]:
         """Return the messages in the events of the span, where older conventions have them."""
-        found: list[OtelMessage] = []
+        messages: list[OtelMessage] = []
         for event in self.events:
             attributes = event.attributes
             if asked and event.name in _EVENT_ROLES:
                 given = {"content": attributes.get("content"), "id": attributes.get("id")}
                 role = _EVENT_ROLES[event.name]
-                found += messages_in([{"role": role, **given}], role)
+                messages += messages_in([{"role": role, **given}], role)
             elif asked and event.name == "gen_ai.content.prompt":
-                found += messages_in(unpacked(attributes.get("gen_ai.prompt")), "user")
+                messages += messages_in(unpacked(attributes.get("gen_ai.prompt")), "user")
             elif not asked and event.name == "gen_ai.choice":
                 message = unpacked(attributes.get("message", attributes.get("content")))
-                found += messages_in(message, "assistant")
+                messages += messages_in(message, "assistant")
             elif not asked and event.name == "gen_ai.content.completion":
-                found += messages_in(unpacked(attributes.get("gen_ai.completion")), "assistant")
-        return found
+                messages += messages_in(unpacked(attributes.get("gen_ai.completion")), "assistant")
+        return messages
 
 
 class OtelMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +201,7 @@ def messages_in(value: Any, role: str) -> list[OtelMessage]:
         return messages_in(inner, role) if isinstance(inner, list) else _message(value, role)
     if not isinstance(value, list):
         return []
-    return [one for each in value for one in messages_in(each, role)]
+    return [message for each in value for message in messages_in(each, role)]
 
 
 def _message(fields: dict[str, Any], role: str) -> list[OtelMessage]:
@@ -211,19 +211,19 @@ def _message(fields: dict[str, Any], role: str) -> list[OtelMessage]:
     own = {"human": "user", "ai": "assistant", "model": "assistant"}.get(
         str(stated), stated if isinstance(stated, str) else role
     )
-    found: list[OtelMessage] = []
+    messages: list[OtelMessage] = []
     parts = fields.get("parts", fields.get("content"))
     call_id = fields.get("tool_call_id") or fields.get("id")
     if own == "tool" and not isinstance(fields.get("parts"), list):
         text = text_of(unpacked(parts))
         return [OtelMessage(role="tool", text=text, call_id=_name(call_id))] if call_id else []
     for part in parts if isinstance(parts, list) else [parts]:
-        found += _part(unpacked(part), own)
+        messages += _part(unpacked(part), own)
     if "type" in fields and "role" not in fields:
-        found = _part(fields, own)
+        messages = _part(fields, own)
     for call in unpacked(fields.get("tool_calls")) or ():
-        found += _part({"type": "tool_call", **call}, own) if isinstance(call, dict) else []
-    return found
+        messages += _part({"type": "tool_call", **call}, own) if isinstance(call, dict) else []
+    return messages
 
 
 def _part(part: Any, role: str) -> list[OtelMessage]:
@@ -371,8 +371,8 @@ def _span(span: _Span, resource: dict[str, Any]) -> OtelSpan:
     start, end = int(span.start_time_unix_nano), int(span.end_time_unix_nano)
     attributes = _plain(span.attributes)
     errors = [event for event in span.events if event.name == "exception"]
-    for one in errors:
-        attributes = {**_plain(one.attributes), **attributes}
+    for error in errors:
+        attributes = {**_plain(error.attributes), **attributes}
     return OtelSpan(
         trace_id=trace_id,
         span_id=span_id,
@@ -398,10 +398,10 @@ def _value(value: dict[str, Any]) -> Any:
         return int(value["intValue"])
     if "arrayValue" in value:
         values: Iterable[Any] = (value["arrayValue"] or {}).get("values", ())
-        return [_value(one) for one in values]
+        return [_value(item) for item in values]
     if "kvlistValue" in value:
         pairs = (value["kvlistValue"] or {}).get("values", ())
-        return {str(one.get("key")): _value(one.get("value", {})) for one in pairs}
+        return {str(pair.get("key")): _value(pair.get("value", {})) for pair in pairs}
     for name in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
         if name in value:
             return value[name]

@@ -99,8 +99,8 @@ class RecordReader:
     @property
     def sessions(self) -> dict[str, SessionHeader]:
         """Return the sessions so far."""
-        found: dict[str, SessionHeader] = self.now.sessions
-        return found
+        headers: dict[str, SessionHeader] = self.now.sessions
+        return headers
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the outcome of ``record``; records are never held back."""
@@ -159,8 +159,8 @@ class RecordReader:
 
     def tool_of(self, call_id: str | None) -> str | None:
         """Return the tool of a call, if it is known."""
-        found: str | None = self.now.tools.get(call_id or "")
-        return found
+        tool: str | None = self.now.tools.get(call_id or "")
+        return tool
 
     def rewind(self, kept: str | None, **more: Any) -> EventContent | None:
         """Return that all is taken back after the record with the id ``kept``; None if nothing is.
@@ -171,8 +171,8 @@ class RecordReader:
         start = ids.index(kept) + 1 if kept in ids else 0
         hidden = ids[start:]
         first = self.now.trail[hidden[0]] if hidden else None
-        for one in hidden:
-            del self.now.trail[one]
+        for record_id in hidden:
+            del self.now.trail[record_id]
         return None if first is None else undone(first, **more)
 
     # Sessions and keys.
@@ -224,7 +224,9 @@ class RecordReader:
     ) -> list[ParsedEvent]:
         now = self.now
         # What was said has the record's own key, whatever else the record says.
-        spoken = (at for at, one in enumerate(contents) if one.kind.startswith("conversation."))
+        spoken = (
+            at for at, content in enumerate(contents) if content.kind.startswith("conversation.")
+        )
         first = next(spoken, 0)
         approximate = {} if now.is_timed else {"time": "approximate"}
         return [

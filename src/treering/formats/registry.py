@@ -104,7 +104,7 @@ def find_format(values: Sequence[Any], *, content: Content = "json") -> Format |
     Return None if no format claims it, or none clearly: an unread log can be read later, while one
     that is read as another agent's is recorded wrongly.
     """
-    candidates = [one for one in formats() if one.content == content]
+    candidates = [candidate for candidate in formats() if candidate.content == content]
     ranked = sorted(
         ((_score(candidate, values), candidate) for candidate in candidates),
         key=lambda pair: pair[0],
@@ -112,10 +112,10 @@ def find_format(values: Sequence[Any], *, content: Content = "json") -> Format |
     )
     if not ranked or ranked[0][0] <= 0:
         return None
-    best, found = ranked[0]
+    best, winner = ranked[0]
     # One agent may have several formats.
-    second = next((score for score, one in ranked if one.name != found.name), 0.0)
-    return found if best - second >= CLEARLY else None
+    second = next((score for score, other in ranked if other.name != winner.name), 0.0)
+    return winner if best - second >= CLEARLY else None
 
 
 def relative_at(claimed: Format, path: PurePath, former: str | None = None) -> Format:
@@ -123,9 +123,11 @@ def relative_at(claimed: Format, path: PurePath, former: str | None = None) -> F
 
     A file keeps the format it was read in ``former``ly, if that has the same grammar.
     """
-    known = _by_name().get(former or "")
-    if known is not None and (known is claimed or _are_related(known, claimed)):
-        return _joined(known, claimed)
+    former_format = _by_name().get(former or "")
+    if former_format is not None and (
+        former_format is claimed or _are_related(former_format, claimed)
+    ):
+        return _joined(former_format, claimed)
     for relative in formats():
         if claimed.name in relative.family and _is_at(relative, path):
             return _joined(relative, claimed)
@@ -140,25 +142,27 @@ def reader_of(name: str, grammar: str | None) -> Callable[[PurePath | None], Log
 
 def version_of(name: str | None) -> int:
     """Return the reader version of the format with that name."""
-    known = _by_name().get(name or "")
-    return 1 if known is None else known.version
+    log_format = _by_name().get(name or "")
+    return 1 if log_format is None else log_format.version
 
 
 def others_of(path: Path, name: str | None = None) -> list[Path]:
     """Return the other files that are read with one, of the format with that name or of any."""
-    found: dict[Path, None] = {}
-    for one in formats():
-        if one.files is not None and name in {None, one.name}:
+    others: dict[Path, None] = {}
+    for log_format in formats():
+        if log_format.files is not None and name in {None, log_format.name}:
             with contextlib.suppress(Exception):  # A plug-in must not end an import.
-                found |= dict.fromkeys(one.files(path))
+                others |= dict.fromkeys(log_format.files(path))
     # What is not written back to a database yet is in its log.
     log = path.with_name(f"{path.name}-wal")
-    return [other for other in (log, *found) if other != path]
+    return [other for other in (log, *others) if other != path]
 
 
 def left_out_by(path: Path) -> str | None:
     """Return what a file is that is not read by itself, by its path; None if it is."""
-    return next((reason for one in formats() if (reason := _left_out(one, path))), None)
+    return next(
+        (reason for log_format in formats() if (reason := _left_out(log_format, path))), None
+    )
 
 
 def is_pattern_of(folder: str, name: str) -> bool:
@@ -167,12 +171,12 @@ def is_pattern_of(folder: str, name: str) -> bool:
     if _pattern_names().match(name) is None:
         return False
     path = PurePath(folder, name)
-    return any(path.match(pattern) for one in formats() for pattern in one.patterns)
+    return any(path.match(pattern) for log_format in formats() for pattern in log_format.patterns)
 
 
 @cache
 def _pattern_names() -> re.Pattern[str]:
-    names = [PurePath(pattern).name for one in formats() for pattern in one.patterns]
+    names = [PurePath(pattern).name for log_format in formats() for pattern in log_format.patterns]
     return re.compile("|".join(map(fnmatch.translate, names)) or r"(?!)")
 
 
@@ -190,30 +194,30 @@ _added: Final[list[Format]] = []
 
 
 def _forget() -> None:
-    for one in (formats, _by_name, _pattern_names):
-        one.cache_clear()
+    for cached in (formats, _by_name, _pattern_names):
+        cached.cache_clear()
 
 
 @cache
 def _ours() -> tuple[Format, ...]:
-    found: list[Format] = []
+    ours: list[Format] = []
     for name in _OURS:
         declared = import_module(f"treering.formats.{name}").FORMAT
-        found += declared if isinstance(declared, tuple) else (declared,)
-    return tuple(found)
+        ours += declared if isinstance(declared, tuple) else (declared,)
+    return tuple(ours)
 
 
 @cache
 def _by_name() -> dict[str, Format]:
     # The first of a name: the others are the same agent's, with other content.
-    return {one.name: one for one in reversed(formats())}
+    return {log_format.name: log_format for log_format in reversed(formats())}
 
 
 @cache
 def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
     """Return the formats of plug-ins, and the plug-ins without one."""
-    taken = {one.name for one in _ours()} | {NATIVE}
-    found: list[Format] = []
+    taken = {log_format.name for log_format in _ours()} | {NATIVE}
+    plugins: list[Format] = []
     failed: list[FailedPlugin] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         package = f"{entry.dist.name}:" if entry.dist else ""
@@ -224,8 +228,8 @@ def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
             failed.append(FailedPlugin(name=f"{package}{entry.name}", reason=reason))
         else:
             taken.add(plugin.name)
-            found.append(plugin)
-    return tuple(found), tuple(failed)
+            plugins.append(plugin)
+    return tuple(plugins), tuple(failed)
 
 
 class _NotAFormat(Exception):

@@ -148,8 +148,8 @@ def sniff(stream: BinaryIO) -> list[Any]:
         return []
     if not start.lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"["):
         return []
-    found = (record.value for record in list_elements(start) if record.fault is None)
-    return list(islice((value for value in found if value), SNIFFED_MAX))
+    elements = (record.value for record in list_elements(start) if record.fault is None)
+    return list(islice((value for value in elements if value), SNIFFED_MAX))
 
 
 def read_list(path: Path) -> Iterator[LogRecord]:

@@ -101,27 +101,27 @@ class _Cut:
         return (self._object if isinstance(value, dict) else self._list)(value, level)  # type: ignore[arg-type]
 
     def _object(self, value: dict[str, Json], level: int) -> Json:
-        kept: dict[str, Json] = {}
+        bounded: dict[str, Json] = {}
         outputs = 0
         for count, (key, item) in enumerate(value.items()):
             if count >= ITEMS_MAX:
                 self.was_made = True
-                kept["_truncated_items"] = True
+                bounded["_truncated_items"] = True
                 break
             if key.strip().lower() in OUTPUT_FIELDS:
                 outputs += 1
             else:
-                kept[key] = self.value(item, level + 1)
+                bounded[key] = self.value(item, level + 1)
         if outputs:
-            kept["_redacted_output_fields"] = outputs
-        return kept
+            bounded["_redacted_output_fields"] = outputs
+        return bounded
 
     def _list(self, value: list[Json], level: int) -> Json:
-        kept = [self.value(item, level + 1) for item in value[:ITEMS_MAX]]
+        bounded = [self.value(item, level + 1) for item in value[:ITEMS_MAX]]
         if len(value) > ITEMS_MAX:
             self.was_made = True
-            kept.append(f"[TRUNCATED_ITEMS:{len(value) - ITEMS_MAX}]")
-        return kept
+            bounded.append(f"[TRUNCATED_ITEMS:{len(value) - ITEMS_MAX}]")
+        return bounded
 
 
 def is_dump(text: str) -> bool:

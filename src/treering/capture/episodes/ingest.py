@@ -253,14 +253,14 @@ class Ingest:
         by_scope: dict[str, dict[str, EventOfLine]] = defaultdict(dict)
         for _, new in batch:
             by_scope[new.event.scope].setdefault(_id(new.event), new)
-        known = {
+        recorded = {
             scope: self._ledger.find_ids(scope, list(events)) for scope, events in by_scope.items()
         }
         return [
             new
             for _, new in batch
             if by_scope[new.event.scope][_id(new.event)] is new
-            and _id(new.event) not in known[new.event.scope]
+            and _id(new.event) not in recorded[new.event.scope]
         ]
 
     def blank(self, upkeep: Upkeep = "none") -> IngestReceipt:

@@ -106,18 +106,18 @@ class LineReader:
         cap = self._caps.payload_of(kind)
         payload = bound(content, cap=cap, reason="payload_cap", guard=guard)
         refs = bound(links, cap=self._caps.refs, reason="refs_cap", guard=guard)
-        kept, links = payload.value, refs.value
+        stored, links = payload.value, refs.value
         if time_ms != ts_ms and isinstance(links, dict | None) and _seconds(stated["ts_ms"]):
             links = {**(links or {}), "stated_seconds": time_ms // 1_000}
         redacted = stated.get("redacted") is True
         # Check again what will be stored: if it still contains a secret, withhold all of it.
-        if guard is not None and guard.find_value([kept, links]) is not None:
-            kept, links, redacted = None, None, True
-        elif not redacted and kind.startswith("conversation.") and kept is not None:
-            said = stated["payload"]
-            probe = said.get("text") if isinstance(said, dict) else said
+        if guard is not None and guard.find_value([stored, links]) is not None:
+            stored, links, redacted = None, None, True
+        elif not redacted and kind.startswith("conversation.") and stored is not None:
+            given = stated["payload"]
+            probe = given.get("text") if isinstance(given, dict) else given
             if is_dump(f"{summary}\n{probe if isinstance(probe, str) else ''}"):
-                kept, redacted = None, True
+                stored, redacted = None, True
         return EventOfLine(
             event=NewEvent(
                 scope=scope,
@@ -125,7 +125,7 @@ class LineReader:
                 kind=kind,
                 agent_id=agent_id,
                 summary=_shortened(summary) if summary_cut else summary,
-                payload=kept,
+                payload=stored,
                 refs=_marked(links) if redacted else links,
                 event_id=check_id(event_id),
                 ts_ms=time_ms,

@@ -104,8 +104,8 @@ def served_agent(agent: str, home: Path, environment: Mapping[str, str]) -> Serv
             next_step="restart the gateway, as in: openclaw gateway restart",
         )
     if agent not in HOOKED:
-        known = ", ".join((*HOOKED, OPENCLAW))
-        raise InvalidInput(f"unknown agent: {agent}", hint=f"name one of {known}")
+        agents = ", ".join((*HOOKED, OPENCLAW))
+        raise InvalidInput(f"unknown agent: {agent}", hint=f"name one of {agents}")
     hooked = HOOKED[agent]
     folder = hooked.settings(home, environment).parent
     if agent == "codex":
@@ -278,17 +278,17 @@ def _without_table(text: str) -> str:
     tables = _tables(text)
     if not _is_ours(tables.get(ENTRY)):
         return text
-    kept: list[str] = []
+    lines: list[str] = []
     is_own = False
     for line in text.splitlines(keepends=True):
         if _HEADER.match(line):
-            if _OWN_HEADER.match(line) and not is_own and kept and not kept[-1].strip():
-                kept.pop()
+            if _OWN_HEADER.match(line) and not is_own and lines and not lines[-1].strip():
+                lines.pop()
             is_own = bool(_OWN_HEADER.match(line))
         if not is_own:
-            kept.append(line)
+            lines.append(line)
     rest = {name: table for name, table in tables.items() if name != ENTRY}
-    return _checked("".join(kept), text, rest)
+    return _checked("".join(lines), text, rest)
 
 
 def _tables(text: str) -> dict[str, Any]:

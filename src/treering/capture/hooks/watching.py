@@ -139,7 +139,7 @@ class Watch:
 
     def catch_up(self) -> None:
         """Scan everything once."""
-        self._look([place.root for place in self._places()])
+        self._look([followed.root for followed in self._places()])
         self._tick()
 
     def _is_behind(self) -> bool:
@@ -167,7 +167,9 @@ class Watch:
                 sweep_at = self._clock() + SWEEP_S
             else:
                 self._look({_nearest(Path(name)) for _, name in batch})
-                self._look([place.root for place in self._places() if place.root.is_file()])
+                self._look(
+                    [followed.root for followed in self._places() if followed.root.is_file()]
+                )
                 self._tick()
             if now >= places_at:
                 places_at = now + PLACES_TICKS * self._tick_s
@@ -176,7 +178,7 @@ class Watch:
 
     def _roots(self) -> dict[Path, int]:
         """Return the existing folders, each with its inode, to detect a replaced one."""
-        folders = [*(place.root for place in self._places()), *self._also]
+        folders = [*(followed.root for followed in self._places()), *self._also]
         return {path: _identity(path) for path in folders if path.is_dir()}
 
     def _look(self, folders: Iterable[Path]) -> None:
@@ -204,7 +206,7 @@ class Watch:
 
     def _tick(self) -> None:
         """Retry what had to wait, and drain the spool."""
-        if rested := {one for one in self._put_back if self._rested_at[one] <= self._clock()}:
+        if rested := {path for path in self._put_back if self._rested_at[path] <= self._clock()}:
             self._put_back -= rested
             self._look(rested)
         if self._waiting and self._clock() >= self._retry_at:

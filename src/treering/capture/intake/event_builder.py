@@ -88,19 +88,19 @@ class EventBuilder:
 
     def _aim(self, scope: Scope, event: ParsedEvent) -> tuple[str, Any, Any]:
         """Return kind, refs and payload of an event with the seqs of those that it refers to."""
-        place = (
+        location = (
             None if event.first is None else self._matcher.find(scope, event.session, event.first)
         )
         refs = dict(event.refs or {})
         if event.kind == "session.undone":
-            if place is None:
+            if location is None:
                 rewind = {"record": "rewind", "rewinds_to": self._sessions.ids.hidden(event.first)}
                 return "ops.observation", {"observed": "rewind"}, rewind
-            return event.kind, {"turns": 1, **refs, "from_seq": place.seq}, None
+            return event.kind, {"turns": 1, **refs, "from_seq": location.seq}, None
         payload = dict(event.payload or {})
         # A summary that names no event which is kept replaces all events before it.
         through = self._sessions.head_seq(scope, event.session)
-        through = through if place is None else place.seq - 1
+        through = through if location is None else location.seq - 1
         if through > 0:
             payload["through_seq"] = refs["through_seq"] = through
         return event.kind, refs or None, payload

@@ -52,14 +52,14 @@ class FormerReading:
         self._found.add(item.ids[0])
         home = "" if is_global else event.session
         named = self._ids.everywhere(event.key) if is_global else self._ids.named(home, event.key)
-        known = self._events(scope, session)
+        by_key = self._events(scope, session)
         for key in (("id", named), _content(event.kind, event.payload), _erased(event)):
-            waiting = known.get(key)
+            waiting = by_key.get(key)
             while waiting:
-                found = waiting.pop(0)
-                if found.event_id not in self._found:
-                    self._found.add(found.event_id)
-                    return found.event_id
+                earlier = waiting.pop(0)
+                if earlier.event_id not in self._found:
+                    self._found.add(earlier.event_id)
+                    return earlier.event_id
         return None
 
     def differs(self, scope: Scope, item: Item, session: str) -> bool:
@@ -70,13 +70,14 @@ class FormerReading:
         before = self._events(scope, session).get(("id", item.ids[0]), [])
         content = _content(item.event.kind, item.event.payload)
         return any(
-            not one.redacted and _content(one.kind, one.payload) != content for one in before
+            not event.redacted and _content(event.kind, event.payload) != content
+            for event in before
         )
 
     def stale(self, scope: Scope, session: str) -> list[str]:
         """Return the ids of derived events of a session that the present reader does not derive."""
-        known = self._events(scope, session)
-        events = {one.event_id: one for waiting in known.values() for one in waiting}
+        by_key = self._events(scope, session)
+        events = {event.event_id: event for waiting in by_key.values() for event in waiting}
         return [
             event_id
             for event_id, event in events.items()
@@ -92,9 +93,9 @@ class FormerReading:
         return self._buffer.find_ids(scope, ids) if ids else {}
 
     def _events(self, scope: Scope, session: str) -> dict[_Key, list[Event]]:
-        known = self._known.get((scope, session))
-        if known is None:
-            known = self._known[scope, session] = {}
+        by_key = self._known.get((scope, session))
+        if by_key is None:
+            by_key = self._known[scope, session] = {}
             for event in self._buffer.all_events(scope, session):
                 keys: list[_Key] = [("id", event.event_id)]
                 if event.redacted:
@@ -102,8 +103,8 @@ class FormerReading:
                 else:
                     keys.append(_content(event.kind, event.payload))
                 for key in keys:
-                    known.setdefault(key, []).append(event)
-        return known
+                    by_key.setdefault(key, []).append(event)
+        return by_key
 
 
 def _content(kind: str, payload: object) -> _Key:

@@ -126,12 +126,12 @@ class Importer:
     def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> ImportReceipt:
         """Import ``files``, each after those that it continues."""
         probes = self._probe_all(files, since_ms)
-        self._total = sum(one.source.size for one in probes)
+        self._total = sum(probed.source.size for probed in probes)
         for some in _chunks(parents_first(probes)):
             if self._scope is None:
-                self._notes.read_ahead([one.scope_note for one in some if one.scope_note])
-            for one in some:
-                self._import(one)
+                self._notes.read_ahead([probed.scope_note for probed in some if probed.scope_note])
+            for probed in some:
+                self._import(probed)
         self._buffer.finish()
         self._close_files()
         return in_all(
@@ -194,8 +194,8 @@ class Importer:
             note = self._notes.find(os.path.realpath(file.path))
             # A watcher names files because they were written to, not because they are trusted.
             is_named = file.is_named and not self._live
-            known = None if self._again else note
-            probed = probe(source, known, is_named=is_named, databases=self._databases)
+            usable_note = None if self._again else note
+            probed = probe(source, usable_note, is_named=is_named, databases=self._databases)
             if self._again and probed is not None and probed.kind == "log":
                 probed.former = _former(note, probed)
             return probed or counter.receipt("unchanged")

@@ -180,13 +180,13 @@ class LedgerBuffer:
     ) -> None:
         """Record events, which ``size`` bytes of a log hold, with the next batch."""
         if self.dry_run:
-            for one in waiting:
-                self._foresee(scope, one.event)
-            member.count(scope, waiting, {one.event.event_id or "" for one in waiting})
+            for entry in waiting:
+                self._foresee(scope, entry.event)
+            member.count(scope, waiting, {entry.event.event_id or "" for entry in waiting})
             return
         self._waiting.setdefault(scope, []).append((member, waiting))
-        self._ids.setdefault(scope, set()).update([one.event.event_id for one in waiting])
-        self._sessions.update({(scope, one.event.session_id) for one in waiting})
+        self._ids.setdefault(scope, set()).update([entry.event.event_id for entry in waiting])
+        self._sessions.update({(scope, entry.event.session_id) for entry in waiting})
         self._events += len(waiting)
         self._bytes += size
         if self._events >= BATCH_EVENTS or self._bytes >= BATCH_BYTES:
@@ -216,10 +216,10 @@ class LedgerBuffer:
         self.notes.write()
         for scope, batch in batches.items():
             try:
-                new_ids = self._record([one.event for _, waiting in batch for one in waiting])
+                new_ids = self._record([entry.event for _, waiting in batch for entry in waiting])
             except batch_faults():
                 for member, parts in groupby(batch, key=itemgetter(0)):
-                    member.record_again(scope, [one for _, waiting in parts for one in waiting])
+                    member.record_again(scope, [entry for _, waiting in parts for entry in waiting])
             else:
                 for member, waiting in batch:
                     member.count(scope, waiting, new_ids)
@@ -234,7 +234,7 @@ class LedgerBuffer:
 
     def record(self, member: BatchMember, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events at once, all or none. Raises what the ledger raises."""
-        member.count(scope, waiting, self._record([one.event for one in waiting]))
+        member.count(scope, waiting, self._record([entry.event for entry in waiting]))
 
     def _record(self, events: list[NewEvent]) -> set[str]:
         """Record events; return the ids of those that the ledger did not have."""
@@ -249,15 +249,17 @@ class LedgerBuffer:
         waiting_ids = self._ids.get(scope)
         if waiting_ids and not waiting_ids.isdisjoint(event_ids):
             self.commit()
-        last_scope, last_ids, places = self._last_search
+        last_scope, last_ids, searched = self._last_search
         if scope != last_scope or not last_ids.issuperset(event_ids):
-            places = self.ledger.find_ids(scope, list(event_ids))
-            self._last_search = (scope, frozenset(event_ids), places)
-        found = {event_id: places[event_id] for event_id in event_ids if event_id in places}
+            searched = self.ledger.find_ids(scope, list(event_ids))
+            self._last_search = (scope, frozenset(event_ids), searched)
+        locations = {event_id: searched[event_id] for event_id in event_ids if event_id in searched}
         if self._places:
             foreseen = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
-            found |= {event_id: place for event_id, place in foreseen if place is not None}
-        return found
+            locations |= {
+                event_id: location for event_id, location in foreseen if location is not None
+            }
+        return locations
 
     def differing(
         self, scope: Scope, parsed: Sequence[tuple[str, EventLocation, Any]]
@@ -268,10 +270,12 @@ class LedgerBuffer:
         """
         differs: list[bool | None] = [None] * len(parsed)
         by_session: dict[str, dict[int, list[int]]] = {}
-        for at, (event_id, place, payload) in enumerate(parsed):
+        for at, (event_id, location, payload) in enumerate(parsed):
             word_hash = self._word_hashes.get((scope, event_id))
             if word_hash is None:
-                by_session.setdefault(place.session_id, {}).setdefault(place.seq, []).append(at)
+                by_session.setdefault(location.session_id, {}).setdefault(location.seq, []).append(
+                    at
+                )
             else:
                 differs[at] = word_hash != hash(lines_of(payload))
         for session, seqs in by_session.items():

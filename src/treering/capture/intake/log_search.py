@@ -69,15 +69,15 @@ def find_files(paths: Sequence[Path]) -> list[LogCandidate]:
 def look_through(paths: Sequence[Path]) -> Files:
     """Return the files that ``paths`` name, as ``find_files`` does, and those that are skipped."""
     files = Files()
-    found = files.found
+    candidates = files.found
     for path in paths:
         if path.is_dir():
             _look_inside(path, files)
         elif path.exists():
-            found[path] = LogCandidate(path, is_named=True)
+            candidates[path] = LogCandidate(path, is_named=True)
         else:
             raise InvalidInput(f"{path} does not exist", hint="name a log, or a folder of logs")
-        if len(found) > FILES_MAX:
+        if len(candidates) > FILES_MAX:
             raise InvalidInput(
                 f"{path} holds more than {FILES_MAX:,} files", hint="name a smaller folder"
             )

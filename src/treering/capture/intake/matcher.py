@@ -125,17 +125,17 @@ class EventMatcher:
                 # Another event may have this id today.
                 former_id = self.id("", event.former_key)
                 earlier.setdefault(former_id, []).append((item, 0, True))
-        places = self._buffer.find_ids(scope, list(earlier)) if earlier else {}
+        locations = self._buffer.find_ids(scope, list(earlier)) if earlier else {}
         for event_id, uses in earlier.items():
-            place = places.get(event_id)
-            if place is None:
+            location = locations.get(event_id)
+            if location is None:
                 continue
             for item, at, must_fit in uses:
                 session = self._sessions.name(item.event.session)
-                fits = (session, item.event.ts_ms) == (place.session_id, place.ts_ms)
+                fits = (session, item.event.ts_ms) == (location.session_id, location.ts_ms)
                 if item.ids[at] not in known and (fits or not must_fit):
                     item.ids[at] = event_id
-                    known[event_id] = place
+                    known[event_id] = location
 
     def _former_reading(self) -> FormerReading | None:
         """Return what another reader has recorded of the sessions of this file, if one did.
@@ -181,16 +181,18 @@ class EventMatcher:
             event = item.event
             if not _is_timed(event):
                 continue
-            place = known.get(item.ids[0])
+            location = known.get(item.ids[0])
             if event.ts_ms > NO_TIME_MS:
-                before = place.ts_ms if place else first_ms.setdefault(item.ids[0], event.ts_ms)
+                before = (
+                    location.ts_ms if location else first_ms.setdefault(item.ids[0], event.ts_ms)
+                )
                 if before not in {0, event.ts_ms}:
                     own_ids.append(self._give_own_id(item, self._id_by_content(scope, event)))
                     continue
             # Our own export names an event by its id, and may spell it as another log does.
             is_export = self._source.keys_are_global and event.alternate_key is None
-            if place is not None and not is_export:
-                repeats.append((item, place))
+            if location is not None and not is_export:
+                repeats.append((item, location))
         if own_ids:
             known |= self._buffer.find_ids(scope, list(dict.fromkeys(own_ids)))
         if repeats:
@@ -201,7 +203,7 @@ class EventMatcher:
     ) -> None:
         """Give ids of their own to events with other words than the event that has their id."""
         differs = self._buffer.differing(
-            scope, [(item.ids[0], place, item.event.payload) for item, place in repeats]
+            scope, [(item.ids[0], location, item.event.payload) for item, location in repeats]
         )
         own_ids = {
             at: self.id("", item.event.alternate_key)
@@ -212,11 +214,11 @@ class EventMatcher:
         }
         if not own_ids:
             return
-        places = self._buffer.find_ids(scope, list(dict.fromkeys(own_ids.values())))
-        known |= places
+        locations = self._buffer.find_ids(scope, list(dict.fromkeys(own_ids.values())))
+        known |= locations
         for at, event_id in own_ids.items():
             # If the words cannot be compared any more, the event is the known one.
-            if differs[at] or event_id in places:
+            if differs[at] or event_id in locations:
                 self._give_own_id(repeats[at][0], event_id)
 
     def _give_own_id(self, item: Item, event_id: str) -> str:
@@ -237,8 +239,8 @@ class EventMatcher:
         late: list[str] = []
         for item in items:
             event = item.event
-            place = None if event.kind.startswith(_BESIDE) else known.get(item.ids[0])
-            if place is not None and self._sessions.lacks(scope, event.session, place):
+            location = None if event.kind.startswith(_BESIDE) else known.get(item.ids[0])
+            if location is not None and self._sessions.lacks(scope, event.session, location):
                 item.ids[0] = self._id_within(scope, event.session, event.key)
                 late.append(item.ids[0])
         if late:
@@ -249,9 +251,11 @@ class EventMatcher:
         if len(item.ids) == 1:
             return False
         for event_id in item.ids[1:]:
-            place = known.get(event_id)
-            if place is not None and self._sessions.inherits(scope, item.event.session, place):
-                self._sessions.share(scope, item.event, event_id, place)
+            location = known.get(event_id)
+            if location is not None and self._sessions.inherits(
+                scope, item.event.session, location
+            ):
+                self._sessions.share(scope, item.event, event_id, location)
                 return True
         self._sessions.end_replay(scope, item.event.session)
         return False
@@ -297,8 +301,8 @@ class EventMatcher:
         if self._buffer.has_legacy_ids:
             legacy = (self._ids.legacy(home, key) for home in homes)
             ids += [event_id for event_id in legacy if event_id is not None]
-        known = self._buffer.find_ids(scope, ids)
-        return next((known[event_id] for event_id in ids if event_id in known), None)
+        locations = self._buffer.find_ids(scope, ids)
+        return next((locations[event_id] for event_id in ids if event_id in locations), None)
 
 
 _ANYWHERE: Final = ("",)

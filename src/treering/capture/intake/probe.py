@@ -114,14 +114,14 @@ class Probe:
 
 def parents_first(probes: Sequence[Probe]) -> list[Probe]:
     """Return all files by time, each after that of the session which it continues."""
-    ordered = sorted(probes, key=lambda one: one.order)
+    ordered = sorted(probes, key=lambda probed: probed.order)
     by_session: dict[tuple[str, str | None], Probe] = {}
-    for one in ordered:
-        by_session.setdefault((one.name, one.session), one)
+    for probed in ordered:
+        by_session.setdefault((probed.name, probed.session), probed)
     placed: dict[Probe, None] = {}
-    for one in ordered:
+    for probed in ordered:
         line: dict[Probe, None] = {}
-        ahead: Probe | None = one
+        ahead: Probe | None = probed
         while ahead is not None and ahead not in placed and ahead not in line:
             line[ahead] = None
             parent = ahead.forked_from

@@ -199,8 +199,8 @@ class RecordImport:
         moved = waiting.copy()
         waiting.clear()
         size, last = 0, None
-        for one in moved:
-            record = None if one.item is None else one.item.record
+        for entry in moved:
+            record = None if entry.item is None else entry.item.record
             if record is not None and record is not last:
                 last = record
                 size += record.parsed.record.end - record.parsed.record.offset
@@ -225,11 +225,11 @@ class RecordImport:
     def count(self, scope: Scope, waiting: Sequence[WaitingEvent], new_ids: set[str]) -> None:
         """Count events that the ledger has now; of those without ``new_ids``, it had them."""
         new_events = 0
-        for one in waiting:
-            is_new, item = one.event.event_id in new_ids, one.item
+        for entry in waiting:
+            is_new, item = entry.event.event_id in new_ids, entry.item
             if item is None:
-                if one.opens and is_new:
-                    self.sessions.opened.add((scope, one.session))
+                if entry.opens and is_new:
+                    self.sessions.opened.add((scope, entry.session))
                 continue
             if is_new:
                 new_events += 1
@@ -243,7 +243,7 @@ class RecordImport:
 
     def record_again(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events of a batch that failed, without those of other files."""
-        items = [one.item for one in waiting if one.item is not None]
+        items = [entry.item for entry in waiting if entry.item is not None]
         for item in items:
             item.record.waiting += 1
         self._take_back(scope, waiting)
@@ -295,11 +295,11 @@ class RecordImport:
 
     def _take_back(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Forget that events wait: they were not recorded, nor were their sessions opened."""
-        for one in waiting:
-            if one.item is None:
-                self.sessions.close(scope, one.session)
+        for entry in waiting:
+            if entry.item is None:
+                self.sessions.close(scope, entry.session)
             else:
-                one.item.record.waiting -= 1
+                entry.item.record.waiting -= 1
 
 
 def _refusal(error: Exception) -> str:

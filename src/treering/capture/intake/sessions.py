@@ -144,8 +144,8 @@ class Sessions:
     def _was_taken_over(self, scope: Scope, session: str) -> bool:
         """Whether another reader opened a session which this one has read again since."""
         mark = self.ids.named(session, "imported")
-        place = self._buffer.find_ids(scope, [mark]).get(mark)
-        return place is not None and place.session_id == self.name(session)
+        location = self._buffer.find_ids(scope, [mark]).get(mark)
+        return location is not None and location.session_id == self.name(session)
 
     # What a session continues.
 
@@ -180,8 +180,8 @@ class Sessions:
         """Return what a session continues; the fork that was imported before it, if it is new."""
         if self._is_there(scope, session):
             return self._buffer.progress(scope, self.ids.session(session)).parent
-        place = self._early_fork(scope, session)
-        return None if place is None else place.session_id
+        location = self._early_fork(scope, session)
+        return None if location is None else location.session_id
 
     def _is_there(self, scope: Scope, session: str) -> bool:
         return self._buffer.progress(scope, self.ids.session(session)).head > 0
@@ -311,8 +311,8 @@ class Sessions:
         if self._buffer.dry_run:
             if is_new:
                 self.opened.add((scope, session))
-                place = None if shared is None else shared[1]
-                self._buffer.foresee_opening(scope, self.name(session), place, marks)
+                location = None if shared is None else shared[1]
+                self._buffer.foresee_opening(scope, self.name(session), location, marks)
             return []
         events: list[NewEvent] = []
         if is_new and not (shared and self._fork(scope, session, header, shared, ts_ms)):
@@ -347,13 +347,13 @@ class Sessions:
         """
         forked_from = _forked_from(header)
         marks = self._mark_ids(session, header)
-        known = self._buffer.find_ids(scope, marks)
+        locations = self._buffer.find_ids(scope, marks)
         if forked_from is not None and self._is_there(scope, forked_from):
             marks = marks[1:]
         name = self.ids.session(session)
         # Another import may have opened it and come no further, or be about to.
-        is_marked = any(place.session_id == name for place in known.values())
-        return [] if is_marked else [mark for mark in marks if mark not in known]
+        is_marked = any(location.session_id == name for location in locations.values())
+        return [] if is_marked else [mark for mark in marks if mark not in locations]
 
     def _leaves(
         self, scope: Scope, session: str, header: SessionHeader | None, after: str | None
@@ -362,10 +362,10 @@ class Sessions:
         if header is not None and header.parent is not None:
             return None
         shared = self._state(scope, session).shared
-        place = None if after is None else self._buffer.find_ids(scope, [after]).get(after)
-        if after is None or place is None or place.session_id == self.name(session):
+        location = None if after is None else self._buffer.find_ids(scope, [after]).get(after)
+        if after is None or location is None or location.session_id == self.name(session):
             return shared
-        return (after, place) if shared is None or shared[1].seq < place.seq else shared
+        return (after, location) if shared is None or shared[1].seq < location.seq else shared
 
     def _fork(
         self,
@@ -375,9 +375,9 @@ class Sessions:
         shared: tuple[str, EventLocation],
         ts_ms: int,
     ) -> bool:
-        event_id, place = shared
+        event_id, location = shared
         self._buffer.commit()
-        parent = self._buffer.ledger.session(place.session_id, scope=scope, agent=self._format)
+        parent = self._buffer.ledger.session(location.session_id, scope=scope, agent=self._format)
         try:
             parent.fork(
                 self.name(session), at=event_id, agent=self.agent(header), whole_turn=False,

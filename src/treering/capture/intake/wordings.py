@@ -37,7 +37,7 @@ def holds(recorded: Any, parsed: Any) -> bool:
 
 def lines_of(payload: Any) -> frozenset[str]:
     """Return the words of a payload, in lines."""
-    return frozenset(line for one in _leaves(_words_in(payload)) for line in _lines(one))
+    return frozenset(line for leaf in _leaves(_words_in(payload)) for line in _lines(leaf))
 
 
 def _words_in(payload: Any) -> dict[str, Any]:
@@ -54,17 +54,17 @@ def _leaves(value: Any) -> Iterator[Any]:
     """Give the values in ``value`` that contain no others."""
     ahead = [value]
     while ahead:
-        one = ahead.pop()
-        if isinstance(one, dict):
-            ahead.extend(one.values())
-        elif isinstance(one, list):
-            ahead.extend(one)
-        elif one is not None and one != "":
-            yield one
+        node = ahead.pop()
+        if isinstance(node, dict):
+            ahead.extend(node.values())
+        elif isinstance(node, list):
+            ahead.extend(node)
+        elif node is not None and node != "":
+            yield node
 
 
 def _lines(value: Any) -> Iterator[str]:
-    return (line for one in str(value).splitlines() if (line := one.strip()))
+    return (line for raw_line in str(value).splitlines() if (line := raw_line.strip()))
 
 
 def _fits(text: str, masked: str) -> bool:
@@ -78,8 +78,8 @@ def _fits(text: str, masked: str) -> bool:
     *middle, last = rest
     at, end = len(first), len(text) - len(last)
     for piece in middle:
-        found = text.find(piece, at, end)
-        if found < 0:
+        start = text.find(piece, at, end)
+        if start < 0:
             return False
-        at = found + len(piece)
+        at = start + len(piece)
     return at <= end

@@ -55,7 +55,7 @@ def anthropic_messages(
 
 
 def _heard(message: UserMessage) -> list[dict[str, Any]]:
-    return _text_blocks(message.text) + [_media_block(one) for one in message.media]
+    return _text_blocks(message.text) + [_media_block(attachment) for attachment in message.media]
 
 
 def _answers(message: AssistantMessage) -> list[dict[str, Any]]:
@@ -69,7 +69,9 @@ def _text_blocks(text: str) -> list[dict[str, Any]]:
 def _result_block(call: Call, result: Result) -> dict[str, Any]:
     content: Any = output_of(result)
     if result.media:
-        content = _text_blocks(result.output) + [_media_block(one) for one in result.media]
+        content = _text_blocks(result.output) + [
+            _media_block(attachment) for attachment in result.media
+        ]
     block = {"type": "tool_result", "tool_use_id": call.call_id, "content": content}
     return block | {"is_error": True} if result.is_error else block
 

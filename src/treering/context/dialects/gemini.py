@@ -56,7 +56,7 @@ def gemini_contents(
                 response_fields = {"output": f"{len(result.media)} attached"}
             response = {"id": call.call_id, "name": names[call.tool], "response": response_fields}
             responses.append({"function_response": response})
-            media += [_media_part(one) for one in result.media]
+            media += [_media_part(attachment) for attachment in result.media]
         return responses + media
 
     turns = alternate(messages, heard=_heard, spoken=spoken, answers=answers)
@@ -68,7 +68,7 @@ def gemini_contents(
 
 def _heard(message: UserMessage) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = [] if is_blank(message.text) else [{"text": message.text}]
-    return parts + [_media_part(one) for one in message.media]
+    return parts + [_media_part(attachment) for attachment in message.media]
 
 
 def _media_part(media: Media) -> dict[str, Any]:

@@ -77,4 +77,4 @@ def _distinct(name: str, tool: str, taken: set[str]) -> str:
     prefix = name[: NAME_CHARACTERS_MAX - _DIGEST_DIGITS - 1]
     digests = (sha256(f"{attempt} {tool}".encode()).hexdigest() for attempt in count())
     spelled = (f"{prefix}_{digest[:_DIGEST_DIGITS]}" for digest in digests)
-    return next(one for one in spelled if one not in taken)
+    return next(candidate for candidate in spelled if candidate not in taken)

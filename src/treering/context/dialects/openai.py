@@ -37,7 +37,7 @@ def chat_messages(
         if content is not None:
             role = message.mark if message.mark in INSTRUCTIONS else "user"
             rendered.append({"role": role, "content": content})
-    if all(one["role"] in INSTRUCTIONS for one in rendered):
+    if all(entry["role"] in INSTRUCTIONS for entry in rendered):
         rendered.append({"role": "user", "content": CONTINUED})
     if system is not None:
         rendered.insert(0, {"role": "system", "content": system})
@@ -64,7 +64,7 @@ def _chat_answer(message: AssistantMessage, names: Mapping[str, str]) -> list[di
             # A tool message cannot hold files, but a user message after it can.
             output = f"{len(result.media)} attached" if is_blank(result.output) else output
             shown.append(_chat_text(f"(given by {names[call.tool]}, {call.call_id})"))
-            shown += [_chat_part(one) for one in result.media]
+            shown += [_chat_part(attachment) for attachment in result.media]
         rendered.append({"role": "tool", "tool_call_id": call.call_id, "content": output})
     return [*rendered, {"role": "user", "content": shown}] if shown else rendered
 

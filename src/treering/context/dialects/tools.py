@@ -54,12 +54,12 @@ def read_tools(given: Sequence[Any]) -> list[ToolSpec]:
         for tool in _read(item):
             # Two providers may have own tools of the same name: each gets only its own.
             rivals = [
-                one
-                for one in specs
-                if one.name == tool.name
-                and (None in {one.home, tool.home} or one.home == tool.home)
+                spec
+                for spec in specs
+                if spec.name == tool.name
+                and (None in {spec.home, tool.home} or spec.home == tool.home)
             ]
-            if any(one != tool for one in rivals):
+            if any(spec != tool for spec in rivals):
                 raise InvalidInput(
                     f"tool {tool.name} is declared twice, differently",
                     hint="declare each tool once",
@@ -165,8 +165,8 @@ def _read(item: Any) -> Iterator[ToolSpec]:
     if declarations is not None:
         if not isinstance(declarations, list | tuple):
             raise _no_tool(item)
-        for one in declarations:
-            yield from _read(one)
+        for declaration in declarations:
+            yield from _read(declaration)
         return
     if _gemini_own(item):
         [name] = item
@@ -184,7 +184,7 @@ def _read(item: Any) -> Iterator[ToolSpec]:
 
 def _function(item: Mapping[str, Any]) -> ToolSpec:
     name, description, strict = item.get("name"), item.get("description"), item.get("strict")
-    schema = next((item[one] for one in _SCHEMAS if item.get(one) is not None), _EMPTY)
+    schema = next((item[field] for field in _SCHEMAS if item.get(field) is not None), _EMPTY)
     if not isinstance(name, str) or not name.strip() or not isinstance(schema, Mapping):
         raise _no_tool(item)
     return ToolSpec(
@@ -198,10 +198,10 @@ def _function(item: Mapping[str, Any]) -> ToolSpec:
 def _json_schema(value: Any) -> Any:
     """Return a schema with JSON Schema's type names: Google's are in capitals."""
     if isinstance(value, list | tuple):
-        return [_json_schema(one) for one in value]
+        return [_json_schema(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    converted = {name: _json_schema(one) for name, one in value.items()}
+    converted = {name: _json_schema(item) for name, item in value.items()}
     schema_type = converted.get("type")
     if isinstance(schema_type, str) and schema_type.isupper():
         converted["type"] = schema_type.lower()

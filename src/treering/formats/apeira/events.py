@@ -170,8 +170,8 @@ def _item_content(
         return "tool.call", f"{tool} called", call
     if type_ == "function_call_output" and call_id:
         name, output = tools.get(call_id), item.get("output")
-        kept = output if _storable(output) else plain(stringify(output))
-        result = {"call_id": call_id, "name": name, "status": "ok", "output": kept}
+        stored_output = output if _storable(output) else plain(stringify(output))
+        result = {"call_id": call_id, "name": name, "status": "ok", "output": stored_output}
         return "tool.result", f"{name or 'a tool'} returned", result
     named = plain(type_) if isinstance(type_, str) else "unnamed"
     return "ops.observation", _line_of(f"item: {named}"), {"item": named}

@@ -62,7 +62,7 @@ def copy(value: Any, *, depth: int = 0) -> Any:
         case int() | float():
             return _as_double(value)
         case list() if depth < NESTING_MAX:
-            return [copy(one, depth=depth + 1) for one in value]
+            return [copy(item, depth=depth + 1) for item in value]
         case dict() if depth < NESTING_MAX:
             return _copy_object(value, depth)
         case list() | dict():
@@ -87,7 +87,7 @@ def stringify(value: Any) -> str:
         case list():
             return "[" + ",".join(map(stringify, value)) + "]"
         case _:
-            pairs = (f"{_quote(key)}:{stringify(one)}" for key, one in value.items())
+            pairs = (f"{_quote(key)}:{stringify(item)}" for key, item in value.items())
             return "{" + ",".join(pairs) + "}"
 
 
@@ -112,7 +112,7 @@ def text_of(value: Any) -> str:
         case str():
             return value
         case list():
-            return ",".join("" if one is None else text_of(one) for one in value)
+            return ",".join("" if item is None else text_of(item) for item in value)
         case dict():
             return "[object Object]"
         case None:
@@ -157,10 +157,10 @@ def _quote(text: str) -> str:
 def _copy_object(value: dict[Any, Any], depth: int) -> dict[str, Any]:
     copied: dict[str, Any] = {}
     indexed = False
-    for key, one in value.items():
+    for key, item in value.items():
         if not isinstance(key, str):
             raise InvalidInput(f"the key {key!r} is not text", hint="JSON keys are text")
-        copied[join_surrogates(key)] = copy(one, depth=depth + 1)
+        copied[join_surrogates(key)] = copy(item, depth=depth + 1)
         indexed = indexed or _is_index(key)
     if not indexed:
         return copied

@@ -114,10 +114,10 @@ def new_episode(event: Mapping[str, Any], episode_id: int) -> Episode:
     meta = copied.get("meta")
     given = meta if isinstance(meta, dict) else {}
     source = given.get("source")
-    kept = {"source": DEFAULT_SOURCE if source is None else source}
+    new_meta = {"source": DEFAULT_SOURCE if source is None else source}
     if "turnId" in given:
-        kept["turnId"] = given["turnId"]
-    return copied | {"id": episode_id, "meta": kept}
+        new_meta["turnId"] = given["turnId"]
+    return copied | {"id": episode_id, "meta": new_meta}
 
 
 def next_after(episode_id: int) -> int:

@@ -150,7 +150,7 @@ class ClaudeCodeReader:
         return [outcome for record in held for outcome in self._take(record)]
 
     def _take(self, record: LogRecord) -> list[ParsedRecord]:
-        return [self._parse(one) for one in self._order.take(record, self._past.nodes)]
+        return [self._parse(ordered) for ordered in self._order.take(record, self._past.nodes)]
 
     def _settle(self, values: Sequence[dict[str, Any]]) -> None:
         """Find the session, folder and time of first lines that do not name them."""
@@ -302,13 +302,13 @@ class ClaudeCodeReader:
         if self._repeats.holds(line.session, line.value, past):
             return []
         before = past.facts.get(line.session)
-        known = past.sessions.get(line.session) or self._new_header(line)
+        header = past.sessions.get(line.session) or self._new_header(line)
         facts = facts_in(line)
         about = {name: fact for name, fact in facts.items() if name != "cwd"}
         opening = msgspec.structs.replace(
-            known, cwd=known.cwd or facts.get("cwd") or self._cwd, about=about | known.about
+            header, cwd=header.cwd or facts.get("cwd") or self._cwd, about=about | header.about
         )
-        if opening != known or line.session not in past.sessions:
+        if opening != header or line.session not in past.sessions:
             past.sessions[line.session] = opening
         changed = changed_in(line, facts, past)
         self._repeats.note(line, changed=past.facts.get(line.session) is not before)

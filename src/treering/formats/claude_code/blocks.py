@@ -253,12 +253,12 @@ def _answer(text: str, line: LogLine) -> LineEvent:
         "stop_reason": name_in(line.message, "stop_reason"),
         "message_id": name_in(line.message, "id"),
     }
-    known = {name: value for name, value in named.items() if value is not None}
+    about = {name: value for name, value in named.items() if value is not None}
     return LineEvent(
         kind="conversation.assistant",
         summary=brief(text),
-        payload={"text": text, **known},
-        refs={"characters": len(text), **known},
+        payload={"text": text, **about},
+        refs={"characters": len(text), **about},
     )
 
 
@@ -304,8 +304,8 @@ def _asked_before(
     if call_id is None:
         return None
     of, mark = f"{past.number(line.session)}:{call_id}", _digest(block)
-    known, key = past.asked.get(of, ("", ""))
-    if known == mark:
+    earlier_mark, key = past.asked.get(of, ("", ""))
+    if earlier_mark == mark:
         return key
     keep(past.asked, of, (mark, numbered(line.key, number)), CALLS_MAX)
     return None

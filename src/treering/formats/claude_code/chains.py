@@ -76,7 +76,7 @@ def remember(
     turned = any(kind.startswith(_TURNED) for kind in kinds)
     if not (spoken or turned or stem) and line.parent is not None:
         stem = past.stem_of(line.parent)
-    key, stem = (("" if one == line.own_id else one) for one in (key, stem))
+    key, stem = (("" if part == line.own_id else part) for part in (key, stem))
     keep(past.nodes, line.own_id, LineNode(session, key, stem, line.mark), NODES_MAX)
 
 

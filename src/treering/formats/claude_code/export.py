@@ -64,11 +64,11 @@ def write_session(
     cost money as well. The same events give the same lines.
     """
     every = list(events)
-    extra = [one for one in (every if beside is None else beside) if not one.redacted]
+    extra = [event for event in (every if beside is None else beside) if not event.redacted]
     shown = _shown(every)
     messages, _ = pair(shown, policy or SyntheticPolicy())
     aside = _aside(extra, shown, messages)
-    pending = [one for one in aside if thought_in(one) is None]
+    pending = [event for event in aside if thought_in(event) is None]
     whose = {"isSidechain": False} if subagent is None else subagent.fields
     lines = _ExportLines(
         {
@@ -118,8 +118,8 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
     def fields(self) -> dict[str, Any]:
         """Return the fields that each of its lines has."""
         fields = {"attributionAgent": self.sort, "parent_tool_use_id": self.call_id}
-        known = {name: value for name, value in fields.items() if value is not None}
-        return {"isSidechain": True, "agentId": self.agent_id, **known}
+        stated = {name: value for name, value in fields.items() if value is not None}
+        return {"isSidechain": True, "agentId": self.agent_id, **stated}
 
 
 class _ExportLines:
@@ -276,7 +276,9 @@ class _ExportLines:
 
     def _source(self, event_ids: Iterable[str]) -> Event | None:
         """Return the first event that is there, and keep its time."""
-        source = next((self._events[one] for one in event_ids if one in self._events), None)
+        source = next(
+            (self._events[event_id] for event_id in event_ids if event_id in self._events), None
+        )
         self._ts_ms = self._ts_ms if source is None else source.ts_ms
         return source
 
@@ -309,12 +311,13 @@ def _aside(
     extra: Iterable[Event], shown: Iterable[Event], messages: Iterable[ModelMessage]
 ) -> list[Event]:
     """Return what happened beside the conversation: errors, and what else was not undone."""
-    said = {event_id for message in messages for event_id in message.event_ids}
-    kept = {event.event_id for event in shown} - said
+    message_event_ids = {event_id for message in messages for event_id in message.event_ids}
+    other_ids = {event.event_id for event in shown} - message_event_ids
     return [
         event
         for event in extra
-        if event.kind in ERRORS or (event.kind in VERBATIM - {REPORT} and event.event_id in kept)
+        if event.kind in ERRORS
+        or (event.kind in VERBATIM - {REPORT} and event.event_id in other_ids)
     ]
 
 
@@ -426,8 +429,8 @@ class Answers:
         answer.model = name_in(event.refs, "model") or answer.model
         if event.kind == REPORT:
             report = report_of(event)
-            known = None if answer.report is None else report_of(answer.report)
-            if report is not None and (known is None or larger_report(known, report) is report):
+            earlier = None if answer.report is None else report_of(answer.report)
+            if report is not None and (earlier is None or larger_report(earlier, report) is report):
                 answer.report = event
         elif thought_in(event) is not None:
             answer.thoughts.append(event)

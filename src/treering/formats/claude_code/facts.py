@@ -43,29 +43,29 @@ class FactRepeats:
 
     def holds(self, session: str, value: dict[str, Any], past: ClaudeCodeState) -> bool:
         """Whether all that a line says of its session is known."""
-        said = self._said.get(session)
-        return said is not None and session in past.facts and _stated_in(value) in said
+        earlier = self._said.get(session)
+        return earlier is not None and session in past.facts and _stated_in(value) in earlier
 
     def note(self, line: LogLine, *, changed: bool) -> None:
         """Remember the fields of a line; if they ``changed``, forget the earlier ones."""
-        said = self._said.setdefault(line.session, [])
-        if changed or len(said) >= _REPEATED_MAX:
-            said.clear()
-        said.append(_stated_in(line.value))
+        earlier = self._said.setdefault(line.session, [])
+        if changed or len(earlier) >= _REPEATED_MAX:
+            earlier.clear()
+        earlier.append(_stated_in(line.value))
 
 
 def changed_in(line: LogLine, facts: dict[str, str], past: ClaudeCodeState) -> list[LineEvent]:
     """Return what has changed with a line, or became known after its session was opened."""
-    known = past.facts.get(line.session, {})
+    earlier = past.facts.get(line.session, {})
     marks = {name: digest(fact)[:_DIGITS] for name, fact in facts.items()}
-    if not marks or marks.items() <= known.items():
+    if not marks or marks.items() <= earlier.items():
         return []
-    keep(past.facts, line.session, known | marks, TITLES_MAX)
+    keep(past.facts, line.session, earlier | marks, TITLES_MAX)
     is_begun = line.session in past.begun
     changed = {
         name: facts[name]
         for name, mark in marks.items()
-        if (mark != known[name] if name in known else is_begun)
+        if (mark != earlier[name] if name in earlier else is_begun)
     }
     if not changed or line.sort in _OWN_LINES:
         return []

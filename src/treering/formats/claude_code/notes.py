@@ -52,11 +52,11 @@ def _named(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
             if leaf is not None:
                 keep(past.leaves, leaf, Leaf(title, past.lines), TITLES_MAX)
             return [observed(line, line.sort)]
-    known = past.titles.get(line.session)
+    earlier = past.titles.get(line.session)
     chosen = line.sort == "custom-title"
-    if known is not None and known.mark == digest(title):
+    if earlier is not None and earlier.mark == digest(title):
         return []
-    if known is not None and known.chosen and not chosen:
+    if earlier is not None and earlier.chosen and not chosen:
         return [observed(line, line.sort)]
     return [titled(title, line.session, past, chosen=chosen)]
 

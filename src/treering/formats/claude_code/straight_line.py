@@ -254,12 +254,12 @@ def _answer(
     text = block.get("text")
     if type(text) is not str or text.strip() in {"", NO_CONTENT}:
         return None
-    known = {"model": model, "message_id": message_id}
+    about = {"model": model, "message_id": message_id}
     stop_reason = message.get("stop_reason")
     if stop_reason is not None and _is_name(stop_reason):
-        known["stop_reason"] = stop_reason
-    refs = {"characters": len(text), **known}
-    return "conversation.assistant", brief(text), {"text": text, **known}, refs
+        about["stop_reason"] = stop_reason
+    refs = {"characters": len(text), **about}
+    return "conversation.assistant", brief(text), {"text": text, **about}, refs
 
 
 def _thought(block: dict[str, Any], model: str, message_id: str) -> _Part | None:

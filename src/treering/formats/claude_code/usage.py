@@ -73,8 +73,8 @@ def _call(line: LogLine, past: ClaudeCodeState) -> tuple[str | None, str | None]
     message_id, request_id = name_in(line.message, "id"), name_in(line.value, "requestId")
     if message_id is None or request_id is not None:
         return message_id, request_id
-    known = next((call for call in past.usage if call.startswith(f"{message_id}:")), "")
-    return message_id, known.removeprefix(f"{message_id}:") or None
+    earlier = next((call for call in past.usage if call.startswith(f"{message_id}:")), "")
+    return message_id, earlier.removeprefix(f"{message_id}:") or None
 
 
 def count(value: Any) -> int:

@@ -65,7 +65,9 @@ _FOLDERS: Final = ("workspace", "cwdOnTaskInitialization", "cwd", "workspace_roo
 def score(values: Sequence[Any]) -> float:
     """Return the share of values that are messages of a task, or what the editor showed of one."""
     listed = [fields_of(value).get("messages", value) for value in values]
-    messages = [one for value in listed for one in (value if isinstance(value, list) else ())]
+    messages = [
+        message for value in listed for message in (value if isinstance(value, list) else ())
+    ]
     if not messages:
         # Elements of a list that was cut off; or lines of another agent, so less is sure.
         return share(_has_marks(fields_of(value)) for value in values)
@@ -79,9 +81,9 @@ def score(values: Sequence[Any]) -> float:
 def _is_message(value: Any) -> bool:
     fields = fields_of(value)
     blocks = blocks_of(fields.get("content"))
-    known = {"text", "image", *THOUGHTS, *CALLS, *RESULTS}
+    types = {"text", "image", *THOUGHTS, *CALLS, *RESULTS}
     return word(fields.get("role")) in {"user", "assistant"} and all(
-        word(block.get("type")) in known for block in blocks
+        word(block.get("type")) in types for block in blocks
     )
 
 
@@ -127,7 +129,7 @@ class TaskReader(WholeReader):
         if word(document) is None:
             # The file itself, without the folder around it: all of its messages.
             listed = record.value if isinstance(record.value, list) else [record.value]
-            events = [event for one in listed for event in self._value(fields_of(one), {})]
+            events = [event for message in listed for event in self._value(fields_of(message), {})]
             return [self._outcome(record, self._known(), events, NOTHING)]
         if document == METADATA:
             self._learn(fields_of(value))
@@ -145,22 +147,26 @@ class TaskReader(WholeReader):
 
     def _begun_ms(self) -> int | None:
         """Return when the task began, if anything says so: its name is mostly a time."""
-        known, session = self._metadata, self._session
-        stated = known.get("started_at"), known.get("ts"), session.isdecimal() and int(session)
+        metadata, session = self._metadata, self._session
+        stated = (
+            metadata.get("started_at"),
+            metadata.get("ts"),
+            session.isdecimal() and int(session),
+        )
         return next(filter(None, map(milliseconds, stated)), None)
 
     def _learn(self, metadata: dict[str, Any]) -> None:
         """Open the session with what is known of the task."""
         self._metadata |= metadata
-        known = self._metadata
-        details, origin = fields_of(known.get("metadata")), fields_of(known.get("origin"))
-        parent = name_of(known.get("parentTaskId")) or self._parent
-        title = word(known.get("task")) or word(details.get("title")) or word(known.get("prompt"))
+        task = self._metadata
+        details, origin = fields_of(task.get("metadata")), fields_of(task.get("origin"))
+        parent = name_of(task.get("parentTaskId")) or self._parent
+        title = word(task.get("task")) or word(details.get("title")) or word(task.get("prompt"))
         asked = _TASK.fullmatch(title) if title else None
         title = None if self._parent else asked[2] if asked else title
-        about = {at: known[at] for at in _ABOUT if word(known.get(at))}
+        about = {at: task[at] for at in _ABOUT if word(task.get(at))}
         about |= {"branch": branch} if (branch := word(_git(details).get("branch"))) else {}
-        cwd = next(filter(None, (word(known.get(at)) for at in _FOLDERS)), None)
+        cwd = next(filter(None, (word(task.get(at)) for at in _FOLDERS)), None)
         child = f"{self.agent}:{name_of(origin.get('subagent')) or 'subagent'}"
         self._open(
             SessionHeader(

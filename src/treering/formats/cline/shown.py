@@ -76,7 +76,7 @@ def usage(
 ) -> PendingEvent:
     """Return what a request used."""
     named = {"model": model, "provider": provider, "message_id": key}
-    refs = {**{at: one for at, one in named.items() if one is not None}, **counts}
+    refs = {**{at: value for at, value in named.items() if value is not None}, **counts}
     is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0
     payload = {**refs, **({"cost_usd": cost} if is_known else {})}
     return PendingEvent(

@@ -39,9 +39,9 @@ def calls_in(
         if block.get("type") != "text" or not isinstance(text, str) or "<" not in text:
             rest.append(block)
             continue
-        rest += [{"type": "thinking", "thinking": found[1]} for found in _THOUGHT.finditer(text)]
+        rest += [{"type": "thinking", "thinking": match[1]} for match in _THOUGHT.finditer(text)]
         text = _THOUGHT.sub("", text)
-        found_calls = [found for found in _CALL.finditer(text) if found[1] not in _NO_TOOLS]
+        found_calls = [match for match in _CALL.finditer(text) if match[1] not in _NO_TOOLS]
         for call in found_calls:
             key = key_of(["call", call[0]])
             call_id = content_key(f"call.{key}")

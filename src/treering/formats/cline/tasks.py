@@ -57,15 +57,15 @@ def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
         yield from _terminal(path)
         return
     folder = path.parent
-    known: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for name in _METADATA:
         for record in _documents(folder / name):
-            known |= fields_of(record.value)
+            metadata |= fields_of(record.value)
             yield _row(record, METADATA, record.value)
     displayed = [
         document for name in (SHOWN, OLDER_SHOWN) for document in _documents(folder / name)
     ]
-    times = task_times([fields_of(one.value) for one in displayed], known)
+    times = task_times([fields_of(document.value) for document in displayed], metadata)
     has_conversation = False
     for at, record in enumerate(_documents(folder / CONVERSATION)):
         has_conversation = has_conversation or record.fault is None
@@ -82,7 +82,7 @@ def _terminal(path: Path) -> Iterator[LogRecord]:
     for record in _documents(path):
         whole = fields_of(record.value)
         listed = whole.get("messages", record.value if "role" in whole else None)
-        about = {at: one for at, one in whole.items() if at != "messages"}
+        about = {at: value for at, value in whole.items() if at != "messages"}
         if not isinstance(listed, list):
             yield _row(record, CONVERSATION, record.value)
             continue
@@ -124,26 +124,26 @@ def task_times(displayed: Sequence[dict[str, Any]], known: dict[str, Any]) -> Ta
     """
     times: dict[int, int] = {}
     request = -2
-    for one in displayed:
-        ts_ms, index = time_ms(one.get("ts")), one.get("conversationHistoryIndex")
-        if one.get("say") == _REQUEST:
+    for message in displayed:
+        ts_ms, index = time_ms(message.get("ts")), message.get("conversationHistoryIndex")
+        if message.get("say") == _REQUEST:
             request += 2
         if ts_ms is None:
             continue
         if type(index) is int:
             times[index + 1] = max(ts_ms, times.get(index + 1, 0))
         elif request >= 0:
-            at = request if one.get("say") == _REQUEST else request + 1
+            at = request if message.get("say") == _REQUEST else request + 1
             times[at] = max(ts_ms, times.get(at, 0))
     listed = known.get("model_usage")
     models = [
         (ts_ms, model)
-        for one in map(fields_of, listed if isinstance(listed, list) else [])
-        if (ts_ms := time_ms(one.get("ts"))) and (model := name_of(one.get("model_id")))
+        for usage in map(fields_of, listed if isinstance(listed, list) else [])
+        if (ts_ms := time_ms(usage.get("ts"))) and (model := name_of(usage.get("model_id")))
     ]
     has_costs = any(
-        one.get("say") == _REQUEST and "tokensIn" in fields_of(json_of(one.get("text")))
-        for one in displayed
+        message.get("say") == _REQUEST and "tokensIn" in fields_of(json_of(message.get("text")))
+        for message in displayed
     )
     return TaskTimes(times_ms=times, models=sorted(models), has_costs=has_costs)
 

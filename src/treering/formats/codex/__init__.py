@@ -163,19 +163,19 @@ class CodexReader:
 
     def _open(self, sort: str, content: dict[str, Any], value: Any) -> None:
         """Note what the record says of the session; the first one says which it is."""
-        known = self._now.opening
-        if known is not None and sort != "session_meta":
+        earlier = self._now.opening
+        if earlier is not None and sort != "session_meta":
             return
         stated = content if sort == "session_meta" else {}
         named = session_named(stated)
-        if known is None:
+        if earlier is None:
             self._now.opening = opening_of(
                 named or session_of(self._path, value), stated, agent=self.agent
             )
-        elif named == known.session and not self._now.is_stated:
+        elif named == earlier.session and not self._now.is_stated:
             self._now.opening = opening_of(named, stated, agent=self.agent)
         opening = self._now.opening
-        if known is not opening and opening is not None:
+        if earlier is not opening and opening is not None:
             self._now.is_stated = bool(opening.about)
             self._now.provider = opening.about.get("provider")
             self.sessions[opening.session] = opening

@@ -93,7 +93,9 @@ def input_of(stated: Any, field: str) -> dict[str, Any]:
 def call_summary(tool: str, stated: dict[str, Any]) -> str:
     """Return a line on a call: its tool, and what it is about."""
     hints = (stated[field] for field in _HINTS if stated.get(field))
-    hint = next(hints, None) or next((one for one in stated.values() if isinstance(one, str)), "")
+    hint = next(hints, None) or next(
+        (value for value in stated.values() if isinstance(value, str)), ""
+    )
     if isinstance(hint, list):
         # ["bash", "-lc", "make test"] is about the last of these.
         words = [word for word in hint if isinstance(word, str)]

@@ -83,9 +83,9 @@ def _read_message(item: dict[str, Any]) -> list[ItemPart]:
 
 def _read_reasoning(item: dict[str, Any]) -> list[ItemPart]:
     stated = item.get("summary"), item.get("content")
-    if not all(isinstance(one, list | None) for one in stated):
+    if not all(isinstance(field, list | None) for field in stated):
         return [observed(key_of(["item", item]), "reasoning", item)]
-    parts = [text for one in stated for text in texts_of(one)]
+    parts = [text for field in stated for text in texts_of(field)]
     rest = {
         name: value
         for name, value in item.items()

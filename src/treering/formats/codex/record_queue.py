@@ -60,12 +60,12 @@ class RecordQueue(msgspec.Struct):
     def _match(self, page: QueuedRecord) -> None:
         """Have a waiting record take over what ``page`` says better."""
         for number, part in enumerate(page.parts):
-            if isinstance(part, LaneText) and (place := self._waiting(part)):
-                held, at = place
+            if isinstance(part, LaneText) and (waiting := self._waiting(part)):
+                held, at = waiting
                 held.parts[at] = _joined(held.parts[at], part)
-                held.waits = [one for one in held.waits if one != at]
+                held.waits = [index for index in held.waits if index != at]
                 page.parts[number] = msgspec.structs.replace(part, more={})
-                page.waits = [one for one in page.waits if one != number]
+                page.waits = [index for index in page.waits if index != number]
 
     def _waiting(self, saying: LaneText) -> tuple[QueuedRecord, int] | None:
         for exact in (True, False):
@@ -95,8 +95,8 @@ def _is_twin(held: PendingEvent | LaneText, saying: LaneText, *, exact: bool) ->
         return False
     if held.role != saying.role:
         return False
-    one, other = held.text.strip(), saying.text.strip()
-    return one == other if exact else held.role == "user" and bool(other) and other in one
+    held_text, text = held.text.strip(), saying.text.strip()
+    return held_text == text if exact else held.role == "user" and bool(text) and text in held_text
 
 
 def _joined(held: PendingEvent | LaneText, saying: LaneText) -> PendingEvent | LaneText:

@@ -111,15 +111,15 @@ class CodexExecReader(RecordReader):
 
     def _call(self, item: dict[str, Any], sort: str, *, is_done: bool) -> list[EventContent] | str:
         item_id = name(item.get("id"))
-        place = f"{self.now.turn}.{item_id or digest(item)}"
+        item_key = f"{self.now.turn}.{item_id or digest(item)}"
         tool, given = _call_of(item, sort)
         # Other turns have items with the same ids.
-        call_id = name(f"{self.now.session}:{place}") or place
-        began = [] if place in self.now.begun else [called(call_id, tool, given)]
-        self.now.begun[place] = ""
+        call_id = name(f"{self.now.session}:{item_key}") or item_key
+        began = [] if item_key in self.now.begun else [called(call_id, tool, given)]
+        self.now.begun[item_key] = ""
         if not is_done:
             return began or "completed later"
-        self.now.begun.pop(place, None)
+        self.now.begun.pop(item_key, None)
         error, code = item.get("error"), item.get("exit_code")
         output = item.get("aggregated_output", item.get("result"))
         if output is None:

@@ -69,12 +69,12 @@ class Twins(msgspec.Struct):
         while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
             del self.heard[0]
         role, lane = saying.role, saying.lane
-        waiting = [one for one in self.heard if one.role == role and lane not in one.lanes]
+        waiting = [heard for heard in self.heard if heard.role == role and lane not in heard.lanes]
         mark = _mark(saying.text)
-        twin = next((one for one in waiting if one.mark == mark), None)
+        twin = next((heard for heard in waiting if heard.mark == mark), None)
         if twin is None and saying.role == "user" and saying.lane == "item":
             # An item wraps the user's words in further context for the model.
-            twin = next((one for one in waiting if _is_within(one, saying.text)), None)
+            twin = next((heard for heard in waiting if _is_within(heard, saying.text)), None)
         if twin is None:
             return False
         twin.lanes.append(saying.lane)
@@ -82,8 +82,10 @@ class Twins(msgspec.Struct):
 
     def add(self, saying: LaneText, at: int) -> None:
         """Remember a text."""
-        found = saying.role == "user" and saying.lane != "item"
-        lines = len(saying.text.strip().split("\n")) if found and saying.text.strip() else 0
+        may_be_wrapped = saying.role == "user" and saying.lane != "item"
+        lines = (
+            len(saying.text.strip().split("\n")) if may_be_wrapped and saying.text.strip() else 0
+        )
         lines = lines if lines <= WRAPPED_LINES_MAX else 0
         self.heard.append(_Heard(saying.role, _mark(saying.text), [saying.lane], at, lines))
         if len(self.heard) > SAYINGS_MAX:

@@ -38,7 +38,9 @@ _NAMED: Final = b"\x0a\x20"
 
 def score(tables: Sequence[Any]) -> float:
     """Return whether these are the tables of a chat."""
-    columns = {str(one.get("table")): one.get("columns") or () for one in map(fields_of, tables)}
+    columns = {
+        str(table.get("table")): table.get("columns") or () for table in map(fields_of, tables)
+    }
     return float(all({*names} <= {*columns.get(at, ())} for at, names in _COLUMNS.items()))
 
 
@@ -52,15 +54,15 @@ def records(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:
             yield {"meta": meta, "value": None if meta else row["value"]}
         blobs = {row["id"]: row["data"] for row in database.rows(BLOBS, _COLUMNS[BLOBS])}
         messages = {
-            blob_id: found for blob_id, data in blobs.items() if (found := message_in(data))
+            blob_id: message for blob_id, data in blobs.items() if (message := message_in(data))
         }
-        named = [one for one in _hashes(blobs.get(root)) if one in messages]
-        places = {one: at for at, one in enumerate(messages)}
-        left_out = [message for message in messages if message not in set(named)]
+        named = [blob_id for blob_id in _hashes(blobs.get(root)) if blob_id in messages]
+        places = {blob_id: at for at, blob_id in enumerate(messages)}
+        left_out = [blob_id for blob_id in messages if blob_id not in set(named)]
         for blob_id in named:
             while left_out and places[left_out[0]] < places[blob_id]:
-                one = left_out.pop(0)
-                yield {"blob": one, "message": messages[one]}
+                earlier = left_out.pop(0)
+                yield {"blob": earlier, "message": messages[earlier]}
             yield {"blob": blob_id, "message": messages[blob_id]}
         for blob_id in left_out:
             yield {"blob": blob_id, "message": messages[blob_id]}
@@ -88,20 +90,20 @@ def message_in(data: Any) -> dict[str, Any] | None:
     for start in (0, raw.find(b'{"role":'), raw.find(b'{"id":')):
         end = raw.rfind(b"}") + 1
         if 0 <= start < end:
-            found = json_of(raw[start:end])
-            if isinstance(found, dict) and isinstance(found.get("role"), str):
-                return found
+            message = json_of(raw[start:end])
+            if isinstance(message, dict) and isinstance(message.get("role"), str):
+                return message
     return None
 
 
 def _hashes(data: Any) -> list[str]:
     """Return the hashes that a blob names, in their order."""
     raw = data if isinstance(data, bytes) else b""
-    at, found = 0, []
+    at, hashes = 0, []
     while raw.startswith(_NAMED, at) and len(raw) >= at + 2 + _HASH_BYTES:
-        found.append(raw[at + 2 : at + 2 + _HASH_BYTES].hex())
+        hashes.append(raw[at + 2 : at + 2 + _HASH_BYTES].hex())
         at += 2 + _HASH_BYTES
-    return found
+    return hashes
 
 
 class ChatReader(WholeReader):

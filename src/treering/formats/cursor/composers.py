@@ -206,8 +206,8 @@ def other_row(key: str) -> str:
 
 def composer_header(value: dict[str, Any], session: str, known: dict[str, Any]) -> SessionHeader:
     """Return the header of a conversation; ``known`` is what other rows and files say of it."""
-    place = fields_of(value.get("workspaceIdentifier"))
-    where = fields_of(place.get("uri"))
+    workspace = fields_of(value.get("workspaceIdentifier"))
+    where = fields_of(workspace.get("uri"))
     cwd = word(where.get("fsPath")) or word(where.get("path")) or folder_of(where.get("external"))
     branch = word(value.get("createdOnBranch")) or word(
         fields_of(value.get("activeBranch")).get("branchName")
@@ -285,7 +285,9 @@ def _thoughts(value: dict[str, Any], bubble_id: str) -> Iterator[PendingEvent]:
 def _tool_events(tool: dict[str, Any], bubble_id: str) -> Iterator[PendingEvent]:
     call_id = name_of(_first_line(tool.get("toolCallId"))) or f"{bubble_id}.call"
     name = name_of(tool.get("name")) or (f"tool {tool['tool']}" if "tool" in tool else "unnamed")
-    given = next((one for at in ("params", "rawArgs") if (one := input_of(tool.get(at), at))), {})
+    given = next(
+        (arguments for at in ("params", "rawArgs") if (arguments := input_of(tool.get(at), at))), {}
+    )
     status = str(tool.get("status"))
     decision = {"decision": tool["userDecision"]} if word(tool.get("userDecision")) else {}
     began = called(
@@ -356,7 +358,7 @@ def _time(value: dict[str, Any]) -> int | None:
     timing = fields_of(value.get("timingInfo"))
     sent = (timing.get(at) for at in ("clientRpcSendTime", "clientStartTime"))
     return time_ms(value.get("createdAt")) or next(
-        (one for one in map(time_ms, sent) if one and one > 10**12), None
+        (sent_ms for sent_ms in map(time_ms, sent) if sent_ms and sent_ms > 10**12), None
     )
 
 

@@ -27,7 +27,9 @@ _ROW: Final = ["key", "value"]
 
 def score(tables: Sequence[Any]) -> float:
     """Return whether these are the tables of a ``state.vscdb`` of Cursor."""
-    columns = {str(one.get("table")): one.get("columns") or () for one in map(fields_of, tables)}
+    columns = {
+        str(table.get("table")): table.get("columns") or () for table in map(fields_of, tables)
+    }
     return float({*_ROW} <= {*columns.get(CONVERSATIONS, ())})
 
 
@@ -35,8 +37,8 @@ def records(path: Path, databases: DatabaseReader) -> Iterator[Any]:
     """Yield each row once: conversations by time, each with its bubbles; then all others."""
     with databases.open(path) as database:
         tables = database.tables()
-        known = yield from _conversations(database, path, databases)
-        yield from _orphans(database, known)
+        sessions = yield from _conversations(database, path, databases)
+        yield from _orphans(database, sessions)
         for kind, count in database.tally(CONVERSATIONS, "key").items():
             if kind not in {COMPOSER, BUBBLE}:
                 yield LogRecord({"key": kind}, 0, 0, 0, lines=count)
@@ -61,12 +63,12 @@ def _conversations(
                 filter(name_of, listed if isinstance(listed, list) else []), session
             )
     folders = _folders(path, databases) if begun.keys() - has_place else {}
-    for session in sorted(begun, key=lambda one: (begun[one], one)):
+    for session in sorted(begun, key=lambda name: (begun[name], name)):
         value: dict[str, Any] = {}
         for row in database.rows(CONVERSATIONS, _ROW, where={"key": COMPOSER + session}):
-            known = {"cwd": folders.get(session), "parent": parents.get(session)}
+            about = {"cwd": folders.get(session), "parent": parents.get(session)}
             value = fields_of(json_of(row["value"]))
-            yield {"key": row["key"], "value": row["value"], "known": known}
+            yield {"key": row["key"], "value": row["value"], "known": about}
         yield from _bubbles(database, session, value)
     return set(begun)
 
@@ -92,15 +94,17 @@ def _bubbles(database: LogDatabase, session: str, composer: dict[str, Any]) -> I
     if not listed:
         listed, aside = aside, []
     for bubble in [*dict.fromkeys(listed), None]:
-        earlier = [one for one in aside if bubble is None or times[one] < times[bubble]]
+        earlier = [
+            bubble_id for bubble_id in aside if bubble is None or times[bubble_id] < times[bubble]
+        ]
         aside = aside[len(earlier) :]
-        keys = {one: first_key(values[one], one) for one in earlier}
+        keys = {bubble_id: first_key(values[bubble_id], bubble_id) for bubble_id in earlier}
         first = next(filter(None, keys.values()), None)
-        last = max((at for at, one in enumerate(earlier) if keys[one]), default=None)
-        for at, one in enumerate(earlier):
+        last = max((at for at, bubble_id in enumerate(earlier) if keys[bubble_id]), default=None)
+        for at, bubble_id in enumerate(earlier):
             yield {
-                "key": prefix + one,
-                "value": values[one],
+                "key": prefix + bubble_id,
+                "value": values[bubble_id],
                 "undoes": first if at == last else None,
             }
         if bubble is not None:
@@ -131,15 +135,15 @@ def _settings(database: LogDatabase, path: Path) -> Iterator[Any]:
 def _folders(path: Path, databases: DatabaseReader) -> dict[str, str]:
     """Return the folders of conversations, which the databases of workspaces list."""
     folders: dict[str, str] = {}
-    for place in sorted(path.parent.parent.glob("workspaceStorage/*/state.vscdb")):
-        folder = _folder(place.parent)
+    for database_path in sorted(path.parent.parent.glob("workspaceStorage/*/state.vscdb")):
+        folder = _folder(database_path.parent)
         if folder is None:
             continue
-        with contextlib.suppress(TreeringError, OSError), databases.open(place) as database:
+        with contextlib.suppress(TreeringError, OSError), databases.open(database_path) as database:
             for row in database.rows(SETTINGS, _ROW, where={"key": COMPOSERS}):
                 listed = fields_of(json_of(row["value"])).get("allComposers")
-                for one in map(fields_of, listed if isinstance(listed, list) else []):
-                    if session := name_of(one.get("composerId")):
+                for composer in map(fields_of, listed if isinstance(listed, list) else []):
+                    if session := name_of(composer.get("composerId")):
                         folders.setdefault(session, folder)
     return folders
 

@@ -58,7 +58,7 @@ def records(path: Path, _: DatabaseReader) -> Iterator[LogRecord]:
     for at, line in enumerate(text.removeprefix("\ufeff").splitlines(keepends=True), start=1):
         if line.strip() in _ROLES and held:
             yield _message(role, held, number, offset)
-            offset += sum(len(one.encode()) for one in held)
+            offset += sum(len(held_line.encode()) for held_line in held)
             number, held = at, []
         role = line.strip().rstrip(":") if line.strip() in _ROLES else role
         held.append(line)
@@ -76,8 +76,8 @@ def _message(role: str, lines: Sequence[str], number: int, offset: int) -> LogRe
     end = offset + sum(len(line.encode()) for line in lines)
     value: dict[str, Any] = {"type": "text", "text": "".join(lines)}
     if role:
-        said = [line.rstrip("\r\n") for line in lines[1:]]
-        content = [*_blocks(said)] if role == "assistant" else "\n".join(said).strip()
+        body = [line.rstrip("\r\n") for line in lines[1:]]
+        content = [*_blocks(body)] if role == "assistant" else "\n".join(body).strip()
         value = {"role": role, "message": {"content": content}}
     return LogRecord(value, number, offset, end)
 
@@ -86,12 +86,12 @@ def _blocks(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     mark: re.Match[str] | None = None
     held: list[str] = []
     for line in lines:
-        found = _MARK.fullmatch(line.strip())
+        next_mark = _MARK.fullmatch(line.strip())
         # What is not indented is said again.
-        if found is not None or (mark is not None and line[:1] not in {"", " ", "\t"}):
+        if next_mark is not None or (mark is not None and line[:1] not in {"", " ", "\t"}):
             yield from _block(mark, held)
-            mark, held = found, []
-        if found is None:
+            mark, held = next_mark, []
+        if next_mark is None:
             held.append(line)
     yield from _block(mark, held)
 

@@ -104,7 +104,7 @@ class TranscriptReader(WholeReader):
             self._calls,
             **(more if role == "assistant" else {}),
         )
-        rest = {at: one for at, one in value.items() if at not in _ENVELOPE and one}
+        rest = {at: item for at, item in value.items() if at not in _ENVELOPE and item}
         if rest:
             events.append(observed(self._key(session, ["beside", rest]), "beside a message", rest))
         parsed = self._outcome(record, session, timed(events, _time(value)), "an empty message")
@@ -145,7 +145,7 @@ def _parent(path: PurePath | None) -> str | None:
     if path is None or path.parent.name != SUBAGENTS:
         return None
     folder = path.parent.parent
-    logs = [one.stem for one in Path(folder).glob("*.jsonl")]
+    logs = [log.stem for log in Path(folder).glob("*.jsonl")]
     return name_of(logs[0] if len(logs) == 1 else folder.name)
 
 
@@ -173,10 +173,10 @@ def _existing(dashed: str) -> str | None:
         if made == dashed:
             return str(folder)
         try:
-            inside = [one for one in folder.iterdir() if _leads_to(_dashed(str(one)), dashed)]
+            inside = [child for child in folder.iterdir() if _leads_to(_dashed(str(child)), dashed)]
         except OSError:
             continue
-        ahead += [one for one in inside if one.is_dir()]
+        ahead += [child for child in inside if child.is_dir()]
     return None
 
 

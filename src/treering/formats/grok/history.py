@@ -131,8 +131,8 @@ class HistoryReader(RecordReader):
         if answer.strip():
             contents.append(said("assistant", answer, model=model))
         calls = record.get("tool_calls")
-        for at, one in enumerate(calls if isinstance(calls, list) else []):
-            call = fields_of(one)
+        for at, entry in enumerate(calls if isinstance(calls, list) else []):
+            call = fields_of(entry)
             function = fields_of(call.get("function")) or call
             call_id = name(call.get("id")) or name(call.get("tool_call_id"))
             call_id = call_id or f"{digest(record)}:{at}"
@@ -185,9 +185,11 @@ class HistoryReader(RecordReader):
             spent = used(**counts, model=model, message_id="session", stated=signals)
             contents.append(spent)
         return [
-            msgspec.structs.replace(one, key=f"{one.kind}.{digest(one.payload)}", ts_ms=at_ms)
-            for one in contents
-            if one is not None
+            msgspec.structs.replace(
+                content, key=f"{content.kind}.{digest(content.payload)}", ts_ms=at_ms
+            )
+            for content in contents
+            if content is not None
         ]
 
 

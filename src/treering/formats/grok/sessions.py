@@ -113,4 +113,4 @@ def _children(updates: Path, _mtime_ns: int) -> frozenset[str]:
     except OSError:
         return frozenset()
     begun = (fields_of(fields_of(line.get("params")).get("update")) for line in lines)
-    return frozenset(child for one in begun if (child := name(one.get("child_session_id"))))
+    return frozenset(child for update in begun if (child := name(update.get("child_session_id"))))

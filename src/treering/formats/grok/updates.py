@@ -117,23 +117,23 @@ def _goes_on(before: Sequence[LogRecord], line: LogRecord) -> bool:
     last, this = _update(before[-1].value), _update(line.value)
     if last.get("sessionUpdate") != this.get("sessionUpdate"):
         return False
-    prompts = [fields_of(one.get("_meta")).get("promptIndex") for one in (last, this)]
-    messages = [one.get("messageId") for one in (last, this)]
+    prompts = [fields_of(update.get("_meta")).get("promptIndex") for update in (last, this)]
+    messages = [update.get("messageId") for update in (last, this)]
     return all(None in pair or pair[0] == pair[1] for pair in (prompts, messages))
 
 
 def _message(chunks: Sequence[LogRecord], *, is_last: bool = False) -> Iterator[LogRecord]:
     """Yield the chunks of a message: the first with the content of all, the others without."""
     contents = [_update(chunk.value).get("content") for chunk in chunks]
-    blocks = [one for each in contents for one in (each if isinstance(each, list) else [each])]
+    blocks = [block for each in contents for block in (each if isinstance(each, list) else [each])]
     first = chunks[0].value
-    envelope = {at: one for at, one in first.items() if at not in {"params", "update"}}
+    envelope = {at: value for at, value in first.items() if at not in {"params", "update"}}
     update = {**_update(first), "content": blocks}
     params = {**fields_of(first.get("params", first)), "update": update}
     whole = {**envelope, "params": params, "is_last": is_last}
     yield msgspec.structs.replace(chunks[0], value=whole)
-    for one in chunks[1:]:
-        yield msgspec.structs.replace(one, value={"continues": True, "is_last": is_last})
+    for chunk in chunks[1:]:
+        yield msgspec.structs.replace(chunk, value={"continues": True, "is_last": is_last})
 
 
 class UpdatesReader(WholeReader):
@@ -160,7 +160,7 @@ class UpdatesReader(WholeReader):
     def _read(self, record: LogRecord) -> list[ParsedRecord]:
         value = fields_of(record.value)
         params, update = fields_of(value.get("params", value)), _update(value)
-        known = self._open_session(params)
+        opening = self._open_session(params)
         meta = fields_of(params.get("_meta"))
         ts_ms = milliseconds(meta.get("agentTimestampMs")) or milliseconds(value.get("timestamp"))
         self._is_at(self._session, ts_ms)
@@ -177,7 +177,7 @@ class UpdatesReader(WholeReader):
             for at, content in enumerate(contents)
         ]
         otherwise = parsed if isinstance(parsed, str) else NOTHING
-        return [self._outcome(record, self._session, [*known, *drafts], otherwise)]
+        return [self._outcome(record, self._session, [*opening, *drafts], otherwise)]
 
     def _open_session(self, params: dict[str, Any]) -> list[PendingEvent]:
         """Open the session before its first update; return its title."""
@@ -266,8 +266,8 @@ class UpdatesReader(WholeReader):
         contents: list[EventContent] = []
         if call_id in self._begun and (given or has_ended):
             tool, ts_ms = self._begun.pop(call_id)
-            known = without_none(title=update.get("title"), locations=update.get("locations"))
-            call = called(call_id, tool, given or known)
+            details = without_none(title=update.get("title"), locations=update.get("locations"))
+            call = called(call_id, tool, given or details)
             made_key = f"call:{short_id(call_id)}"
             contents.append(msgspec.structs.replace(call, key=made_key, ts_ms=ts_ms))
         if has_ended:

@@ -91,7 +91,9 @@ class OpenCodeReader(WholeReader):
             case "todo":
                 session = self._known(name_of(row.get("session_id")))
                 todo = {
-                    at: one for at, one in row.items() if at not in stores.OURS and one is not None
+                    at: value
+                    for at, value in row.items()
+                    if at not in stores.OURS and value is not None
                 }
                 key = version_key(f"todo.{row.get('position', 0)}", todo)
                 return self._outcome(record, session, [observed(key, "todo", todo)], NOTHING)

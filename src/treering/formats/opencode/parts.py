@@ -135,7 +135,7 @@ def usage(fields: dict[str, Any], key: str, message: MessageHead) -> PendingEven
     is_known = isinstance(dollars, int | float) and not isinstance(dollars, bool) and dollars > 0
     named = {"model": message.model, "provider": message.provider}
     refs = {
-        **{at: one for at, one in named.items() if one is not None},
+        **{at: value for at, value in named.items() if value is not None},
         **counts,
         "message_id": key.removesuffix(".usage"),
     }

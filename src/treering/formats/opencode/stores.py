@@ -39,7 +39,7 @@ def score(values: Sequence[Any]) -> float:
 
 def score_tables(tables: Sequence[Any]) -> float:
     """Return whether these are OpenCode's tables."""
-    columns = {str(one.get("table")): one.get("columns") for one in map(fields_of, tables)}
+    columns = {str(table.get("table")): table.get("columns") for table in map(fields_of, tables)}
     return float(all(column in (columns.get(table) or ()) for table, column in _TABLES.items()))
 
 
@@ -64,7 +64,7 @@ def as_row(value: dict[str, Any]) -> dict[str, Any]:
 
 def _session_row(value: dict[str, Any]) -> dict[str, Any]:
     names = {"projectID": "project_id", "parentID": "parent_id", "workspaceID": "workspace_id"}
-    return {names.get(at, at): one for at, one in value.items()}
+    return {names.get(at, at): item for at, item in value.items()}
 
 
 # The database.
@@ -90,7 +90,7 @@ def database_rows(path: Path, databases: DatabaseReader) -> Iterator[Any]:
 
 
 def _known(columns: Sequence[str], *wanted: str) -> list[str]:
-    return [one for one in wanted if one in columns]
+    return [column for column in wanted if column in columns]
 
 
 def _rows_of(
@@ -201,8 +201,10 @@ def _files(path: Path) -> tuple[str, list[Path], dict[Path, list[Path]]]:
     stated = None if isinstance(value, LogRecord) else name_of(value.get("id"))
     session = stated or path.stem.removeprefix("ses_")
     for root in path.parents[1:3]:
-        folders = [root / "message" / one for one in dict.fromkeys((session, path.stem))]
-        folder = next((one for one in folders if one.is_dir()), None)
+        folders = [
+            root / "message" / folder_name for folder_name in dict.fromkeys((session, path.stem))
+        ]
+        folder = next((candidate for candidate in folders if candidate.is_dir()), None)
         if folder is not None:
             messages = sorted(folder.glob("*.json"))
             flat = sorted((root / "part").glob("*.json"))
@@ -222,10 +224,10 @@ def _part_files(message: Path, root: Path, session: str, flat: Sequence[Path]) -
         for folder in (root / "part" / message_id, root / "part" / session / message_id):
             if folder.is_dir():
                 return sorted(folder.glob("*.json"))
-    values = ((one, _value_at(one)) for one in flat)
+    values = ((file, _value_at(file)) for file in flat)
     return [
-        one
-        for one, part in values
+        file
+        for file, part in values
         if not isinstance(part, LogRecord) and part.get("messageID") in (stated, message.stem)
     ]
 

@@ -102,7 +102,7 @@ class PiReader:
         if early is not None:
             is_swapped = _id_in(record.value) == _parent_in(early.value)
             both = (record, early) if is_swapped else (early, record)
-            return [self._settle(one) for one in both]
+            return [self._settle(entry) for entry in both]
         parent = _parent_in(record.value)
         if parent is not None and len(self._entry_keys) and parent not in self._entry_keys:
             self._early = record
@@ -284,7 +284,7 @@ class PiReader:
 
 def _keys_of(contents: Sequence[EventContent], key: str) -> list[str]:
     """Return a key for each event of an entry: its message has the entry's own key."""
-    spoken = (at for at, one in enumerate(contents) if one.kind.startswith("conversation."))
+    spoken = (at for at, content in enumerate(contents) if content.kind.startswith("conversation."))
     first = next(spoken, 0)
     return [key if at == first else f"{key}.{at + (at < first)}" for at in range(len(contents))]
 

@@ -46,13 +46,13 @@ def entry_contents(
 
 
 def _compaction(entry: dict[str, Any], entry_keys: EntryKeys, agent: str) -> EventContent:
-    kept, index = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
-    first = entry_keys.first_from(kept) if isinstance(kept, str) else None
+    first_id, index = entry.get("firstKeptEntryId"), entry.get("firstKeptEntryIndex")
+    first = entry_keys.first_from(first_id) if isinstance(first_id, str) else None
     if first is None and type(index) is int:
         first = entry_keys.first_at(index)
     origin = without_none(from_tokens=count(entry.get("tokensBefore")) or None, by=agent)
-    known = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
-    rest = {at: value for at, value in _content(entry).items() if at not in known}
+    own_fields = {"summary", "tokensBefore", "firstKeptEntryId", "firstKeptEntryIndex", "usage"}
+    rest = {at: value for at, value in _content(entry).items() if at not in own_fields}
     return EventContent(
         kind="context.compacted",
         summary=shorten(entry["summary"]),

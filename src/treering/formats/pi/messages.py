@@ -234,7 +234,7 @@ def _command(message: dict[str, Any], key: str) -> list[EventContent]:
     command, output = message.get("command"), text_of(message.get("output"))
     given = {"command": command}
     code = message.get("exitCode")
-    known = {"role", "command", "output", "timestamp"}
+    own_fields = {"role", "command", "output", "timestamp"}
     called = EventContent(
         kind="tool.call",
         summary=hint_of(BASH, given),
@@ -243,5 +243,5 @@ def _command(message: dict[str, Any], key: str) -> list[EventContent]:
         source="user",
     )
     failed = message.get("cancelled") is True or (type(code) is int and code != 0)
-    details = {at: value for at, value in message.items() if at not in known}
+    details = {at: value for at, value in message.items() if at not in own_fields}
     return [called, outcome(call_id, BASH, output, failed=failed, details=details)]

@@ -91,8 +91,8 @@ class JsonExtent(msgspec.Struct, frozen=True):
         """Whether an object begins inside it, at ``at``."""
         if self.inner is None:
             return False
-        place = bisect_left(self.inner, at)
-        return place < len(self.inner) and self.inner[place] == at
+        index = bisect_left(self.inner, at)
+        return index < len(self.inner) and self.inner[index] == at
 
 
 def take_apart(
@@ -235,11 +235,11 @@ def _next_record(
         inner = extent.holds(at)
         if inner and beginning[1] not in first_keys:
             continue
-        found = measure(text, at, levels_max=NESTING_MAX, steps_max=patience.left)
-        patience.spend(found.steps)
-        if not found.whole or not _SEAM.match(text, found.end):
+        candidate = measure(text, at, levels_max=NESTING_MAX, steps_max=patience.left)
+        patience.spend(candidate.steps)
+        if not candidate.whole or not _SEAM.match(text, candidate.end):
             continue
-        if not inner or _is_kin(text[at : found.end], kin):
+        if not inner or _is_kin(text[at : candidate.end], kin):
             return at
     return len(text)
 

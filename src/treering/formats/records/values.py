@@ -45,8 +45,8 @@ def is_deep(text: bytes, value: Any) -> bool:
     for _ in range(NESTING_MAX):
         level = [
             child
-            for one in level
-            for child in (one.values() if type(one) is dict else one)
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
             if type(child) is dict or type(child) is list
         ]
         if not level:
@@ -107,7 +107,7 @@ def _storable(value: Any, mended: dict[str, None]) -> Any:
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return value
     if isinstance(value, list):
-        return [_storable(one, mended) for one in value]
+        return [_storable(item, mended) for item in value]
     if isinstance(value, dict):
-        return {_storable(key, mended): _storable(one, mended) for key, one in value.items()}
+        return {_storable(key, mended): _storable(item, mended) for key, item in value.items()}
     return value

@@ -86,8 +86,8 @@ def entry_contents(entry: dict[str, Any], key: str, calls: OpenCalls) -> list[Ev
         case "anchor":
             return [_anchor(payload)]
         case "tool_call" if isinstance(payload.get("calls"), list):
-            said = _message_contents("assistant", payload)
-            return said + [
+            spoken = _message_contents("assistant", payload)
+            return spoken + [
                 content
                 for at, call in enumerate(payload["calls"])
                 if (content := calls.start(call, f"{key}:{at}"))
@@ -115,11 +115,11 @@ def _message(
     if role is None or role not in _KINDS:
         return [_observed(entry)]
     listed = payload.get("tool_calls")
-    found = (
+    started = (
         calls.start(call, f"{key}:{at}")
         for at, call in enumerate(listed if isinstance(listed, list) else [])
     )
-    return [*_message_contents(role, payload), *(content for content in found if content)]
+    return [*_message_contents(role, payload), *(content for content in started if content)]
 
 
 def _message_contents(role: str, payload: dict[str, Any]) -> list[EventContent]:
@@ -143,8 +143,8 @@ def _message_contents(role: str, payload: dict[str, Any]) -> list[EventContent]:
         )
     others = [block for block in blocks_of(content) if "text" not in block]
     if text.strip() or others:
-        known = {"role", "content", "tool_calls", "reasoning", "reasoning_content", "calls"}
-        rest = {at: value for at, value in payload.items() if at not in known}
+        own_fields = {"role", "content", "tool_calls", "reasoning", "reasoning_content", "calls"}
+        rest = {at: value for at, value in payload.items() if at not in own_fields}
         parts = {"attached": others} if others else {}
         contents.append(
             EventContent(
@@ -185,7 +185,7 @@ def _usage(payload: dict[str, Any], key: str) -> EventContent | None:
     report = fields_of(payload.get("data"))
     usage = fields_of(report.get("usage"))
     counts = {
-        ours: next((found for at in theirs if (found := count(usage.get(at)))), 0)
+        ours: next((amount for at in theirs if (amount := count(usage.get(at)))), 0)
         for ours, theirs in _COUNTS.items()
     }
     if not any(counts.values()):
