@@ -112,8 +112,8 @@ def _joined(parts: SplitResult, netloc: str, query: str) -> str:
 
 
 def _unknown_option(options: list[tuple[str, str]]) -> InvalidInput | None:
-    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
-    unknown = [name for name, _ in options if name not in known and name != "schema"]
+    keywords = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    unknown = [name for name, _ in options if name not in keywords and name != "schema"]
     if not unknown or not unknown[0].isidentifier():
         return None
     return InvalidInput(

@@ -196,8 +196,8 @@ def _extensions(connection: Connection) -> dict[str, str | None]:
         " WHERE name = ANY(%s::text[])",
         (list(EXTENSIONS),),
     ).fetchall()
-    known = dict(rows)
-    return {name: known.get(name) for name in EXTENSIONS}
+    versions = dict(rows)
+    return {name: versions.get(name) for name in EXTENSIONS}
 
 
 def _setting(connection: Connection, name: str) -> str:

@@ -204,10 +204,10 @@ class Batch:
         keys = {id_key(self._keys[scope], draft.event_id)[0]: draft for draft in drafts}
         if not keys:
             return set()
-        found = self.reader.repeats(self.connection, scope, keys)
-        for key, header in found.items():
+        headers = self.reader.repeats(self.connection, scope, keys)
+        for key, header in headers.items():
             self._repeats[scope, keys[key].event_id] = header
-        return {keys[key].event_id for key in found}
+        return {keys[key].event_id for key in headers}
 
     def load_runs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
         """Load the states of runs, named by session and run."""
@@ -215,10 +215,10 @@ class Batch:
         if not pairs:
             return
         keys = {Bytes(name_key(self._keys[scope], session_id)) for session_id, _ in pairs}
-        found = self.connection.execute(
+        states = self.connection.execute(
             _RUNS, (scope, list(keys), list({run for _, run in pairs})), binary=True
         )
-        self.runs.update({(session, run): state for session, run, state in found})
+        self.runs.update({(session, run): state for session, run, state in states})
 
     def load_run_seqs(self, scope: Scope, pairs: Iterable[tuple[str, str]]) -> None:
         """Load the last numbers of runs, named by session and run.
@@ -232,14 +232,14 @@ class Batch:
                 last = 0  # The run is new, or all drafts are repeats.
             elif seq != head.seq:  # Somebody has written to the session since.
                 run = (scope, head.session, run_id)
-                found = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
-                last = max(last, (found.fetchone() or (0,))[0] or 0)
+                result = self.connection.execute(_LAST_RUN_SEQ, (*run, seq, *run), binary=True)
+                last = max(last, (result.fetchone() or (0,))[0] or 0)
             self._run_seqs[scope, session_id, run_id] = last
 
     def place(self, drafts: Sequence[Draft], expected_seq: int | None = None) -> list[Header]:
         """Give each draft its seq and link. Raise if one is refused."""
         repeats = find_repeats(drafts, lambda d: self._repeats.get((d.scope, d.event_id)))
-        fresh = [draft for draft, known in zip(drafts, repeats, strict=True) if known is None]
+        fresh = [draft for draft, repeat in zip(drafts, repeats, strict=True) if repeat is None]
         if expected_seq is not None and fresh:
             self._expect(fresh, expected_seq)
         for draft in fresh:
@@ -279,15 +279,15 @@ class Batch:
             if own == scope and head.moved
         ]
         runs = [(*run, *state) for run, state in self._changed_runs.items() if run[0] == scope]
-        for statement, found in (
+        for statement, rows in (
             (_KEEP_BLOB, blobs),
             (INSERT, self._rows.get(scope, ())),
             (_MOVE_HEAD, heads),
             (_KEEP_RUN, runs),
             (KEEP_KEY, self._keyed.get(scope, ())),
         ):
-            if found:
-                cursor.executemany(statement, found)
+            if rows:
+                cursor.executemany(statement, rows)
 
     def settle(self) -> None:
         """Remember the sessions of a committed transaction."""
@@ -342,8 +342,8 @@ class Batch:
         def has_boxes() -> bool:
             if scope in boxless:
                 return False
-            found = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
-            if found.fetchone() is None:
+            boxes = self.connection.execute(_LAST_BOX, (scope, SALT_BYTES), binary=True)
+            if boxes.fetchone() is None:
                 return False
             # Somebody may have sealed the scope since we read its mark, and waits for us.
             return self.connection.execute(_SEALED, (scope,), binary=True).fetchone() is None

@@ -211,16 +211,16 @@ class _Copy:
 
     def leave_out_known(self, records: Sequence[Record]) -> list[Record]:
         """Return the records that are new. Raise Conflict if one exists and differs."""
-        known = [r for r in records if not self._is_new(r)]
-        if not known:
+        repeated = [r for r in records if not self._is_new(r)]
+        if not repeated:
             return list(records)
-        found = self._connection.execute(
+        rows = self._connection.execute(
             _LINKS,
-            (self._scope, [self._head(r).session for r in known], [r.seq for r in known]),
+            (self._scope, [self._head(r).session for r in repeated], [r.seq for r in repeated]),
             binary=True,
         )
-        links = {(session, seq): link for session, seq, link in found}
-        for record in known:
+        links = {(session, seq): link for session, seq, link in rows}
+        for record in repeated:
             head = self._head(record)
             if links.get((head.session, record.seq)) != record.link:
                 raise Conflict(
@@ -324,20 +324,20 @@ class _Copy:
         if claim is None:
             return
         self.flush()
-        found = [
+        rows = [
             row
             for stretch in claim.ranges
             for row in self._connection.execute(
                 _STRETCH, (self._scope, head.session, *stretch), binary=True
             )
         ]
-        digest = sha256(b"".join(row[1] for row in found)).hexdigest()
-        if (len(found), digest) != (claim.count, claim.digest) or any(
-            row[2] in ERASURE_KINDS for row in found
+        digest = sha256(b"".join(row[1] for row in rows)).hexdigest()
+        if (len(rows), digest) != (claim.count, claim.digest) or any(
+            row[2] in ERASURE_KINDS for row in rows
         ):
             return
         erased = EXPIRED if claim.erasure == "expired" else ERASED
-        standing = [(head.session, row[0]) for row in found if row[3] & erased == 0]
+        standing = [(head.session, row[0]) for row in rows if row[3] & erased == 0]
         blank(self._batch, self._scope, standing, claim.erasure)
         if record.kind == "ledger.forgotten":
             forget_runs(self._connection, self._scope, head.session)

@@ -67,10 +67,10 @@ def find_parent(
 ) -> Parent:
     """Return the session to fork at ``seq``. Raise NotFound if it has no such seq."""
     key = name_key(scope_key, name)
-    found = _find(connection, PARENT_BY_NAME, {"scope": scope, "key": key, "seq": seq})
-    if found is None:
+    row = _find(connection, PARENT_BY_NAME, {"scope": scope, "key": key, "seq": seq})
+    if row is None:
         raise no_such_seq(scope, name, seq)
-    session, genesis, link = found
+    session, genesis, link = row
     return Parent(session, ForkPoint(parent=name, genesis=genesis, seq=seq, link=link))
 
 
@@ -86,11 +86,11 @@ def copied_parent(
     connection: Connection, scope: Scope, session: SessionRecord, cut: ForkPoint
 ) -> Parent:
     """Return the parent of a copied fork. Raise InvalidInput if it does not exist."""
-    place = {"scope": scope, "genesis": cut.genesis, "seq": cut.seq}
-    found = _find(connection, PARENT_BY_GENESIS, place)
-    if found is None or found[2] != cut.link:
+    values = {"scope": scope, "genesis": cut.genesis, "seq": cut.seq}
+    row = _find(connection, PARENT_BY_GENESIS, values)
+    if row is None or row[2] != cut.link:
         raise without_parent(session, cut)
-    return Parent(found[0], cut)
+    return Parent(row[0], cut)
 
 
 def _find(

@@ -199,12 +199,12 @@ class _Attempt:
 
     def went_through(self, connection: Connection, scope: Scope) -> bool:
         """Whether the event that vouches for it is stored."""
-        found = _fetch(
+        vouchers = _fetch(
             connection,
             "SELECT 1 FROM events WHERE scope = %s AND event_id = %s",
             (scope, self.voucher),
         )
-        return bool(found)
+        return bool(vouchers)
 
 
 class Eraser:
@@ -266,27 +266,27 @@ class Eraser:
 
         def work(batch: Batch) -> Erased:
             batch.enter(scope, scope_key, list(names.values()), len(names))
-            found = [
+            rows = [
                 row
                 for row in self._select(connection, selection, erasure, scope_key, limit)
                 if row[0] in names
             ]
-            found.sort()
+            rows.sort()
             sessions = []
-            for session, group in groupby(found, key=lambda row: row[0]):
+            for session, group in groupby(rows, key=lambda row: row[0]):
                 members = [(row[1], row[2]) for row in group]
                 batch.place([vouch(cover_of(names[session], members))])
                 sessions.append(names[session])
-            if selection.with_name and not found:
+            if selection.with_name and not rows:
                 sessions = list(names.values())
                 batch.place([vouch(cover_of(name, [])) for name in sessions])
             batch.flush()
-            places = [(row[0], row[1]) for row in found]
+            places = [(row[0], row[1]) for row in rows]
             stood = _projections(connection, scope, places)
             erased, shared = blank(batch, scope, places, erasure)
             left = _projections(connection, scope, places)
             attempt.erased = Erased(
-                by_kind=dict(Counter(row[3] for row in found)),
+                by_kind=dict(Counter(row[3] for row in rows)),
                 sessions=sessions,
                 blobs_erased=erased,
                 blobs_shared=shared,
@@ -308,20 +308,20 @@ class Eraser:
 
         def look(connection: Connection) -> tuple[dict[str, int], int, int]:
             by_kind: Counter[str] = Counter()
-            kept: set[int] = set()
-            kept_imported: set[int] = set()
+            open_sessions: set[int] = set()
+            imported_sessions: set[int] = set()
             for kind, cutoff in cutoffs.items():
                 spares = kind in selection.kept_if_imported
                 asked = (scope, spares, scope, IMPORTED, scope, kind, cutoff)
-                found = connection.execute(_COUNT_OLDER, asked, binary=True)
-                for session, count, is_open, is_imported in found:
+                rows = connection.execute(_COUNT_OLDER, asked, binary=True)
+                for session, count, is_open, is_imported in rows:
                     if is_open:
-                        kept.add(session)
+                        open_sessions.add(session)
                     elif is_imported:
-                        kept_imported.add(session)
+                        imported_sessions.add(session)
                     else:
                         by_kind[kind] += count
-            return dict(by_kind), len(kept), len(kept_imported - kept)
+            return dict(by_kind), len(open_sessions), len(imported_sessions - open_sessions)
 
         return self._server.read(look, scope)
 
@@ -351,14 +351,14 @@ class Eraser:
 
     def retention(self, scope: Scope) -> Retention:
         """Return the policy of the scope; empty if none was set."""
-        found = self._server.read(
+        rows = self._server.read(
             lambda c: c.execute(
                 "SELECT kind, days FROM retention WHERE scope = %s", (scope,)
             ).fetchall(),
             scope,
         )
         with corrupt_on_error(self._server.address.shown):
-            return msgspec.convert(dict(found), dict[str, int | None])
+            return msgspec.convert(dict(rows), dict[str, int | None])
 
     def set_retention(self, scope: Scope, policy: Retention) -> None:
         """Set the policy of the scope."""
@@ -394,12 +394,12 @@ class Eraser:
 
         def work(connection: Connection) -> int:
             with connection.transaction():
-                found = connection.execute(_LEGACY_EXPIRED, binary=True).fetchall()
-                for scope, sessions, seqs in found:
+                rows = connection.execute(_LEGACY_EXPIRED, binary=True).fetchall()
+                for scope, sessions, seqs in rows:
                     hide_ids(connection, self._writer.vault, Scope(scope), sessions, seqs)
                 note_erased(connection, [row[0] for row in connection.execute(_LEGACY_TABLES)])
                 connection.execute("DELETE FROM legacy_events")
-            return sum(len(seqs) for _, _, seqs in found)
+            return sum(len(seqs) for _, _, seqs in rows)
 
         return self._server.write(work)
 
@@ -411,12 +411,12 @@ class Eraser:
         scope_key: bytes,
         limit: int,
     ) -> list[_Found]:
-        scope, kept = selection.scope, sorted(ERASURE_KINDS | selection.spare)
+        scope, spared = selection.scope, sorted(ERASURE_KINDS | selection.spare)
         chosen = _LEFT if erasure == "expired" else _CHOSEN
         if selection.event_ids:
-            keys = [Bytes(id_key(scope_key, one)[0]) for one in selection.event_ids]
+            keys = [Bytes(id_key(scope_key, event_id)[0]) for event_id in selection.event_ids]
             statement = f"{_FOUND} AND e.event_id = ANY(%b){chosen}"
-            return _fetch(connection, statement, (scope, keys, kept))
+            return _fetch(connection, statement, (scope, keys, spared))
         if selection.session_id is not None:
             session = self._writer.cache.session(connection, scope, selection.session_id)
             users = None if selection.users is None else sorted(selection.users)
@@ -425,21 +425,21 @@ class Eraser:
                 f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq){chosen}"
                 " AND (%s::text[] IS NULL OR e.user_id = ANY(%s::text[]))"
                 " ORDER BY e.seq LIMIT %s",
-                (scope, session, selection.until_seq, kept, users, users, limit),
+                (scope, session, selection.until_seq, spared, users, users, limit),
             )
-        found: list[_Found] = []
+        rows: list[_Found] = []
         for kind, cutoff in (selection.cutoffs or {}).items():
-            if kind not in ERASURE_KINDS and len(found) < limit:
-                found += _fetch(
+            if kind not in ERASURE_KINDS and len(rows) < limit:
+                rows += _fetch(
                     connection,
                     f"{_OLDER} ORDER BY e.ts_ms, e.position LIMIT %s",
                     (
                         *(scope, kind, cutoff),
                         *(kind in selection.kept_if_imported, scope, IMPORTED),
-                        limit - len(found),
+                        limit - len(rows),
                     ),
                 )
-        return found
+        return rows
 
 
 def blank(
@@ -452,7 +452,7 @@ def blank(
     connection, cache = batch.connection, batch.cache
     if not places:
         return 0, 0
-    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+    sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
     blobs = [Bytes(row[0]) for row in _fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = erasure_flags(erasure)
@@ -483,8 +483,8 @@ def hide_ids(
     connection: Connection, vault: Vault, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> None:
     """Hide the ids of erased events, so that nobody can confirm a guess."""
-    found = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
-    guessable = [key for key, flags in found if is_guessable(key, flags)]
+    rows = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
+    guessable = [key for key, flags in rows if is_guessable(key, flags)]
     if guessable:
         noted = partial(find_note, connection, scope)
         secret = vault.find_id_key(scope, noted, *ID_NOTES) or vault.id_key()
@@ -517,7 +517,7 @@ def _projections(
     connection: Connection, scope: Scope, places: list[tuple[int, int]]
 ) -> dict[str, int]:
     """Return how many entries are derived from events, or from their sessions."""
-    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+    sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
     asked = {"scope": scope, "sessions": sessions, "seqs": seqs}
     row = connection.execute(_PROJECTIONS, asked, binary=True).fetchone() or ()
     return dict(zip(("contents", "tool_calls", "snapshots"), row, strict=True))
@@ -571,10 +571,10 @@ class _Report:
 
     def take(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Read one notice."""
-        found = re.match(r"\s*(\d+)", diagnostic.message_detail or "")
-        if found is not None:
+        match = re.match(r"\s*(\d+)", diagnostic.message_detail or "")
+        if match is not None:
             self.written = True
-            self.left += int(found[1])
+            self.left += int(match[1])
 
 
 def _fetch(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[Any]:

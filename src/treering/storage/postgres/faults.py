@@ -179,17 +179,17 @@ def translate(error: psycopg.Error, shown: str) -> TreeringError:
             f"{shown} does not let this role into that scope",
             hint="have the ledger's owner run treering db grant with --scope",
         )
-    found = next((said for kinds, said in _TRANSLATIONS if isinstance(error, kinds)), None)
+    translation = next((entry for kinds, entry in _TRANSLATIONS if isinstance(error, kinds)), None)
     if error.sqlstate is None and isinstance(error, psycopg.OperationalError):
-        found = next((said for word, said in _REFUSALS if word in text), found)
+        translation = next((entry for word, entry in _REFUSALS if word in text), translation)
     elif isinstance(error, pg.QueryCanceled) and "timeout" in text:
-        found = _TOO_SLOW
+        translation = _TOO_SLOW
     elif isinstance(error, pg.FeatureNotSupported | pg.UndefinedFile) and "extension" in text:
-        found = _EXTENSION
-    if found is None:
+        translation = _EXTENSION
+    if translation is None:
         return StorageError(f"{shown}: {text}", hint="see the server's log")
-    ours, said, hint = found
-    return ours(said.format(shown=shown, text=text), hint=hint)
+    ours, message, hint = translation
+    return ours(message.format(shown=shown, text=text), hint=hint)
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -71,8 +71,8 @@ class IdCache:
 
     def scope_key(self, connection: Connection, scope: Scope) -> bytes | None:
         """Return the key of a scope; None if the scope does not exist."""
-        known = self._scopes.get(scope)
-        if known is None:
+        key = self._scopes.get(scope)
+        if key is None:
             row = connection.execute(
                 "SELECT s.key, coalesce(seals.round, 0) FROM scopes AS s"
                 " LEFT JOIN seals ON seals.scope = s.scope WHERE s.scope = %s",
@@ -83,9 +83,9 @@ class IdCache:
                 return None
             if len(self._scopes) >= REMEMBERED_MAX:
                 self._scopes, self.sealed = {}, {}
-            known, self.sealed[scope] = row
-            self._scopes[scope] = known
-        return known
+            key, self.sealed[scope] = row
+            self._scopes[scope] = key
+        return key
 
     def remember_session(self, scope: str, session_id: str, session: int, scope_key: bytes) -> None:
         """Remember a committed session."""
@@ -123,17 +123,17 @@ class IdCache:
 
     def cut(self, connection: Connection, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or does not exist."""
-        known = self._cuts
-        if (scope, session_id) in known:
-            return known[scope, session_id]
+        cuts = self._cuts
+        if (scope, session_id) in cuts:
+            return cuts[scope, session_id]
         session = self.session(connection, scope, session_id)
         if session is None:
             return None  # It may still be created, as a fork.
-        found = find_cut(connection, scope, session)
-        if len(known) >= REMEMBERED_MAX:
-            self._cuts = known = {}
-        known[scope, session_id] = found
-        return found
+        fork_point = find_cut(connection, scope, session)
+        if len(cuts) >= REMEMBERED_MAX:
+            self._cuts = cuts = {}
+        cuts[scope, session_id] = fork_point
+        return fork_point
 
     def _remember_name(self, scope: str, session: int, name: str) -> None:
         # Never emptied in place: another thread may be reading it.
@@ -163,20 +163,22 @@ class IdCache:
         self, connection: Connection, scope: Scope, sessions: Iterable[int]
     ) -> dict[int, str]:
         """Return the names of ``sessions``."""
-        known = self._names
-        found = {session: known.get((scope, session)) for session in set(sessions)}
-        unknown = [session for session, name in found.items() if name is None]
+        remembered = self._names
+        names = {session: remembered.get((scope, session)) for session in set(sessions)}
+        unknown = [session for session, name in names.items() if name is None]
         if unknown:
             for session, name in _read_names(connection, scope, unknown):
-                found[session] = name
+                names[session] = name
                 self._remember_name(scope, session, name)
-        return {session: name for session, name in found.items() if name is not None}
+        return {session: name for session, name in names.items() if name is not None}
 
     def look_again(self, connection: Connection, scope: Scope, sessions: Iterable[int]) -> bool:
         """Whether one of ``sessions`` has another name than we remember; if so, empty the cache."""
         remembered = {session: self._names.get((scope, session)) for session in sessions}
         names = dict(_read_names(connection, scope, list(remembered)))
-        changed = any(name not in {None, names.get(one)} for one, name in remembered.items())
+        changed = any(
+            name not in {None, names.get(session)} for session, name in remembered.items()
+        )
         if changed:
             self.forget()
         return changed

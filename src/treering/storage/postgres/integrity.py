@@ -259,19 +259,19 @@ def _count(
 
 
 def _flaw_of_layout(connection: Connection, address: Address) -> str | None:
-    found = layout.differences(connection, address)
-    if not found:
+    flaws = layout.differences(connection, address)
+    if not flaws:
         return None
-    more = f" (and {len(found) - 1} more: see treering db status)" if len(found) > 1 else ""
-    return f"the schema is not as it was made: {found[0]}{more}"
+    more = f" (and {len(flaws) - 1} more: see treering db status)" if len(flaws) > 1 else ""
+    return f"the schema is not as it was made: {flaws[0]}{more}"
 
 
 def _flaw_of_scopes(connection: Connection) -> str | None:
-    opened, kept = connection.execute(_SCOPES).fetchone() or (None, 0)
+    opened, present = connection.execute(_SCOPES).fetchone() or (None, 0)
     if opened is None:
         return "the record of how many scopes there are is gone"
-    if opened != str(kept):
-        return f"{opened} scopes were opened, and {kept} of them are here"
+    if opened != str(present):
+        return f"{opened} scopes were opened, and {present} of them are here"
     return None
 
 
@@ -290,8 +290,8 @@ def _flaw_of_sets(connection: Connection, part: _CheckedPart) -> str | None:
 
 def _flaw_of_derived(connection: Connection, part: _CheckedPart) -> str | None:
     stored, derived = part.among(runs.STORED), part.among(runs.DERIVED)
-    for one, other in ((stored, derived), (derived, stored)):
-        statement = f"SELECT count(*) FROM ({one} EXCEPT {other}) AS odd"
+    for left, right in ((stored, derived), (derived, stored)):
+        statement = f"SELECT count(*) FROM ({left} EXCEPT {right}) AS odd"
         row = connection.execute(statement, part.values).fetchone()
         if row and row[0]:
             return "the states of runs are not what their events say"
@@ -310,7 +310,7 @@ def _flaw_of_keys(
         with streaming(connection, "keyed") as cursor:
             cursor.itersize = PAGE
             cursor.execute(statement.format(own=own), part.values)
-            if any(name_key(scope_key, name) != found for found, name, scope_key in cursor):
+            if any(name_key(scope_key, name) != key for key, name, scope_key in cursor):
                 return flaw
     if not blobs:
         return None  # Several sessions may use a blob.

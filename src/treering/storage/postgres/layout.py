@@ -136,17 +136,17 @@ def differences(connection: Connection, address: Address) -> list[str]:
     groups = [
         row[0] for row in connection.execute(_GROUPS, (address.app_role, address.scoped_role))
     ]
-    found = describe(connection, address)
+    actual = describe(connection, address)
     expected = {
         name: text for name, text in _expected().items() if groups or not name.startswith("policy ")
     }
     changes = [
-        *(f"{name} is missing" for name in expected if name not in found),
-        *(f"{name} was added" for name in found if name not in expected),
+        *(f"{name} is missing" for name in expected if name not in actual),
+        *(f"{name} was added" for name in actual if name not in expected),
         *(
             f"{name} was changed"
-            for name in found
-            if found[name] != expected.get(name, found[name])
+            for name in actual
+            if actual[name] != expected.get(name, actual[name])
         ),
     ]
     values = {"schema": address.schema, "near": _NEAR, "groups": groups}
@@ -157,11 +157,11 @@ def differences(connection: Connection, address: Address) -> list[str]:
 def describe(connection: Connection, address: Address) -> dict[str, str]:
     """Return a description of every part of the ledger's schema, by name."""
     values: dict[str, Any] = {"schema": address.schema, "near": _NEAR}
-    found: dict[str, str] = {}
+    parts: dict[str, str] = {}
     for statement in _DESCRIPTIONS:
         for name, text in connection.execute(statement, values):
-            found[_plain(name, address)] = _plain(text, address)
-    return dict(sorted(found.items()))
+            parts[_plain(name, address)] = _plain(text, address)
+    return dict(sorted(parts.items()))
 
 
 def _plain(text: str, address: Address) -> str:

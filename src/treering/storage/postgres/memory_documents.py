@@ -111,14 +111,14 @@ def follow(
         waiting = [] if more else unsettled(connection, scope, last, which)
         new = _unknown(connection, scope, [*rows, *waiting])
         sessions = {row[0]: row[1] for row in new}
-        found = entries(to_events(connection, scope, new), read)
+        pairs = entries(to_events(connection, scope, new), read)
         documents = [
             (
                 *(scope, shelf, number, event.position, sessions[event.position], event.seq),
                 *(event.ts_ms, event.kind, embedder if entry.vectors else ""),
                 *(entry.terms, entry.vectors),
             )
-            for number, (event, entry) in enumerate(found, start=newest + 1)
+            for number, (event, entry) in enumerate(pairs, start=newest + 1)
         ]
         with connection.cursor() as cursor:
             cursor.executemany(_INTO, documents)
@@ -132,14 +132,14 @@ def page(
     connection: Connection, scope: Scope, shelf: IndexName, after: int, limit: int
 ) -> list[tuple[int, Document]]:
     """Return documents after a number, in order."""
-    found = fetch(connection, _PAGE, (scope, shelf, after, limit))
-    return [(row[0], Document(*row[1:])) for row in found]
+    rows = fetch(connection, _PAGE, (scope, shelf, after, limit))
+    return [(row[0], Document(*row[1:])) for row in rows]
 
 
 def index_state(connection: Connection, scope: Scope, shelf: IndexName) -> IndexState:
     """Return the state of a shelf."""
-    found = fetch(connection, _SHELF, (scope, shelf))
-    return IndexState(found[0][5], *found[0][3:5]) if found else IndexState(0, 0, 0)
+    rows = fetch(connection, _SHELF, (scope, shelf))
+    return IndexState(rows[0][5], *rows[0][3:5]) if rows else IndexState(0, 0, 0)
 
 
 def lag(connection: Connection, scope: Scope, shelf: IndexName) -> int:
@@ -169,15 +169,15 @@ def drop(
     Rows are folded again if they came from one of the events.
     """
     lock(connection, cache, scope)
-    found = fetch(connection, _DROP, (scope, sessions, seqs))
-    for shelf in sorted({row[0] for row in found}):
-        count = sum(row[0] == shelf for row in found)
+    rows = fetch(connection, _DROP, (scope, sessions, seqs))
+    for shelf in sorted({row[0] for row in rows}):
+        count = sum(row[0] == shelf for row in rows)
         connection.execute(_LEFT, (count, scope, shelf))
     asked = (scope, sessions, seqs, list(REMEMBERED_KINDS))
     if fetch(connection, _ANY_REMEMBERED, asked)[0][0]:
         connection.execute("DELETE FROM memory_marks WHERE scope = %s", (scope,))
         connection.execute("DELETE FROM memory_rows WHERE scope = %s", (scope,))
-    return [row[1:] for row in found]
+    return [row[1:] for row in rows]
 
 
 def empty(connection: Connection, scope: Scope, shelf: IndexName | None = None) -> list[Row]:
@@ -186,13 +186,13 @@ def empty(connection: Connection, scope: Scope, shelf: IndexName | None = None) 
     where = "WHERE scope = %s"
     if shelf is not None:
         where, values = f"{where} AND shelf = %s", [scope, shelf]
-    found = fetch(
+    tables = fetch(
         connection,
         f"DELETE FROM memory_documents AS d {where} RETURNING d.tableoid::regclass::text",
         values,
     )
     connection.execute(f"{_EMPTIED} {where}", values)
-    return found
+    return tables
 
 
 def empty_all(connection: Connection) -> int:
@@ -209,13 +209,13 @@ def empty_all(connection: Connection) -> int:
 def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
     """Return the documents that were not entered before they settled."""
     places = [row[1] for row in rows], [row[2] for row in rows]
-    known = {(row[0], row[1]) for row in fetch(connection, _ENTERED, (scope, *places))}
-    return [row for row in rows if (row[1], row[2]) not in known]
+    entered = {(row[0], row[1]) for row in fetch(connection, _ENTERED, (scope, *places))}
+    return [row for row in rows if (row[1], row[2]) not in entered]
 
 
 def _state(connection: Connection, scope: Scope, shelf: IndexName) -> tuple[Mark, int, int, int]:
     """Return mark, newest number, count and generation of a shelf."""
-    found = fetch(connection, _SHELF, (scope, shelf))
-    if not found:
+    rows = fetch(connection, _SHELF, (scope, shelf))
+    if not rows:
         return (), 0, 0, secrets.randbits(GENERATION_BITS)
-    return tuple(found[0][:3]), *found[0][3:]
+    return tuple(rows[0][:3]), *rows[0][3:]

@@ -134,11 +134,11 @@ class MemoryKeeper(MemoryReader):
                 if scope is None:
                     return memory_documents.empty_all(connection)
                 memory_documents.lock(connection, self._cache, scope)
-                found = memory_documents.empty(connection, scope, shelf)
-                note_erased(connection, (row[0] for row in found))
+                tables = memory_documents.empty(connection, scope, shelf)
+                note_erased(connection, (row[0] for row in tables))
             # Their events may be erased later, when nothing leads to these documents any more.
             scrub(connection, bytes_max=SCRUB_BYTES_MAX)
-            return len(found)
+            return len(tables)
 
         return self._server.write(work, scope)
 
@@ -174,5 +174,5 @@ def empty(connection: Connection) -> None:
 
 
 def _marked(connection: Connection, scope: Scope) -> Mark:
-    found = fetch(connection, _MARK, (scope,))
-    return tuple(found[0]) if found else ()
+    rows = fetch(connection, _MARK, (scope,))
+    return tuple(rows[0]) if rows else ()

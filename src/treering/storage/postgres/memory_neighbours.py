@@ -58,26 +58,26 @@ def nearest(
         return None
     asked = (*where, embedder, vector, limit)
     try:
-        found = _ask(connection, asked, 0)
-        if found is None:
+        neighbours = _ask(connection, asked, 0)
+        if neighbours is None:
             with connection.transaction():
                 # Do not wait for others at the shelf: a full read is quicker.
                 if memory_documents.try_lock(connection, cache, where[0]):
-                    found = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
+                    neighbours = _ask(connection, asked, max(int(BUILD_S * 1_000), 1))
     except psycopg.Error as error:
         if is_passing(error):
             raise
         # The owner may not create tables any more, or the disk is full: the shelf still answers.
         return None
-    return found
+    return neighbours
 
 
 def _is_there(connection: Connection) -> bool:
     """Whether the extension is in the database; create it if this role may."""
-    found = fetch(connection, _INSTALLED, (EXTENSION,))
-    if not found or found[0][0]:
-        return bool(found)
-    if not found[0][1]:
+    rows = fetch(connection, _INSTALLED, (EXTENSION,))
+    if not rows or rows[0][0]:
+        return bool(rows)
+    if not rows[0][1]:
         return False
     try:
         # Not into the ledger's own schema: others in the database may use it.

@@ -118,9 +118,9 @@ class MemoryReader:
 
         def look(connection: Connection) -> list[Row]:
             asked = {"scope": scope, "positions": list(positions)}
-            found = fetch(connection, AT_POSITIONS, asked)
-            by_position = {row[0]: row for row in found}
-            return [by_position[one] for one in positions if one in by_position]
+            rows = fetch(connection, AT_POSITIONS, asked)
+            by_position = {row[0]: row for row in rows}
+            return [by_position[position] for position in positions if position in by_position]
 
         return self._reader.read(scope, look, self._reader.to_events)
 
@@ -129,17 +129,17 @@ def stretch(
     connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int
 ) -> tuple[list[Row], bool]:
     """Return settled events after a mark, and whether there may be more."""
-    found = fetch(connection, which.statement(_SETTLED), place(scope, after, limit))
-    kept = bounded(found, PAYLOAD_BYTES)
-    return kept, len(found) == limit or len(kept) < len(found)
+    rows = fetch(connection, which.statement(_SETTLED), place(scope, after, limit))
+    page = bounded(rows, PAYLOAD_BYTES)
+    return page, len(rows) == limit or len(page) < len(rows)
 
 
 def unsettled(
     connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int = UNSETTLED_MAX
 ) -> list[Row]:
     """Return events after a mark, settled or not."""
-    found = fetch(connection, which.statement(""), place(scope, after, limit))
-    return bounded(found, PAYLOAD_BYTES)
+    rows = fetch(connection, which.statement(""), place(scope, after, limit))
+    return bounded(rows, PAYLOAD_BYTES)
 
 
 def mark_of(row: Row) -> Mark:

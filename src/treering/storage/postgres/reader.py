@@ -208,10 +208,10 @@ class Reader:
             session = self.cache.session(connection, query.scope, query.session_id)
             if session is None:
                 return []
-        found = timeline.page(connection, query, session, columns)
+        page = timeline.page(connection, query, session, columns)
         if columns is EVENT:
-            found = bounded(found, PAYLOAD_BYTES)
-        return found[::-1] if query.backwards else found
+            page = bounded(page, PAYLOAD_BYTES)
+        return page[::-1] if query.backwards else page
 
     # By seq, within a session.
 
@@ -287,8 +287,8 @@ class Reader:
             session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
-            found = _fetch(connection, statement, (scope, session, after, before, limit))
-            return bounded(found, PAYLOAD_BYTES)
+            stored = _fetch(connection, statement, (scope, session, after, before, limit))
+            return bounded(stored, PAYLOAD_BYTES)
 
         return self.read(scope, look, build)
 
@@ -297,8 +297,8 @@ class Reader:
 
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
-            place = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
-            return connection.execute(EVENTS_AT, place, binary=True).fetchall()
+            values = {"scope": scope, "session": session, "seqs": sorted(set(seqs))}
+            return connection.execute(EVENTS_AT, values, binary=True).fetchall()
 
         return self.read(scope, look, self.to_events)
 
@@ -316,7 +316,7 @@ class Reader:
         """Return the last events of ``kinds`` before ``before_seq``, in order, that count."""
 
         def look(connection: Connection) -> list[Row]:
-            place = {
+            values = {
                 "scope": scope,
                 "session": self.cache.session(connection, scope, session_id),
                 "kinds": sorted(kinds),
@@ -325,8 +325,8 @@ class Reader:
                 "run": run_id,
                 "limit": limit,
             }
-            found = connection.execute(COMMITTED, place, binary=True).fetchall()
-            return bounded(found, PAYLOAD_BYTES)[::-1]
+            committed = connection.execute(COMMITTED, values, binary=True).fetchall()
+            return bounded(committed, PAYLOAD_BYTES)[::-1]
 
         return self.read(scope, look, self.to_events)
 
@@ -337,8 +337,8 @@ class Reader:
             session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
-            found = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
-            return bounded(found, PAYLOAD_BYTES)
+            stored = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
+            return bounded(stored, PAYLOAD_BYTES)
 
         return self.read(scope, look, self.to_records)
 
@@ -375,15 +375,15 @@ class Reader:
             session = self.cache.session(connection, scope, session_id)
             return [] if session is None else runs.open_runs(connection, scope, session)
 
-        found = self.server.read(look, scope)
+        stored = self.server.read(look, scope)
         with corrupt_on_error(self.server.address.shown):
-            listed = [open_run(*row) for row in found]
+            listed = [open_run(*row) for row in stored]
         return [run for run in listed if session_id in {None, run.session_id}]
 
     def running_sessions(self, scope: Scope) -> set[str]:
         """Return the sessions of a scope that have an open run, if this role may see them."""
-        found = self.server.read(lambda connection: runs.running_sessions(connection, scope), scope)
-        return {str(name) for (name,) in found}
+        names = self.server.read(lambda connection: runs.running_sessions(connection, scope), scope)
+        return {str(name) for (name,) in names}
 
     def _of_run(
         self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
@@ -437,14 +437,14 @@ class Reader:
             scope_key = self.cache.scope_key(connection, scope)
             if scope_key is None or not event_ids:
                 return {}
-            keys = {id_key(scope_key, one)[0]: one for one in event_ids}
+            keys = {id_key(scope_key, event_id)[0]: event_id for event_id in event_ids}
             keys = either_key(self.hiding(connection, scope, keys), keys)
-            found = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
-            sessions = {row[1] for row in found}
+            locations = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
+            sessions = {row[1] for row in locations}
             names = self.cache.session_names(connection, scope, sessions)
             return {
                 keys[bytes(key)]: EventLocation(names[at], seq, ts_ms or 0)
-                for key, at, seq, ts_ms in found
+                for key, at, seq, ts_ms in locations
             }
 
         return self.server.read(look, scope)
@@ -467,8 +467,8 @@ class Reader:
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that can be followed now."""
-        found = self.server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
-        return found[0] if found else ()
+        marks = self.server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
+        return marks[0] if marks else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow after ``mark``."""
@@ -483,14 +483,14 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
     ) -> FollowedEvents[Item]:
         def look(connection: Connection) -> FollowedEvents[Item]:
-            found = _fetch(connection, statement, _place(scope, mark, limit))
-            kept = bounded(found, PAYLOAD_BYTES)
-            if kept:
+            fetched = _fetch(connection, statement, _place(scope, mark, limit))
+            page = bounded(fetched, PAYLOAD_BYTES)
+            if page:
                 _await_durable(connection)
-            marks = [(*row[-2:], row[0]) for row in kept]
-            more = len(found) == limit or len(kept) < len(found)
+            marks = [(*row[-2:], row[0]) for row in page]
+            more = len(fetched) == limit or len(page) < len(fetched)
             return FollowedEvents(
-                build(connection, scope, kept), marks, marks[-1] if marks else mark, more
+                build(connection, scope, page), marks, marks[-1] if marks else mark, more
             )
 
         with corrupt_on_error(self.server.address.shown):
@@ -511,12 +511,12 @@ class Reader:
             connection.execute(
                 f"SET LOCAL idle_in_transaction_session_timeout = '{PAGES_PATIENCE}'"
             )
-            statement, place = self._records_from(connection, scope, session_id, behind or {})
-            connection.execute(f"DECLARE records NO SCROLL CURSOR FOR {statement}", place)
-            while found := _fetch(connection, f"FETCH {RECORDS_PAGE} FROM records", ()):
-                while found:
-                    page = bounded(found, PAYLOAD_BYTES)
-                    found = found[len(page) :]
+            statement, values = self._records_from(connection, scope, session_id, behind or {})
+            connection.execute(f"DECLARE records NO SCROLL CURSOR FOR {statement}", values)
+            while fetched := _fetch(connection, f"FETCH {RECORDS_PAGE} FROM records", ()):
+                while fetched:
+                    page = bounded(fetched, PAYLOAD_BYTES)
+                    fetched = fetched[len(page) :]
                     with corrupt_on_error(self.server.address.shown):
                         records = self.to_records(connection, scope, page)
                     yield records
@@ -533,8 +533,8 @@ class Reader:
             return _SESSION_RECORDS, (scope, session, behind.get(session_id, 0))
         if not behind:
             return _ALL_RECORDS, (scope, 0, "0", 0)
-        found = _fetch(connection, _FIRST_UNKNOWN, (list(behind), list(behind.values()), scope))
-        epoch, xid, position = found[0] if found else (2**31 - 1, 0, 0)
+        first = _fetch(connection, _FIRST_UNKNOWN, (list(behind), list(behind.values()), scope))
+        epoch, xid, position = first[0] if first else (2**31 - 1, 0, 0)
         return _ALL_RECORDS, (scope, epoch, str(xid), position)
 
     # From rows to values.
@@ -604,22 +604,22 @@ class Reader:
         """
         ids = {key: draft.event_id for key, draft in drafts.items()}
         keys = either_key(self.hiding(connection, scope, ids), {key: key for key in drafts})
-        found = _fetch(
+        stored = _fetch(
             connection,
             f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"
             " WHERE e.scope = %s AND e.event_id = ANY(%b)",
             (scope, [Bytes(key) for key in keys]),
         )
-        headers = self.to_headers(connection, scope, found)
-        known: dict[bytes, Header] = {}
-        for row, header in zip(found, headers, strict=True):
+        headers = self.to_headers(connection, scope, stored)
+        recorded: dict[bytes, Header] = {}
+        for row, header in zip(stored, headers, strict=True):
             key, salt = keys[row[WIDTH]], row[WIDTH + 1]
             if not header.redacted and not self.opener.says_the_same(
                 drafts[key], header, key, salt
             ):
                 raise taken(drafts[key])
-            known[key] = header
-        return known
+            recorded[key] = header
+        return recorded
 
 
 def _blobs(connection: Connection, scope: Scope, found: list[Row]) -> dict[bytes, bytes]:

@@ -127,9 +127,9 @@ class RecordKeys:
             if scope_key is None:
                 return []
             places = [record_key(scope_key, name, key) for key in listed]
-            found = fetch(connection, LATEST, _asked(scope, places))
-            asked_at[:] = [row[-1] for row in found]
-            return found
+            rows = fetch(connection, LATEST, _asked(scope, places))
+            asked_at[:] = [row[-1] for row in rows]
+            return rows
 
         events: list[Event] = self._reader.read(scope, look, self._reader.to_events)
         return {listed[at - 1]: event for at, event in zip(asked_at, events, strict=True)}
@@ -153,8 +153,8 @@ class RecordKeys:
             scope_key = self._cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
-            place = record_key(scope_key, name, key)
-            return fetch(connection, HISTORY, _one(scope, place) | {"after": after, "limit": limit})
+            keyed = record_key(scope_key, name, key)
+            return fetch(connection, HISTORY, _one(scope, keyed) | {"after": after, "limit": limit})
 
         events: list[Event] = self._reader.read(scope, look, self._reader.to_events)
         return events
@@ -184,10 +184,10 @@ class RecordKeys:
             session = self._cache.session(connection, scope, session_id)
             if session is None:
                 return 0
-            found = fetch(
+            rows = fetch(
                 connection, f"SELECT e.seq {_NEWEST}", _asked(scope, [erasures_of(session)])
             )
-            return int(found[0][0]) if found else 0
+            return int(rows[0][0]) if rows else 0
 
         return self._server.read(look, scope)
 
@@ -225,10 +225,10 @@ def versions_of(
 def drop(connection: Connection, scope: str, sessions: list[int], seqs: list[int]) -> None:
     """Delete the rows of events that are about to be erased."""
     asked = {"scope": scope, "sessions": sessions, "seqs": seqs}
-    found = list(_rows(connection, _AT, asked))
-    if found:
+    rows = list(_rows(connection, _AT, asked))
+    if rows:
         with connection.cursor() as cursor:
-            cursor.executemany(_DELETE, found)
+            cursor.executemany(_DELETE, rows)
 
 
 def rebuild(connection: Connection) -> None:

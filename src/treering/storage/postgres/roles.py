@@ -142,13 +142,13 @@ def _make_group(connection: Connection, address: Address, role: str, name: sql.I
         "SELECT oid::text FROM pg_database WHERE datname = current_database()"
     ).fetchone()
     mark = f"treering, schema {address.schema} of database {row[0] if row else ''}"
-    found = connection.execute(
+    comment = connection.execute(
         "SELECT shobj_description(oid, 'pg_authid') FROM pg_roles WHERE rolname = %s", (role,)
     ).fetchone()
-    if found is None:
+    if comment is None:
         connection.execute(sql.SQL(_MAKE).format(role=name))
         connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(name, sql.Literal(mark)))
-    elif (found[0] or mark) != mark:
+    elif (comment[0] or mark) != mark:
         raise InvalidInput(
             f"the role {role} belongs to a ledger in another database of this server",
             hint=f"give this one a schema of its own: ?schema={address.schema}_2",
@@ -237,12 +237,12 @@ def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> N
 
 
 def _partitions(connection: Connection) -> list[str]:
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT inhrelid::regclass::text FROM pg_inherits"
         " WHERE inhparent = ANY(%s::text[]::regclass[])",
         (list(SCRUBBED),),
     )
-    return [row[0] for row in found]
+    return [row[0] for row in rows]
 
 
 def _check_name(address: Address, role: str) -> None:

@@ -43,8 +43,8 @@ _EXTENSION: Final = re.compile(r"^-- requires extension: (\w+)$", re.MULTILINE)
 def migrations() -> tuple[str, ...]:
     """Return the SQL of every migration, in order; the first is version 1."""
     folder = resources.files(__package__).joinpath("migrations")
-    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    return tuple(entry.read_text() for entry in found if entry.name.endswith(".sql"))
+    files = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    return tuple(entry.read_text() for entry in files if entry.name.endswith(".sql"))
 
 
 def check_server(connection: Connection, address: Address) -> None:
@@ -65,8 +65,8 @@ def check_server(connection: Connection, address: Address) -> None:
 
 def stored_version(connection: Connection, address: Address) -> int:
     """Return the schema version of the ledger; 0 if the database has none."""
-    found = connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.ledger",)).fetchone()
-    if found is None or found[0] is None:
+    table = connection.execute("SELECT to_regclass(%s)", (f"{address.schema}.ledger",)).fetchone()
+    if table is None or table[0] is None:
         return 0
     row = connection.execute("SELECT value FROM ledger WHERE name = 'version'").fetchone()
     return int(row[0]) if row else 0
@@ -74,17 +74,17 @@ def stored_version(connection: Connection, address: Address) -> int:
 
 def check_version(version: int, address: Address) -> None:
     """Raise if this program cannot use a ledger of schema ``version``; 0 means no ledger."""
-    known = len(migrations())
+    newest = len(migrations())
     if not version:
         raise NotFound(f"no ledger at {address.shown}", hint="make one with treering db init")
-    if version > known:
+    if version > newest:
         raise SchemaTooNew(
-            f"{address.shown} has schema {version}, this program knows up to {known}",
+            f"{address.shown} has schema {version}, this program knows up to {newest}",
             hint="upgrade treering: pip install --upgrade treering",
         )
-    if version < known:
+    if version < newest:
         raise SchemaTooOld(
-            f"{address.shown} has schema {version} and needs {known}",
+            f"{address.shown} has schema {version} and needs {newest}",
             hint="run treering db init as the owner",
         )
 

@@ -51,20 +51,20 @@ class Seals:
         return self._sealed("", (), None)
 
     def _sealed(self, where: str, values: tuple[object, ...], scope: Scope | None) -> list[Scope]:
-        found = self._server.read(
+        rows = self._server.read(
             lambda c: c.execute(
                 f"SELECT scope FROM seals {where} ORDER BY scope", values
             ).fetchall(),
             scope,
         )
-        return [Scope(row[0]) for row in found]
+        return [Scope(row[0]) for row in rows]
 
     def payloads(self, scope: Scope) -> dict[int, int]:
         """Return how many payloads are sealed under each generation of the scope's key."""
-        found = self._server.read(
+        rows = self._server.read(
             lambda c: c.execute(_SEALED, (scope, SALT_BYTES), binary=True).fetchall(), scope
         )
-        return dict(sorted((generation_of(opening), count) for opening, count in found))
+        return dict(sorted((generation_of(opening), count) for opening, count in rows))
 
     def await_writers(self, scope: Scope) -> None:
         """Return when all writes to the scope in progress are committed or rolled back.

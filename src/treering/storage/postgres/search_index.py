@@ -161,8 +161,8 @@ class SearchIndex:
         if self._cache.scope_key(connection, scope) is None:
             return FollowStep(0, more=False)
         marked = _marked(connection, scope)
-        place = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
-        if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", place):
+        values = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
+        if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", values):
             return FollowStep(0, more=False)
         with connection.transaction():
             lock(connection, self._cache, scope)
@@ -209,21 +209,21 @@ class SearchIndex:
             rows, more = self._stretch(connection, scope, after, "", sealed=sealed)
             after = (*rows[-1][-2:], rows[-1][0]) if rows else after
             events = self._events(connection, scope, rows, sealed=sealed)
-            found = _fetch(
+            stored = _fetch(
                 connection, _NUMBERS, (scope, [row[1] for row in rows], [row[2] for row in rows])
             )
-            numbers = {(session, seq): kept for session, seq, kept in found}
+            numbers = {(session, seq): document for session, seq, document in stored}
             documents = []
             for row, event in zip(rows, events, strict=True):
-                kept = numbers.pop((row[1], event.seq), None)
-                if kept is None:
+                document = numbers.pop((row[1], event.seq), None)
+                if document is None:
                     # An event that has not settled may not have been entered.
                     if is_searchable(event) and [*row[-2:], row[0]] <= until:
                         return count, "the search index lacks events that it has passed"
-                elif not is_searchable(event) or kept >= number:
+                elif not is_searchable(event) or document >= number:
                     return count, "the search index holds what its events do not say"
                 else:
-                    vector = vectors(event, read(event), kept)
+                    vector = vectors(event, read(event), document)
                     documents.append((row[1], event.seq, event.ts_ms, *vector))
             if numbers or _fetch(connection, _DIFFERING, (*_columns(documents), scope)):
                 return count, "the search index does not hold what its events say"
@@ -237,13 +237,13 @@ class SearchIndex:
     ) -> tuple[list[Row], bool]:
         limit = STEP_EVENTS if settled else UNSETTLED_MAX
         columns = HEADER if sealed else EVENT
-        found = _fetch(
+        rows = _fetch(
             connection,
             f"SELECT {columns}, {_MARK_OF} {_BEHIND} {settled} {_IN_ORDER}",
             _place(scope, after, limit),
         )
-        kept = found if sealed else bounded(found, PAYLOAD_BYTES)
-        return kept, len(found) == limit or len(kept) < len(found)
+        page = rows if sealed else bounded(rows, PAYLOAD_BYTES)
+        return page, len(rows) == limit or len(page) < len(rows)
 
     def _enter(
         self,
@@ -287,7 +287,7 @@ class SearchIndex:
         self, connection: Connection, query: SearchQuery, *, inside: bool, include_failed: bool
     ) -> SearchCandidates:
         enter_scope(connection, query.scope)
-        found: list[SearchCandidate] = []
+        candidates: list[SearchCandidate] = []
         scanned = 0
         started = time.monotonic()
         for within in windows(query.scope, _marked(connection, query.scope)[3]):
@@ -295,27 +295,27 @@ class SearchIndex:
             if asked is None:
                 break
             if time.monotonic() - started > PATIENCE_S:
-                return SearchCandidates(found, more=True)
+                return SearchCandidates(candidates, more=True)
             behind = _LAST
             while True:
-                limit = CANDIDATES_MAX + 1 - len(found)
+                limit = CANDIDATES_MAX + 1 - len(candidates)
                 since, until = query.since_ms or 0, query.before_ms or _LAST
                 values = (query.scope, *asked, behind, since, until, limit)
                 rows = _fetch(connection, _SEARCH, values)
                 scanned += len(rows)
-                found += self._candidates(
+                candidates += self._candidates(
                     connection,
                     query.scope,
                     {(row[0], row[1]): _graded(row[3]) for row in rows},
                     include_failed=include_failed,
                     is_inside=inside,
                 )
-                if len(found) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
-                    return SearchCandidates(found[:CANDIDATES_MAX], more=True)
+                if len(candidates) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
+                    return SearchCandidates(candidates[:CANDIDATES_MAX], more=True)
                 if len(rows) < limit:
                     break
                 behind = rows[-1][2]
-        return SearchCandidates(found, more=False)
+        return SearchCandidates(candidates, more=False)
 
     def search_any(
         self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
@@ -328,14 +328,14 @@ class SearchIndex:
             matches = [_matches(connection, query, term, documents) for term in terms]
             shares = word_shares(matches, documents, least=least)
             best = heapq.nlargest(CANDIDATES_MAX, shares, key=lambda place: (shares[place], place))
-            found = self._candidates(
+            candidates = self._candidates(
                 connection,
                 query.scope,
                 {place: shares[place] for place in best},
                 include_failed=include_failed,
                 is_inside=False,
             )
-            return SearchCandidates(found, more=len(best) < len(shares))
+            return SearchCandidates(candidates, more=len(best) < len(shares))
 
         return self._server.read(look, query.scope)
 
@@ -350,7 +350,7 @@ class SearchIndex:
     ) -> list[SearchCandidate]:
         if not ranks:
             return []
-        sessions, seqs = [place[0] for place in ranks], [place[1] for place in ranks]
+        sessions, seqs = [pair[0] for pair in ranks], [pair[1] for pair in ranks]
         candidates = _fetch(connection, _FOUND, (scope, sessions, seqs))
         names = self._cache.session_names(connection, scope, sessions)
         return [
@@ -365,9 +365,10 @@ class SearchIndex:
 
         def look(connection: Connection) -> list[Event]:
             places = [
-                (self._cache.session(connection, scope, one.session_id), one.seq) for one in found
+                (self._cache.session(connection, scope, candidate.session_id), candidate.seq)
+                for candidate in found
             ]
-            sessions, seqs = [place[0] for place in places], [place[1] for place in places]
+            sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
             statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
             rows = _fetch(connection, statement, (scope, sessions, seqs))
             if not sealed:
@@ -385,12 +386,12 @@ class SearchIndex:
         """
 
         def look(connection: Connection) -> int:
-            place = _place(scope, _marked(connection, scope)[:3], 0)
+            values = _place(scope, _marked(connection, scope)[:3], 0)
             missing = (
                 "AND NOT EXISTS (SELECT 1 FROM search_documents AS d WHERE d.scope = e.scope"
                 " AND d.session = e.session AND d.seq = e.seq)"
             )
-            return int(_fetch(connection, f"SELECT count(*) {_BEHIND} {missing}", place)[0][0])
+            return int(_fetch(connection, f"SELECT count(*) {_BEHIND} {missing}", values)[0][0])
 
         return self._server.read(look, scope)
 
@@ -406,10 +407,10 @@ class SearchIndex:
         """Return the scopes with entries; none if this role does not see all scopes."""
         if self._server.walled:
             return []
-        found = self._server.read(
+        rows = self._server.read(
             lambda c: _fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
         )
-        return [Scope(row[0]) for row in found]
+        return [Scope(row[0]) for row in rows]
 
 
 def _matches(
@@ -458,8 +459,8 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
 def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
     """Return the events that were not entered before they settled."""
     places = [row[1] for row in rows], [row[2] for row in rows]
-    known = {(row[0], row[1]) for row in _fetch(connection, _ENTERED, (scope, *places))}
-    return [row for row in rows if (row[1], row[2]) not in known]
+    entered = {(row[0], row[1]) for row in _fetch(connection, _ENTERED, (scope, *places))}
+    return [row for row in rows if (row[1], row[2]) not in entered]
 
 
 def _asked(
@@ -470,8 +471,8 @@ def _asked(
 
 def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int, int]:
     """Return the mark of a scope, its number of documents, and the layout."""
-    found = _fetch(connection, _MARK, (scope,))
-    return tuple(found[0]) if found else (0, 0, 0, 0, LAYOUT)
+    rows = _fetch(connection, _MARK, (scope,))
+    return tuple(rows[0]) if rows else (0, 0, 0, 0, LAYOUT)
 
 
 def _is_outdated(marked: tuple[int, int, int, int, int]) -> bool:

@@ -44,9 +44,9 @@ def vectors(event: Header, text: SearchText, number: int) -> tuple[str, str]:
         at += _GAP
         for word in file.split():
             at += 1
-            place = str(min(at, _PLACE_MAX))
-            places.setdefault(word, []).append(place)
-            places.setdefault(f"/{word}", []).append(place)
+            position = str(min(at, _PLACE_MAX))
+            places.setdefault(word, []).append(position)
+            places.setdefault(f"/{word}", []).append(position)
     for word in text.pieces.split():
         places.setdefault(word, [])
     for mark in marks_of(event, text).split():
@@ -71,14 +71,14 @@ def _places(words: list[str]) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     room = _VECTOR_BYTES_MAX
     for at, word in enumerate(words, 1):
-        known = places.get(word)
-        if known is None:
+        positions = places.get(word)
+        if positions is None:
             room -= len(word.encode()) + 8
             if room < 0:
                 break
-            known = places[word] = []
-        if at <= _PLACE_MAX and len(known) < _PLACES_MAX:
-            known.append(str(at))
+            positions = places[word] = []
+        if at <= _PLACE_MAX and len(positions) < _PLACES_MAX:
+            positions.append(str(at))
             room -= 2
     return places
 
@@ -113,7 +113,7 @@ def windows(scope: str, count: int) -> Iterator[str]:
         yield _any([_block(scope, block) for block in range(span * SPAN_BLOCKS, first)])
     length = 1
     while span > 0:
-        yield _any([_span(scope, one) for one in range(max(span - length, 0), span)])
+        yield _any([_span(scope, number) for number in range(max(span - length, 0), span)])
         span, length = span - length, length * _GROWTH
 
 

@@ -81,26 +81,26 @@ class SessionReader:
         while True:
             where = "s.scope = %s AND s.id > %s" if scope else "(s.scope, s.id) > (%s, %s)"
             values = (scope, after[1], SESSIONS_PAGE) if scope else (*after, SESSIONS_PAGE)
-            found = self._sessions(
+            rows = self._sessions(
                 f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
             )
             with corrupt_on_error(self._server.address.shown):
-                yield from (session_record(*row[1:]) for row in found)
-            if len(found) < SESSIONS_PAGE:
+                yield from (session_record(*row[1:]) for row in rows)
+            if len(rows) < SESSIONS_PAGE:
                 return
-            after = (found[-1][1], found[-1][0])
+            after = (rows[-1][1], rows[-1][0])
 
     def _one_session(self, scope: Scope, session_id: str) -> list[SessionRecord]:
         key = self._server.read(lambda c: self._cache.scope_key(c, scope), scope)
         if key is None:
             return []
-        found = self._sessions(
+        rows = self._sessions(
             f"{_SESSIONS} WHERE s.scope = %s AND s.key = %s",
             (scope, name_key(key, session_id)),
             scope,
         )
         with corrupt_on_error(self._server.address.shown):
-            return [session_record(*row[1:]) for row in found]
+            return [session_record(*row[1:]) for row in rows]
 
     def _sessions(
         self, statement: str, values: tuple[object, ...], scope: Scope | None
@@ -111,7 +111,7 @@ class SessionReader:
 
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
-        found = self._sessions(
+        rows = self._sessions(
             "SELECT e.link FROM sessions AS s CROSS JOIN LATERAL ("
             " SELECT e.link FROM events AS e WHERE e.scope = s.scope AND e.session = s.id"
             " AND e.seq BETWEEN %s AND %s ORDER BY e.seq LIMIT 1) AS e"
@@ -119,13 +119,13 @@ class SessionReader:
             (seq, seq, genesis, scope),
             scope,
         )
-        return found[0][0] if found else None
+        return rows[0][0] if rows else None
 
     def heads(self, scope: Scope, *, before_position: int | None, limit: int) -> list[SessionHead]:
         """Return the sessions of a scope, the most recently written first."""
         before = LAST if before_position is None else before_position
-        place = {"scope": scope, "before": before, "limit": limit}
-        found = self._server.read(lambda c: c.execute(HEADS, place, binary=True).fetchall(), scope)
+        values = {"scope": scope, "before": before, "limit": limit}
+        rows = self._server.read(lambda c: c.execute(HEADS, values, binary=True).fetchall(), scope)
         with corrupt_on_error(self._server.address.shown):
             return [
                 SessionHead(
@@ -135,7 +135,7 @@ class SessionReader:
                     updated_ms=recorded_ms,
                     cut=cut_of(*cut),
                 )
-                for name, position, seq, recorded_ms, *cut in found
+                for name, position, seq, recorded_ms, *cut in rows
             ]
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
@@ -148,9 +148,9 @@ class SessionReader:
 
         def look(connection: Connection) -> list[str]:
             session = self._cache.session(connection, scope, session_id)
-            found = connection.execute(FORKS, (scope, session), binary=True).fetchall()
-            names = self._cache.session_names(connection, scope, [row[0] for row in found])
-            return [names[fork] for (fork,) in found]
+            rows = connection.execute(FORKS, (scope, session), binary=True).fetchall()
+            names = self._cache.session_names(connection, scope, [row[0] for row in rows])
+            return [names[fork] for (fork,) in rows]
 
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)
@@ -159,5 +159,5 @@ class SessionReader:
         """Return the sessions of a scope by the beginning and end of their names."""
         asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
         with corrupt_on_error(self._server.address.shown):
-            found = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
-        return [name for (name,) in found]
+            rows = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
+        return [name for (name,) in rows]

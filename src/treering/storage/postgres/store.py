@@ -180,8 +180,8 @@ class PostgresStore:
         def look(connection: Connection) -> list[Row]:
             with connection.transaction():
                 connection.execute("SET LOCAL enable_seqscan = on")
-                found = [fetch(connection, statement, ()) for statement in statements]
-            return sorted((row for part in found for row in part), key=repr)
+                parts = [fetch(connection, statement, ()) for statement in statements]
+            return sorted((row for part in parts for row in part), key=repr)
 
         return Projection(name, lambda: self._server.read(look), partial(self._change, empty), lag)
 

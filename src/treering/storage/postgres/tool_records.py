@@ -235,12 +235,12 @@ class ToolSource:
         until: Mark,  # noqa: ARG002  (events can come in before it)
     ) -> Stretch:
         """Return the next events that none can overtake any more."""
-        found = _fetch(connection, SETTLED, _place(scope, after))
-        if not found:
+        rows = _fetch(connection, SETTLED, _place(scope, after))
+        if not rows:
             return Stretch({}, after, 0, more=False)
-        *_, epoch, xid, events = found[-1]
-        facts = [row[:_FLAGS] for row in found if _says_something(row)]
-        last = (epoch, xid, found[-1][_POSITION])
+        *_, epoch, xid, events = rows[-1]
+        facts = [row[:_FLAGS] for row in rows if _says_something(row)]
+        last = (epoch, xid, rows[-1][_POSITION])
         return Stretch(self._facts(connection, facts), last, events, more=events == STRETCH)
 
     def unsettled(self, connection: Connection, scope: Scope, after: Mark) -> Facts:
@@ -255,12 +255,12 @@ class ToolSource:
         """Return the headers of events by session and seq, without those that are gone."""
 
         def look(connection: Connection) -> dict[tuple[int, int], Header]:
-            sessions, seqs = [place[0] for place in places], [place[1] for place in places]
-            found = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
-            at = [(row[SESSION], row[SEQ]) for row in found]
+            sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
+            rows = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
+            at = [(row[SESSION], row[SEQ]) for row in rows]
             with corrupt_on_error(self.shown):
                 names = self._cache.session_names(connection, scope, sessions)
-                return dict(zip(at, headers(found, scope, names), strict=True))
+                return dict(zip(at, headers(rows, scope, names), strict=True))
 
         return self._server.read(look, scope)
 
@@ -270,8 +270,8 @@ class ToolSource:
         """Return the states of runs; each has the number and the name of a session, and an id."""
         names = {session: session_id for session, session_id, _ in runs}
         values = (scope, [run[0] for run in runs], [run[2] for run in runs])
-        found = self._server.read(lambda c: _fetch(c, _STATES, values), scope)
-        return {(names[session], run): RUN_STATES[state] for session, run, state in found}
+        rows = self._server.read(lambda c: _fetch(c, _STATES, values), scope)
+        return {(names[session], run): RUN_STATES[state] for session, run, state in rows}
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
         return read_facts(rows, lambda scope: self._cache.scope_key(connection, scope) or b"")
@@ -279,8 +279,8 @@ class ToolSource:
 
 def mark(connection: Connection, scope: Scope) -> Mark:
     """Return the mark of the scope's settled events in the tables."""
-    found = _fetch(connection, _MARK, (scope,))
-    return tuple(found[0]) if found else ()
+    rows = _fetch(connection, _MARK, (scope,))
+    return tuple(rows[0]) if rows else ()
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
@@ -314,9 +314,9 @@ def fold_again(
 
 
 def _at(connection: Connection, scope: Scope, key: bytes, places: Pairs) -> Facts:
-    sessions, seqs = [place[0] for place in places], [place[1] for place in places]
-    found = _fetch(connection, _AT_SEQS, (scope, sessions, seqs, list(TOOL_KINDS)))
-    return read_facts(found, lambda _: key)
+    sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
+    rows = _fetch(connection, _AT_SEQS, (scope, sessions, seqs, list(TOOL_KINDS)))
+    return read_facts(rows, lambda _: key)
 
 
 def _says_something(row: Row) -> bool:

@@ -119,7 +119,7 @@ class Writer:
 
     def append(self, drafts: Sequence[Draft], *, expected_seq: int | None) -> list[Header]:
         """Record all of ``drafts`` durably and in order, or none of them."""
-        one = (
+        only = (
             drafts[0]
             if len(drafts) == 1
             and drafts[0].blob is None
@@ -131,7 +131,7 @@ class Writer:
         def work(connection: Connection, *, again: bool) -> list[Header]:
             for _ in range(ATTEMPTS_MAX):
                 try:
-                    header = one and self._append_one(connection, one, expected_seq, again=again)
+                    header = only and self._append_one(connection, only, expected_seq, again=again)
                     if header:
                         return [header]
                     return self._append_all(connection, drafts, expected_seq, again=again)
@@ -348,8 +348,8 @@ class Writer:
                 own = [draft for draft in drafts if draft.scope == scope]
                 sessions = list({draft.session_id for draft in own})
                 batch.enter(scope, keys[scope], sessions, len(own))
-                known = batch.load_repeats(scope, [d for d in own if again or d.made_id is None])
-                batch.open_sessions(scope, {d.session_id for d in own if d.event_id not in known})
+                repeats = batch.load_repeats(scope, [d for d in own if again or d.made_id is None])
+                batch.open_sessions(scope, {d.session_id for d in own if d.event_id not in repeats})
                 batch.load_runs(scope, {(d.session_id, d.run_id) for d in own if d.run_id})
                 counted = {(d.session_id, d.run_id) for d in own if d.counted and d.run_id}
                 batch.load_run_seqs(scope, counted)
@@ -399,7 +399,7 @@ class Writer:
 
         def work(batch: Batch) -> Header:
             batch.enter(scope, scope_key, [child], 1)
-            found = find_parent(connection, scope, scope_key, parent, seq)
+            fork_parent = find_parent(connection, scope, scope_key, parent, seq)
             head = batch.heads.get((scope, child))
             if head is not None:
                 # It is ours, if an earlier try was committed without an answer.
@@ -414,7 +414,7 @@ class Writer:
             if batch.load_repeats(scope, [draft] if again or draft.made_id is None else []):
                 # The id of an erased event does not contradict the draft, but is not free.
                 raise taken(draft)
-            batch.open_session(scope, child, parent=found)
+            batch.open_session(scope, child, parent=fork_parent)
             header = batch.place([draft])[0]
             batch.flush()
             return header
@@ -445,9 +445,9 @@ class Writer:
         """Return the key of a scope; open the scope if need be, with ``key`` if it is given."""
         if self.server.walled:
             enter_scope(connection, scope)
-        known = self.cache.scope_key(connection, scope)
-        if known is not None:
-            return known
+        existing = self.cache.scope_key(connection, scope)
+        if existing is not None:
+            return existing
         open_scope(connection, scope, key)
         made = self.cache.scope_key(connection, scope)
         if made is None:
