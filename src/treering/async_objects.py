@@ -347,7 +347,9 @@ def _lane_of(sync: Any) -> Hashable:
 def _lane_of_append(events: Any = (), **_: Any) -> Hashable:
     """Return the lane of an append: that of its session, if all events share one."""
     listed = events if isinstance(events, list | tuple) else ()
-    places = {(getattr(one, "scope", None), getattr(one, "session_id", None)) for one in listed}
+    places = {
+        (getattr(event, "scope", None), getattr(event, "session_id", None)) for event in listed
+    }
     return places.pop() if len(places) == 1 else None
 
 

@@ -109,16 +109,16 @@ def _read() -> tuple[bytes, int]:
     """Return the beginning of standard input and its length; all of it is read."""
     deadline = time.monotonic() + READ_S_MAX
     chunks = []
-    size = kept = 0
+    size = bytes_kept = 0
     try:
         while select.select([0], [], [], max(0.0, deadline - time.monotonic()))[0]:
             chunk = os.read(0, _CHUNK)
             if not chunk:
                 break
             size += len(chunk)
-            if kept < READ_BYTES_MAX:
-                chunks.append(chunk[: READ_BYTES_MAX - kept])
-                kept += len(chunks[-1])
+            if bytes_kept < READ_BYTES_MAX:
+                chunks.append(chunk[: READ_BYTES_MAX - bytes_kept])
+                bytes_kept += len(chunks[-1])
     except (OSError, ValueError):
         # Closed: there is nothing to read, which is recorded as well.
         pass
@@ -167,7 +167,7 @@ def _skip_blanks(text: str, at: int) -> int:
 
 def _line(agent: str, fields: dict[str, object], fault: str | None) -> dict[str, object]:
     event = _text(fields.get("hook_event_name"))
-    kept = _KEPT_OF_DECISIONS if event in DECISIONS else _KEPT
+    allowed = _KEPT_OF_DECISIONS if event in DECISIONS else _KEPT
     line: dict[str, object] = {
         "schema": SCHEMA,
         "agent": agent if re.fullmatch(r"[a-z][a-z0-9-]{0,39}", agent) else "unknown",
@@ -175,11 +175,11 @@ def _line(agent: str, fields: dict[str, object], fault: str | None) -> dict[str,
         "event": event,
     }
     line |= {name: _text(fields.get(name)) for name in _PLACES}
-    line["content"] = {name: shallow(fields[name]) for name in fields if name in kept}
+    line["content"] = {name: shallow(fields[name]) for name in fields if name in allowed}
     left_out = [
         name[:NAME_CHARACTERS_MAX]
         for name in fields
-        if name not in kept and name not in _PLACES and name != "hook_event_name"
+        if name not in allowed and name not in _PLACES and name != "hook_event_name"
     ]
     if left_out:
         line["left_out"] = left_out[:LEFT_OUT_MAX]

@@ -208,11 +208,11 @@ def _object(arguments: Any, stated: Mapping[str, Any]) -> Mapping[str, Any]:
         given = parse_json(given or "{}", "arguments")
     if not isinstance(given, Mapping):
         raise InvalidInput("the arguments are not an object", hint='pass {"limit": 5, …}')
-    known = MEMORY_EPISODES_QUERY["parameters"]["properties"]
-    unknown = sorted(str(name)[:60] for name in given if name not in known)
+    properties = MEMORY_EPISODES_QUERY["parameters"]["properties"]
+    unknown = sorted(str(name)[:60] for name in given if name not in properties)
     if unknown:
         raise InvalidInput(
-            f"unknown argument {', '.join(unknown[:5])}", hint=f"use {', '.join(known)}"
+            f"unknown argument {', '.join(unknown[:5])}", hint=f"use {', '.join(properties)}"
         )
     return given
 

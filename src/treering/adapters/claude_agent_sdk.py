@@ -99,15 +99,15 @@ class TreeringSessionStore:
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return all entries as they were appended; None if none exist."""
         place = self._place(key)
-        found = await self._lanes.run(place.lane, self._load, place)
-        return cast("list[SessionStoreEntry]", found) or None
+        entries = await self._lanes.run(place.lane, self._load, place)
+        return cast("list[SessionStoreEntry]", entries) or None
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """Return the sessions of a project, and when each was last appended to."""
         place = Place(self._scope_of(project_key), project_key, "", "")
         records = self._kept(place.scope)
         listed = await self._lanes.run(None, all_records, records, place.listing)
-        return [{"session_id": one.value, "mtime": one.recorded_ms} for one in listed]
+        return [{"session_id": record.value, "mtime": record.recorded_ms} for record in listed]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """Return the SDK's summaries of the sessions of a project."""
@@ -161,13 +161,13 @@ class TreeringSessionStore:
     def _keep(self, place: Place, entries: Sequence[Any]) -> None:
         records = self._records(place)
         named = {place.key_of(entry["uuid"]): entry for entry in reversed(entries) if _uuid(entry)}
-        known = records.get_many(list(named)) if named else {}
+        existing = records.get_many(list(named)) if named else {}
         new = [
             entry
             for entry in entries
             if not _uuid(entry)
             or (
-                place.key_of(entry["uuid"]) not in known
+                place.key_of(entry["uuid"]) not in existing
                 and named[place.key_of(entry["uuid"])] is entry
             )
         ]
@@ -176,13 +176,13 @@ class TreeringSessionStore:
         before = records.get(place.listing)
         changes = [
             RecordChange(
-                key=place.key_of(one.get("uuid") or new_id()),
-                value=storable(one),
-                also=_event_ids(one),
-                expected="" if _uuid(one) else None,
+                key=place.key_of(entry.get("uuid") or new_id()),
+                value=storable(entry),
+                also=_event_ids(entry),
+                expected="" if _uuid(entry) else None,
                 refs={"summaries": place.summaries},
             )
-            for one in new
+            for entry in new
         ]
         listing = RecordChange(
             key=place.listing,
@@ -198,10 +198,10 @@ class TreeringSessionStore:
     ) -> SessionSummaryEntry:
         """Keep the SDK's summary of a session, which has texts of it, apart: it may be erased."""
         records = self._kept(place.scope, SUMMARIES, place.summaries)
-        known = records.get(place.listing) if before is not None else None
+        stored = records.get(place.listing) if before is not None else None
         earlier: SessionSummaryEntry | None = None
-        if known is not None and before is not None and known.value["version"] == before.version:
-            earlier = restored(known.value["summary"])
+        if stored is not None and before is not None and stored.value["version"] == before.version:
+            earlier = restored(stored.value["summary"])
         elif before is not None:
             new = self._load(place)  # Somebody else appended, or something was erased.
         sdk_key: SessionKey = {"project_key": place.project, "session_id": place.session}
@@ -211,26 +211,26 @@ class TreeringSessionStore:
 
     def _load(self, place: Place) -> list[Any]:
         records = self._kept(place.scope)
-        found = all_records(records, f"{place.group}/")
-        return [restored(one.value) for one in sorted(found, key=lambda one: one.seq)]
+        stored = all_records(records, f"{place.group}/")
+        return [restored(record.value) for record in sorted(stored, key=lambda record: record.seq)]
 
     def _summaries(self, project: str) -> list[SessionSummaryEntry]:
         place = Place(self._scope_of(project), project, "", "")
         listed = all_records(self._kept(place.scope), place.listing)
-        kept = {
+        stored = {
             record.key: record.value
             for record in all_records(self._kept(place.scope, SUMMARIES), place.listing)
         }
-        found: list[SessionSummaryEntry] = []
-        for one in listed:
-            known = kept.get(one.key)
-            if known is not None and known["version"] == one.version:
-                summary = restored(known["summary"])
+        summaries: list[SessionSummaryEntry] = []
+        for record in listed:
+            entry = stored.get(record.key)
+            if entry is not None and entry["version"] == record.version:
+                summary = restored(entry["summary"])
             else:
-                session = Place(place.scope, project, one.value, "")
-                summary = self._summarise(session, one, one, ())
-            found.append(cast("SessionSummaryEntry", {**summary, "mtime": one.recorded_ms}))
-        return found
+                session = Place(place.scope, project, record.value, "")
+                summary = self._summarise(session, record, record, ())
+            summaries.append(cast("SessionSummaryEntry", {**summary, "mtime": record.recorded_ms}))
+        return summaries
 
     def _subpaths(self, place: Place) -> list[str]:
         records = self._kept(place.scope)
@@ -238,9 +238,9 @@ class TreeringSessionStore:
 
     def _delete(self, place: Place) -> None:
         subpaths = [] if place.subpath else self._subpaths(place)
-        for one in [*(place.child(subpath) for subpath in subpaths), place]:
-            self._transcripts.forget(one)
-            self.buffer.redact(one.scope, session_id=one.transcript)
+        for target in [*(place.child(subpath) for subpath in subpaths), place]:
+            self._transcripts.forget(target)
+            self.buffer.redact(target.scope, session_id=target.transcript)
         self.buffer.redact(place.scope, session_id=place.summaries)
         for session in self._transcripts.sessions_of(place):
             self.buffer.redact(place.scope, session_id=session)
@@ -341,20 +341,18 @@ class Transcripts:
         if place.subpath:
             agent = PurePosixPath(place.subpath).name.removeprefix("agent-")
             wanted = {f"{name}/agent-{agent}"}
-            return [
-                one for one in wanted if not self._ledger.importing.is_unknown(place.scope, one)
-            ]
-        found: list[str] = []
+            return [s for s in wanted if not self._ledger.importing.is_unknown(place.scope, s)]
+        sessions: list[str] = []
         after = None
         while True:
             page = self._ledger.sessions(
                 place.scope, prefix=name, subagents=True, after=after, state=_STATES
             )
-            found += [item.session_id for item in page.items]
+            sessions += [item.session_id for item in page.items]
             after = page.next_cursor
             if not page.has_more:
                 break
-        return [one for one in found if one == name or one.startswith(f"{name}/agent-")]
+        return [s for s in sessions if s == name or s.startswith(f"{name}/agent-")]
 
     def _import(self, place: Place, reader: ClaudeCodeReader, entries: Sequence[Any]) -> None:
         described = [entry for entry in entries if entry.get("type") == _METADATA]

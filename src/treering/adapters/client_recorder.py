@@ -77,8 +77,8 @@ class ClientRecorder:
         if run is self._own:
             return True
         if self._authored[0] != run.run_id:
-            said = self.session.headers(kinds=["conversation.user"], turn_id=run.turn_id, last=1)
-            self._authored = (run.run_id, next(iter(said), None) is not None)
+            users = self.session.headers(kinds=["conversation.user"], turn_id=run.turn_id, last=1)
+            self._authored = (run.run_id, next(iter(users), None) is not None)
         return not self._authored[1]
 
     def call_of(self, output: ToolOutput) -> ToolCall | None:
@@ -135,7 +135,7 @@ class Exchange:
         call = self._recorder.call_of(output)
         if call is None:
             # Of a call made before this recorder existed: it is in the request.
-            asked = next((one for one in self.asked.calls if one.call_id == output.call_id), None)
+            asked = next((c for c in self.asked.calls if c.call_id == output.call_id), None)
             is_recorded = any(
                 record.call_id == output.call_id for record in run.session.tool_calls(last=50)
             )

@@ -64,8 +64,8 @@ def record(client: Client, session: Session, *, strict: bool = False) -> Client:
     is_async = inspect.iscoroutinefunction(http.send)
     copied.__class__ = _recorded_class(copied.__class__, is_async=is_async)
     copied._client = (RecordedAsyncHttp if is_async else RecordedHttp)(http, recorder)  # noqa: SLF001
-    found: Client = copied
-    return found
+    recorded: Client = copied
+    return recorded
 
 
 @cache

@@ -174,7 +174,7 @@ class ItemLog:
                     self._session.hide(event_ids)
         else:
             live = list(self._held.live_events(kinds=["state.value"]))
-            self._taken_out.update((encode(_value(one)), _event_ids(one)) for one in live)
+            self._taken_out.update((encode(_value(event)), _event_ids(event)) for event in live)
             if live:
                 self._held.hide([event.event_id for event in live])
 
@@ -192,12 +192,12 @@ class ItemLog:
         for key, item in items.items():
             if key in recorded_before:
                 continue  # By a process that ended before it could note that.
-            kept = storable(item)
-            ids = self._put_back(kept)
+            value = storable(item)
+            ids = self._put_back(value)
             if ids is None:
                 recorded = [recorder.record(part) for part in self._parts_of(item)]
                 ids = tuple(dict.fromkeys(filter(None, recorded)))
-            changes.append(RecordChange(key=key, value=kept, also=ids))
+            changes.append(RecordChange(key=key, value=value, also=ids))
         self._held.open()
         if recorder.beside:
             self._session.open()
@@ -239,8 +239,8 @@ class _ChangeLines:
 
     def add(self, item: ItemChange) -> None:
         events = [
-            self._held.new_event("state.value", "item", payload={"value": storable(one)})
-            for one in item.items.values()
+            self._held.new_event("state.value", "item", payload={"value": storable(value)})
+            for value in item.items.values()
         ]
         try:
             guarded = self._access.guarded(events)

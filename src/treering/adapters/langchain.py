@@ -94,8 +94,8 @@ def parts_of(item: dict[str, Any]) -> list[MessagePart]:
         extra = {"attachments": rest} if rest else {}
         return [MessagePart(sort="user", text=text, extra=extra)] if text or rest else []
     if isinstance(message, AIMessage):
-        said = [MessagePart(sort="assistant", text=text)] if text else []
-        return said + [
+        answer = [MessagePart(sort="assistant", text=text)] if text else []
+        return answer + [
             MessagePart(sort="call", call_id=call["id"], tool=call["name"], value=call["args"])
             for call in message.tool_calls
         ]

@@ -115,9 +115,9 @@ class MessageRecorder:
         elif part.sort == "output" and part.tool is None:
             part = msgspec.structs.replace(part, tool=self._claims.tools.get(part.call_id))
         is_said = part.sort in {"user", "assistant"}
-        known = self._found.get((_KINDS[part.sort], part.text if is_said else part.call_id))
-        if known:
-            event_id: str | None = known.pop(0)
+        event_ids = self._found.get((_KINDS[part.sort], part.text if is_said else part.call_id))
+        if event_ids:
+            event_id: str | None = event_ids.pop(0)
         else:
             event_id = self._record(part)
         if event_id is not None:

@@ -114,14 +114,14 @@ class TreeringHooks(RunHooks[Any]):
     def _record_users(self, users: Sequence[tuple[str, list[Any]]]) -> None:
         """Record what users say, unless a TreeringSession has recorded it in this turn."""
         run = self.run
-        known = [
+        recorded = [
             event.payload["text"]
             for event in run.session.events(kinds=["conversation.user"], turn_id=run.turn_id)
             if event.run_id == run.run_id and not event.redacted
         ]
         for text, attached in users:
-            if text in known:
-                known.remove(text)
+            if text in recorded:
+                recorded.remove(text)
             else:
                 run.user(text, **({"attachments": attached} if attached else {}))
 

@@ -46,7 +46,7 @@ def reply_of(response: ModelResponse, agent: Agent[Any], *, provider: str | None
         agent=agent.name,
         model=model,
         provider=provider,
-        stop_reason="tool_use" if any(one["type"] in LOCAL_CALLS for one in output) else "stop",
+        stop_reason="tool_use" if any(item["type"] in LOCAL_CALLS for item in output) else "stop",
         usage=_usage_of(response, model=model, provider=provider),
     )
 
@@ -79,8 +79,8 @@ def text_of(output: Any) -> str:
 
 def _output(response: ModelResponse) -> list[dict[str, Any]]:
     items: list[Any] = [*response.output]
-    found = [item if isinstance(item, dict) else item.model_dump(warnings=False) for item in items]
-    return [{"type": None, **item} for item in found]
+    dumped = [item if isinstance(item, dict) else item.model_dump(warnings=False) for item in items]
+    return [{"type": None, **item} for item in dumped]
 
 
 def _usage_of(

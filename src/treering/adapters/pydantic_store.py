@@ -70,9 +70,9 @@ class TreeringConversationStore(ConversationStore):
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return records, those of ``scope`` if it is given, the last saved first."""
-        found = await self._lanes.run(None, self._all_records)
-        kept = [one for one in found if scope is None or one.scope == scope]
-        return sorted(kept, key=lambda one: one.updated_at, reverse=True)[:limit]
+        records = await self._lanes.run(None, self._all_records)
+        matching = [record for record in records if scope is None or record.scope == scope]
+        return sorted(matching, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     async def write_record(
         self,
@@ -94,10 +94,10 @@ class TreeringConversationStore(ConversationStore):
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry. Raise LookupError if it does not exist."""
-        found = await self._lanes.run(None, self._records.get, _entry_key(entry_id))
-        if found is None:
+        record = await self._lanes.run(None, self._records.get, _entry_key(entry_id))
+        if record is None:
             raise LookupError(entry_id)
-        return _to_entry(found)
+        return _to_entry(record)
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
@@ -125,8 +125,8 @@ class TreeringConversationStore(ConversationStore):
         return self._records.get(_record_key(conversation_id))
 
     def _all_records(self) -> list[ConversationRecord]:
-        found = [_to_record(record) for record in all_records(self._records, f"{_CONVERSATIONS}/")]
-        return [one for one in found if one is not None]
+        parsed = [_to_record(record) for record in all_records(self._records, f"{_CONVERSATIONS}/")]
+        return [record for record in parsed if record is not None]
 
     def _write(
         self,
@@ -140,8 +140,8 @@ class TreeringConversationStore(ConversationStore):
         if (None if before is None else before.revision) != expected_revision:
             raise ConversationConflict(name)
         head = record.head_id
-        known = head is None or head in {one.id for one in new_entries} or self._is_linked(head)
-        if not known:
+        is_linked = head is None or head in {e.id for e in new_entries} or self._is_linked(head)
+        if not is_linked:
             raise ConversationConflict(name)
         records = self._kept_in(name)
         session = self._session(name)
@@ -176,7 +176,7 @@ class TreeringConversationStore(ConversationStore):
         """Yield the order of the entries, without content, so that it survives erasures."""
         if links:
             listed = [list(pair) for pair in links]
-            also = tuple(f"follows/{quote(one, safe='')}" for one, _ in links)
+            also = tuple(f"follows/{quote(entry_id, safe='')}" for entry_id, _ in links)
             yield RecordChange(
                 key=f"{_links(name)}/{quote(links[0][0], safe='')}", value=listed, also=also
             )
@@ -193,9 +193,9 @@ class TreeringConversationStore(ConversationStore):
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         entries: dict[str, ConversationEntry] = {}
         parents: dict[str, str | None] = {}
-        found: list[ConversationEntry] = []
+        history: list[ConversationEntry] = []
         at = head_id
-        while at is not None and (limit is None or len(found) < limit):
+        while at is not None and (limit is None or len(history) < limit):
             if at not in parents and limit is not None:
                 # The last entries are mostly the last events of their conversation.
                 self._read_around(at, entries, parents, last=4 * limit + 16)
@@ -203,9 +203,9 @@ class TreeringConversationStore(ConversationStore):
                 # All of the conversation that the entry is from; a fork continues in another one.
                 self._read_around(at, entries, parents, last=None)
             if at in entries:
-                found.append(entries[at])
+                history.append(entries[at])
             at = parents[at]
-        return found[::-1]
+        return history[::-1]
 
     def _read_around(
         self,
@@ -244,14 +244,14 @@ class TreeringConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id) from None
         own = self._reached([record])
         others = self._reached(
-            one for one in self._all_records() if one.conversation_id != conversation_id
+            other for other in self._all_records() if other.conversation_id != conversation_id
         )
-        ids = [one.version for one in records.history(key) if one.version != gone.version]
+        ids = [r.version for r in records.history(key) if r.version != gone.version]
         for entry_id in own - others:
-            found = self._records.get(_entry_key(entry_id))
-            if found is not None:
-                ids.append(found.version)
-                event = self._ledger.event(self._scope, found.version)
+            entry = self._records.get(_entry_key(entry_id))
+            if entry is not None:
+                ids.append(entry.version)
+                event = self._ledger.event(self._scope, entry.version)
                 ids += [name for name in keys_of(event)[2:] if self._knows(name)]
         self.buffer.redact(self._scope, event_ids=list(dict.fromkeys(ids)))
 

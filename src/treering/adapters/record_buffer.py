@@ -129,11 +129,11 @@ class RecordBuffer:
             stored = [event for key in self._seen.all_keys() if (event := self._seen.get(key))]
         with self._lock.guard, self._lock:
             waiting = [event for events in self._overlay.values() for event in events]
-        place = (session.scope, session.session_id)
+        session_key = (session.scope, session.session_id)
         unique = {
             event.event_id: event
             for event in [*stored, *waiting]
-            if (event.scope, event.session_id) == place and event.kind in kinds
+            if (event.scope, event.session_id) == session_key and event.kind in kinds
         }
         return sorted(unique.values(), key=lambda event: event.position)
 
@@ -203,10 +203,10 @@ class RecordBuffer:
         try:
             if not self._access.is_recorded(batch[-1]):
                 for event in batch:
-                    place = (event.scope, event.session_id)
-                    if place in self._unopened:
-                        self._unopened[place].open()
-                        del self._unopened[place]
+                    session_key = (event.scope, event.session_id)
+                    if session_key in self._unopened:
+                        self._unopened[session_key].open()
+                        del self._unopened[session_key]
                 self._access.append([self._rebased(event) for event in batch])
         except InvalidInput as error:
             self._set_aside(batch, error)
@@ -290,9 +290,9 @@ class RecordBuffer:
         for event in batch:
             for key in _keys(event):
                 waiting = self._overlay.get(key, [])
-                left = [one for one in waiting if one.event_id != event.event_id]
+                left = [other for other in waiting if other.event_id != event.event_id]
                 # What could not be stored gives way to what was stored after it.
-                if all(self._is_unstorable(one.event_id) for one in left):
+                if all(self._is_unstorable(other.event_id) for other in left):
                     self._overlay.pop(key, None)
                 else:
                     self._overlay[key] = left
@@ -413,7 +413,7 @@ class _BatchLines:
 
     def take_over(self) -> list[list[NewEvent]]:
         return [
-            [KeyedEvent(**one) if "expected" in one else NewEvent(**one) for one in line]
+            [KeyedEvent(**data) if "expected" in data else NewEvent(**data) for data in line]
             for line in self._spool.take_over()
         ]
 

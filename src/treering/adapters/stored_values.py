@@ -18,12 +18,12 @@ _ESCAPED: Final = "escaped"
 
 def all_records(records: KeyedRecords, prefix: str) -> list[KeyedRecord]:
     """Return all records whose keys begin with ``prefix``."""
-    found: list[KeyedRecord] = []
+    matching: list[KeyedRecord] = []
     after = ""
     while keys := records.keys(prefix, limit=RECORDS_AT_ONCE, after=after):
-        found += records.get_many(keys).values()
+        matching += records.get_many(keys).values()
         after = keys[-1]
-    return found
+    return matching
 
 
 def storable(value: Any) -> Any:

@@ -121,9 +121,9 @@ class ChatApi:
         """Return what is new in a request."""
         answer, new = _split(objects(body.get("messages")))
         outputs = tuple(
-            ToolOutput(str(one.get("tool_call_id") or ""), _joined(one.get("content")))
-            for one in new
-            if one.get("role") == "tool"
+            ToolOutput(str(message.get("tool_call_id") or ""), _joined(message.get("content")))
+            for message in new
+            if message.get("role") == "tool"
         )
         return Asked(
             users=users_in(new),
@@ -147,7 +147,7 @@ class ChatApi:
             stop_reason="tool_use" if calls else _STOPS.get(stop or "", stop),
             usage=openai_usage(object_in(body, "usage"), model, self.provider),
         )
-        others = tuple(text for one in messages[1:] if (text := _said_in(one)))
+        others = tuple(text for alternative in messages[1:] if (text := _said_in(alternative)))
         return ModelAnswer(reply=reply, calls=calls, others=others)
 
     def stream(self) -> AnswerStream:
@@ -193,12 +193,12 @@ class ChatStream:
         piece = ""
         for choice in objects(event.get("choices")):
             number = choice.get("index")
-            known = self._choices.setdefault(
+            state = self._choices.setdefault(
                 number if isinstance(number, int) else 0, {"message": {}}
             )
-            known["finish_reason"] = choice.get("finish_reason") or known.get("finish_reason")
+            state["finish_reason"] = choice.get("finish_reason") or state.get("finish_reason")
             delta = object_in(choice, "delta")
-            _merge(known["message"], delta)
+            _merge(state["message"], delta)
             if not number and isinstance(delta.get("content"), str):
                 piece += delta["content"]
         return piece
@@ -220,7 +220,7 @@ def _merge(known: Json, delta: Mapping[str, Any]) -> None:
             listed = known.setdefault(name, []) if isinstance(before, list | None) else []
             for item in objects(value):
                 at = item.get("index")
-                same = next((one for one in listed if one.get("index") == at), None)
+                same = next((entry for entry in listed if entry.get("index") == at), None)
                 if same is None or at is None:
                     listed.append(same := {})
                 _merge(same, item)
@@ -245,11 +245,11 @@ class ResponsesApi:
         return Asked(
             users=users_in(new),
             outputs=tuple(
-                ToolOutput(str(one.get("call_id") or ""), one.get("output"))
-                for one in new
-                if str(one.get("type")).endswith(_OUTPUT)
+                ToolOutput(str(item.get("call_id") or ""), item.get("output"))
+                for item in new
+                if str(item.get("type")).endswith(_OUTPUT)
             ),
-            calls=tuple(item_call(one) for one in earlier if one.get("type") in LOCAL_CALLS),
+            calls=tuple(item_call(item) for item in earlier if item.get("type") in LOCAL_CALLS),
             model=text_in(body, "model"),
         )
 
@@ -304,8 +304,8 @@ def items_text(items: Iterable[Json]) -> str:
         if item.get("type") == "message"
         for part in objects(item.get("content"))
     ]
-    said = (text_in(part, "text") or text_in(part, "refusal") for part in parts)
-    return "\n".join(plain(text) for text in said if text)
+    texts = (text_in(part, "text") or text_in(part, "refusal") for part in parts)
+    return "\n".join(plain(text) for text in texts if text)
 
 
 def items_thinking(items: Iterable[Json]) -> str | None:
@@ -371,8 +371,8 @@ class ResponsesStream:
         """Return the response so far."""
         if self.is_complete:
             return self._whole
-        said = {"type": "message", "content": [{"type": "output_text", "text": self._text}]}
-        return {**self._whole, "output": [*self._items, *([said] if self._text else [])]}
+        message = {"type": "message", "content": [{"type": "output_text", "text": self._text}]}
+        return {**self._whole, "output": [*self._items, *([message] if self._text else [])]}
 
 
 # Messages.
@@ -389,10 +389,12 @@ class MessagesApi:
         if messages and messages[-1].get("role") == "assistant":
             messages = messages[:-1]
         answer, new = _split(messages)
-        blocks = [block for one in new for block in objects(one.get("content"))]
+        blocks = [block for message in new for block in objects(message.get("content"))]
         return Asked(
-            users=users_in(one for one in new if one.get("role") == "user"),
-            outputs=tuple(_result_of(one) for one in blocks if one.get("type") == "tool_result"),
+            users=users_in(message for message in new if message.get("role") == "user"),
+            outputs=tuple(
+                _result_of(block) for block in blocks if block.get("type") == "tool_result"
+            ),
             calls=tuple(_block_calls(objects(answer.get("content")), "tool_use")),
             model=text_in(body, "model"),
         )
@@ -520,10 +522,10 @@ def _grow(block: Json, delta: Json) -> str:
 
 def users_in(messages: Iterable[Json]) -> tuple[tuple[str, list[Any]], ...]:
     """Return what users say in messages, each with what is attached."""
-    said = [
+    contents = [
         _content(message.get("content")) for message in messages if message.get("role") == "user"
     ]
-    return tuple((text, attached) for text, attached in said if text or attached)
+    return tuple((text, attached) for text, attached in contents if text or attached)
 
 
 def arguments_of(text: Any) -> Any:
@@ -567,19 +569,19 @@ def tokens(value: Any) -> int:
 
 def objects(value: Any) -> list[Json]:
     """Return the objects in a list."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def object_in(value: Mapping[str, Any], name: str) -> Json:
     """Return a field that is an object, or an empty one."""
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    field = value.get(name)
+    return field if isinstance(field, dict) else {}
 
 
 def text_in(value: Mapping[str, Any], name: str) -> str | None:
     """Return a field that is text, or None."""
-    found = value.get(name)
-    return found if isinstance(found, str) and found else None
+    field = value.get(name)
+    return field if isinstance(field, str) and field else None
 
 
 def _content(content: Any) -> tuple[str, list[Any]]:

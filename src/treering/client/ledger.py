@@ -178,13 +178,13 @@ class RemoteLedger(Ledger):
     def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return session, seq and time of the events with these ids; unknown ids are left out."""
         ids = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
-        found: dict[str, EventLocation] = {}
+        locations: dict[str, EventLocation] = {}
         for begin in range(0, len(ids), 1_000):
             body = {"event_ids": ids[begin : begin + 1_000]}
-            found |= self._post(
+            locations |= self._post(
                 scope, "find-ids", body, dict[str, EventLocation], is_repeatable=True
             )
-        return found
+        return locations
 
     def tool_calls(self, scope: str, **filters: Any) -> Page[ToolRecord]:
         """Return one record for each tool call of a scope."""
@@ -353,7 +353,7 @@ def _where(
         check_all_scopes(scope)
         return path_of(part), {}
     if isinstance(scope, list | tuple):
-        return path_of(part), {"scopes": [parse_scope(one) for one in scope]}
+        return path_of(part), {"scopes": [parse_scope(name) for name in scope]}
     return path_of("scopes", parse_scope(scope or ""), part), {}
 
 

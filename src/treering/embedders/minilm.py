@@ -70,7 +70,7 @@ class MiniLMEmbedder:
         pieces = [static_pieces().numbers(text)[:PIECES_MAX] for text in texts]
         # Texts of similar length are batched, so that little is padded.
         indexes = sorted(
-            (index for index, one in enumerate(pieces) if one), key=lambda p: len(pieces[p])
+            (index for index, numbers in enumerate(pieces) if numbers), key=lambda p: len(pieces[p])
         )
         for first in range(0, len(indexes), TEXTS_AT_ONCE):
             batch = indexes[first : first + TEXTS_AT_ONCE]
@@ -120,7 +120,7 @@ def _means(session: Any, read: list[list[int]]) -> NDArray[np.float32]:
     import numpy as np  # noqa: PLC0415
 
     longest = max(map(len, read))
-    numbers = np.array([one + [0] * (longest - len(one)) for one in read], np.int64)
+    numbers = np.array([row + [0] * (longest - len(row)) for row in read], np.int64)
     mask = (numbers > 0).astype(np.int64)
     [layers] = session.run(
         None,

@@ -109,13 +109,11 @@ def claims_its_own_log(sample: LogSample) -> None:
     values = [value for value in sample.values() if value not in ({}, [], "", None)][:40]
     content = sample.format.content
     with registry.adding(sample.format):
-        found = registry.find_format(values, content=content)
-        scores = {
-            one.name: one.score(values) for one in registry.formats() if one.content == content
-        }
+        owner = registry.find_format(values, content=content)
+        scores = {f.name: f.score(values) for f in registry.formats() if f.content == content}
     claims = {name: score for name, score in scores.items() if score > 0}
-    assert found is not None, f"the sample is not claimed, or not clearly: {claims}"
-    assert found.name == sample.format.name, f"the sample is claimed by {found.name}: {claims}"
+    assert owner is not None, f"the sample is not claimed, or not clearly: {claims}"
+    assert owner.name == sample.format.name, f"the sample is claimed by {owner.name}: {claims}"
 
 
 def accounts_for_every_line(sample: LogSample) -> None:
@@ -152,13 +150,13 @@ def grows_into_the_same(sample: LogSample) -> None:
             for end in (*_cuts(content), len(content)):
                 _rewrite(path, content[:end])
                 _import(ledger, path, live=live)
-            found = _events_by_id(ledger)
-            lost, more = expected.keys() - found.keys(), found.keys() - expected.keys()
-            assert not lost, f"events are lost when it grows: {[expected[one] for one in lost]}"
+            grown = _events_by_id(ledger)
+            lost, more = expected.keys() - grown.keys(), grown.keys() - expected.keys()
+            assert not lost, f"events are lost when it grows: {[expected[key] for key in lost]}"
             if not sample.has_lines:
                 continue
-            assert not more, f"events are doubled when it grows: {[found[one] for one in more]}"
-            assert found == expected, "events differ when it grows"
+            assert not more, f"events are doubled when it grows: {[grown[key] for key in more]}"
+            assert grown == expected, "events differ when it grows"
 
 
 def a_cut_costs_only_the_end(sample: LogSample) -> None:
@@ -221,9 +219,9 @@ def odd_values_surprise_nobody(sample: LogSample) -> None:
         for at, odd in enumerate(_twisted(value)):
             reader = sample.reader()
             before = values[max(0, number - 3) : number]
-            for line, one in enumerate((*before, odd)):
+            for line, given in enumerate((*before, odd)):
                 try:
-                    reader.read(LogRecord(one, line + 1, line, line + 1))
+                    reader.read(LogRecord(given, line + 1, line, line + 1))
                 except Exception as error:
                     raise AssertionError(
                         f"record {number + 1}, oddity {at}, made the reader raise {error!r}: {odd}"
@@ -248,8 +246,8 @@ def resumes_anywhere(sample: LogSample) -> None:
         for session, header in first.sessions.items():
             second.sessions.setdefault(session, header.bare())
         late = _events_of(second, records[stop:])
-        found = dict.fromkeys(_identity(one) for one in (*early, *late))
-        assert list(found) == list(dict.fromkeys(_identity(one) for one in whole)), (
+        identities = dict.fromkeys(_identity(event) for event in (*early, *late))
+        assert list(identities) == list(dict.fromkeys(_identity(event) for event in whole)), (
             f"after record {stop}, a resumed reader continues differently"
         )
 
@@ -263,8 +261,8 @@ def remembers_no_text(sample: LogSample) -> None:
     events = _settled(reader, records)
     state = encode(reader.state()).decode()
     texts = {str((event.payload or {}).get("text")) for event in events if _is_said(event)}
-    kept = [text for text in texts if len(text) >= TEXT_CHARACTERS_MIN and text in state]
-    assert not kept, f"the state of the reader holds text of the log: {kept}"
+    remembered = [text for text in texts if len(text) >= TEXT_CHARACTERS_MIN and text in state]
+    assert not remembered, f"the state of the reader holds text of the log: {remembered}"
 
 
 LAWS: Final[tuple[Callable[[LogSample], None], ...]] = (
@@ -313,9 +311,9 @@ def _import(
 ) -> ImportReceipt:
     receipt = import_logs(ledger, [path], scope=SCOPE, again=again, live=live)
     counted: list[ImportReceipt | SourceReceipt] = [receipt, *receipt.sources]
-    for one in counted:
-        parts = one.imported + one.duplicates + sum(one.skipped.values()) + one.errors
-        assert parts == one.lines, f"{parts} of {one.lines} lines are accounted for: {one}"
+    for tally in counted:
+        parts = tally.imported + tally.duplicates + sum(tally.skipped.values()) + tally.errors
+        assert parts == tally.lines, f"{parts} of {tally.lines} lines are accounted for: {tally}"
     surprises = [fault for fault in receipt.faults if "not understood" in fault.reason]
     assert not surprises, f"the reader raised an error: {surprises}"
     return receipt
@@ -323,18 +321,18 @@ def _import(
 
 def _events_by_id(ledger: Ledger) -> dict[str, tuple[Any, ...]]:
     """Return what every event says, by its id."""
-    found: list[Event] = []
+    events: list[Event] = []
     after: str | None = None
     while True:
         page = ledger.events(SCOPE, after=after)
-        found += page.items
+        events += page.items
         after = page.next_cursor
         if after is None:
             break
     return {
-        one.event_id: (one.session_id, one.kind, one.ts_ms, one.summary, one.refs, one.payload)
-        for one in found
-        if one.kind not in _BOOKKEEPING
+        e.event_id: (e.session_id, e.kind, e.ts_ms, e.summary, e.refs, e.payload)
+        for e in events
+        if e.kind not in _BOOKKEEPING
     }
 
 
@@ -351,7 +349,9 @@ def _own_values(sample: LogSample) -> list[Any]:
 
 
 def _settled(reader: LogReader, records: list[LogRecord]) -> list[ParsedEvent]:
-    read = [one for record in records if record.fault is None for one in reader.read(record)]
+    read = [
+        outcome for record in records if record.fault is None for outcome in reader.read(record)
+    ]
     return [event for outcome in read for event in outcome.events]
 
 
@@ -368,14 +368,14 @@ def _texts_by_record(sample: LogSample, content: bytes) -> list[tuple[LogRecord,
     """Return each record with what is said in it."""
     reader = sample.reader()
     read = [
-        one
+        outcome
         for record in sample.records(content)
         if record.fault is None
-        for one in reader.read(record)
+        for outcome in reader.read(record)
     ]
     return [
-        (one.record, {_text(event) for event in one.events if _is_said(event)})
-        for one in (*read, *reader.finish())
+        (outcome.record, {_text(event) for event in outcome.events if _is_said(event)})
+        for outcome in (*read, *reader.finish())
     ]
 
 
@@ -385,9 +385,9 @@ def _check_rest(
     undamaged: list[tuple[LogRecord, set[str]]],
 ) -> None:
     """Check that what undamaged records say is in a damaged log, too."""
-    found = {text for _, texts in _texts_by_record(sample, content) for text in texts}
+    texts_read = {text for _, texts in _texts_by_record(sample, content) for text in texts}
     spared = {text for _, texts in undamaged for text in texts}
-    assert spared <= found, f"damage elsewhere costs: {sorted(spared - found)}"
+    assert spared <= texts_read, f"damage elsewhere costs: {sorted(spared - texts_read)}"
 
 
 def _is_said(event: ParsedEvent) -> bool:
@@ -418,7 +418,7 @@ def _twisted(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for at, inner in value.items():
             yield from ({**value, at: odd} for odd in _ODD_VALUES)
-            yield {name: one for name, one in value.items() if name != at}
+            yield {name: field for name, field in value.items() if name != at}
             yield from ({**value, at: odd} for odd in _twisted(inner))
     elif isinstance(value, list):
         for at, inner in enumerate(value[:3]):

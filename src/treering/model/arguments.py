@@ -65,7 +65,7 @@ def _find_wrong(
         return None
     annotations = annotations_of(function)
     options = next(
-        (name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD), ""
+        (name for name, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD), ""
     )
     for name, value in {**given, **given.get(options, {})}.items():
         annotation = annotations.get(name)
@@ -92,7 +92,8 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
         elif annotation.startswith("Unpack["):
             options = _find_type(annotation[7:-1], function)
             annotations |= {
-                name: one.__forward_arg__ for name, one in options.__annotations__.items()
+                name: reference.__forward_arg__
+                for name, reference in options.__annotations__.items()
             }
     return annotations
 

@@ -105,9 +105,9 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
     words = _plain_words(text) if text.isascii() else _words(chunks)
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
     # In the order of the alphabet, so that the same text always gives the same pieces.
-    found = [_CHUNK_NAMES[chunk] for chunk in sorted(unknown)]
-    pieces = dict.fromkeys([piece for _, pieces in found for piece in pieces])
-    names = [name for name, _ in found if name]
+    lookups = [_CHUNK_NAMES[chunk] for chunk in sorted(unknown)]
+    pieces = dict.fromkeys([piece for _, pieces in lookups for piece in pieces])
+    names = [name for name, _ in lookups if name]
     return TextTokens(" ".join(words), " ".join(pieces), " ".join(names))
 
 
@@ -210,11 +210,11 @@ class _ChunkNames(dict[str, tuple[str, tuple[str, ...]]]):
             return "", ()
         names = chunk if len(chunk) <= IDENTIFIER_CHARACTERS_MAX else _short_names(chunk)
         joined = names.encode("ascii", "replace").translate(_JOINTS).decode("ascii")
-        found = joined, () if chunk.islower() else tuple(pieces_in(chunk))
+        entry = joined, () if chunk.islower() else tuple(pieces_in(chunk))
         # The first ones stay: among them are those that are frequent.
         if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < NAMED_KEPT_MAX:
-            self[chunk] = found
-        return found
+            self[chunk] = entry
+        return entry
 
 
 _CHUNK_NAMES: Final = _ChunkNames()

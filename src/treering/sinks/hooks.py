@@ -239,7 +239,9 @@ class Hooks:
         # Hold both locks throughout, so that only the failing plugin's registrations are rolled
         # back.
         with self._registry.lock, self._internal.lock:
-            savepoints = [(one, one.savepoint()) for one in (self._registry, self._internal)]
+            savepoints = [
+                (registry, registry.savepoint()) for registry in (self._registry, self._internal)
+            ]
             try:
                 self._plugins.register(load(), name, self)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (its mistake, not the program's)

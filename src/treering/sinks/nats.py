@@ -157,20 +157,20 @@ class _Publisher:
         stream = client.jetstream(timeout=self._timeout_s)
         too_large = []
         for event in events:
-            place = (event.scope, event.session_id)
-            if place not in self._last:
-                self._last[place] = await self._last_seq(stream, *place)
-            if event.seq <= self._last[place]:
+            session_key = (event.scope, event.session_id)
+            if session_key not in self._last:
+                self._last[session_key] = await self._last_seq(stream, *session_key)
+            if event.seq <= self._last[session_key]:
                 continue
             headers = {"Nats-Msg-Id": event.event_id, SEQ_HEADER: str(event.seq)}
-            subject = subject_of(self._prefix, *place, event.kind)
+            subject = subject_of(self._prefix, *session_key, event.kind)
             body = _body(event, client.max_payload - _HEADROOM_BYTES)
             if body is None:
                 too_large.append(event)
                 continue
             # One by one: of several in flight, one could be refused and a later one stored.
             await stream.publish(subject, body, headers=headers)
-            self._last[place] = event.seq
+            self._last[session_key] = event.seq
         if len(self._last) > SESSIONS_MAX:
             self._last.clear()
         if too_large:

@@ -183,9 +183,9 @@ class ParquetMirror:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _replace(marker, msgspec.json.encode(wanted))
             return
-        found = read_marker(self.folder)
-        if found.payloads != self._payloads:
-            kind = "with" if found.payloads else "without"
+        existing = read_marker(self.folder)
+        if existing.payloads != self._payloads:
+            kind = "with" if existing.payloads else "without"
             raise InvalidInput(
                 f"{self.folder} is a mirror {kind} payloads",
                 hint="name another folder, or mirror as before",
@@ -290,10 +290,10 @@ class _ScopeWriter:
             self._duckdb.execute("DROP TABLE IF EXISTS fresh")
 
     def _days(self) -> list[int]:
-        found = self._duckdb.execute(
+        result = self._duckdb.execute(
             f"SELECT DISTINCT ts_ms // {_DAY_MS} AS d FROM fresh ORDER BY d"
         )
-        return [row[0] for row in found.fetchall()]
+        return [row[0] for row in result.fetchall()]
 
     def _copy(self, select: str, day: int) -> MirrorFile:
         """Write the rows of a day to a new file."""
@@ -333,8 +333,8 @@ class _ScopeWriter:
         crowded = {day: files for day, files in by_day.items() if len(files) > FILES_MAX}
         if not crowded:
             return
-        kept = [file for file in self._manifest.files if file.day not in crowded]
-        self._publish(kept + [self._rewritten_file(files, "TRUE") for files in crowded.values()])
+        others = [file for file in self._manifest.files if file.day not in crowded]
+        self._publish(others + [self._rewritten_file(files, "TRUE") for files in crowded.values()])
 
     def _rewritten_file(self, files: Sequence[MirrorFile], condition: str) -> MirrorFile:
         paths = ", ".join(f"'{_quoted(self._home / file.path)}'" for file in files)
@@ -353,18 +353,18 @@ class _ScopeWriter:
             return files
         self._erasures += len(erasures)
         taken, current = self._taken(erasures)
-        rows = [mirror_row(one, with_content=self._payloads) for one in current]
-        kept: list[MirrorFile] = []
+        rows = [mirror_row(header, with_content=self._payloads) for header in current]
+        mirrored: list[MirrorFile] = []
         with self._table(rows), self._table_of_taken(taken):
             for file in files:
                 if not self._holds_taken(file):
-                    kept.append(file)
+                    mirrored.append(file)
                     continue
                 untouched = self._rewritten_file([file], f"NOT {_IS_TAKEN}")
-                kept.append(untouched)
+                mirrored.append(untouched)
                 self._rewritten += file.rows - untouched.rows
-            kept += [self._copy("SELECT * FROM fresh WHERE ", day) for day in self._days()]
-        return kept
+            mirrored += [self._copy("SELECT * FROM fresh WHERE ", day) for day in self._days()]
+        return mirrored
 
     def _taken(self, erasures: Sequence[Header]) -> tuple[list[_Taken], list[Header]]:
         """Return what was erased, and the rows that replace it."""
@@ -378,7 +378,7 @@ class _ScopeWriter:
             stretches = [(0, _NO_END)] if is_whole else covered(extent)
             for first, last in stretches:
                 taken.append((erasure.session_id, first, last))
-                current |= {one.position: one for one in self._now(erasure, first, last)}
+                current |= {header.position: header for header in self._now(erasure, first, last)}
         if any(erasure.kind == "ledger.forgotten" for erasure in erasures):
             # A session that was forgotten as a whole has lost its name.
             left = set(self._ledger.session_ids(scope))
@@ -401,8 +401,8 @@ class _ScopeWriter:
         paths = [str(self._home / file.path) for file in self._manifest.files]
         if not paths:
             return []
-        found = self._duckdb.execute("SELECT DISTINCT session_id FROM read_parquet(?)", [paths])
-        return [row[0] for row in found.fetchall()]
+        result = self._duckdb.execute("SELECT DISTINCT session_id FROM read_parquet(?)", [paths])
+        return [row[0] for row in result.fetchall()]
 
     @contextlib.contextmanager
     def _table_of_taken(self, taken: Sequence[_Taken]) -> Iterator[None]:
@@ -417,11 +417,11 @@ class _ScopeWriter:
             self._duckdb.execute("DROP TABLE taken")
 
     def _holds_taken(self, file: MirrorFile) -> bool:
-        found = self._duckdb.execute(
+        result = self._duckdb.execute(
             f"SELECT count(*) FROM read_parquet(?) AS held WHERE {_IS_TAKEN}",
             [str(self._home / file.path)],
         )
-        return bool(found.fetchall()[0][0])
+        return bool(result.fetchall()[0][0])
 
 
 def mirror_row(event: Header, *, with_content: bool) -> dict[str, Any]:
@@ -507,14 +507,14 @@ def scope_folder(scope: str) -> str:
 def read_marker(folder: Path) -> _Marker:
     """Return the marker of a mirror's folder. Raise InvalidInput if it is not a mirror."""
     try:
-        found = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidInput(
             f"{folder} is not a mirror", hint=f"make one: treering mirror parquet {folder}"
         ) from error
-    if found.version > VERSION:
+    if marker.version > VERSION:
         raise InvalidInput(f"{folder} was made by a newer version", hint="update treering")
-    return found
+    return marker
 
 
 def read_manifest(home: Path) -> Manifest | None:

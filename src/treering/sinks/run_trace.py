@@ -39,13 +39,13 @@ def write_safe_trace(
 ) -> RunTrace:
     """Write the trace of a run, without private content."""
     bundle = SafeBundle(files, caps=_CAPS, about=_ABOUT)
-    kept = 0
+    count = 0
     headers = ledger.run_headers(scope, session_id, run_id)
     for event, header in safe_events(headers, _session_key(ledger, scope, session_id)):
         bundle.take(event, _erasure(header))
-        kept += 1
+        count += 1
     bundle.finish()
-    return RunTrace(bundle=bundle, kept=kept)
+    return RunTrace(bundle=bundle, kept=count)
 
 
 def write_private_trace(
@@ -59,14 +59,14 @@ def write_private_trace(
     """Write the trace of a run with private content, its secrets masked."""
     bundle = PrivateBundle(files, caps=_CAPS, about=_ABOUT, guard=guard)
     key = _session_key(ledger, scope, session_id)
-    kept = number = 0
+    count = number = 0
     for event in ledger.run_events(scope, session_id, run_id):
         number = event.run_seq or number + 1
         numbered = msgspec.structs.replace(private_event(event, key), run_seq=number)
         bundle.take(numbered, _erasure(event))
-        kept += 1
+        count += 1
     bundle.finish()
-    return RunTrace(bundle=bundle, kept=kept)
+    return RunTrace(bundle=bundle, kept=count)
 
 
 def _session_key(ledger: Ledger, scope: Scope, session_id: str) -> str | None:

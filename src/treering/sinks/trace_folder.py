@@ -73,7 +73,7 @@ class TraceFolder:
             self._until_look = LOOK_EVERY
             others = (_kept(other) for other in self._folders() if other != path)
             self._kept = deque(sorted(filter(None, others)))
-            self._total = sum(kept.size for kept in self._kept)
+            self._total = sum(trace.size for trace in self._kept)
         self._until_look -= 1
         self._kept.append(_Kept(time.time(), path, size))
         self._total += size

@@ -70,7 +70,7 @@ class WebhookSink:
             timeout_s=timeout_s + 10,
             batch_events_max=batch_events_max,
         )
-        self._keys = [_key(one) for one in ([secret] if isinstance(secret, str) else secret)]
+        self._keys = [_key(text) for text in ([secret] if isinstance(secret, str) else secret)]
         self._endpoint = WebEndpoint(url, headers=headers, timeout_s=timeout_s)
         self._give_up_s = give_up_s
         self._failing: tuple[str | None, float] | None = None

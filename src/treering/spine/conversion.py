@@ -119,10 +119,10 @@ def with_marks(payload: Any, marks: Sequence[Mark]) -> Any:
     name = _MARKS
     while name in content:
         name = f"_{name}"
-    kept = list(marks[:MARKS_MAX])
+    listed = list(marks[:MARKS_MAX])
     if len(marks) > MARKS_MAX:
-        kept.append({"more": sum(mark.get("more", 1) for mark in marks[MARKS_MAX:])})
-    return {**content, name: kept}
+        listed.append({"more": sum(mark.get("more", 1) for mark in marks[MARKS_MAX:])})
+    return {**content, name: listed}
 
 
 def shorten_values(payload: Any) -> tuple[Any, list[Mark]]:
@@ -130,15 +130,15 @@ def shorten_values(payload: Any) -> tuple[Any, list[Mark]]:
     marks: list[Mark] = []
     if not isinstance(payload, dict) or len(encode(payload)) <= SPILL_BYTES_MAX:
         return payload, marks
-    kept = dict(payload)
+    shortened = dict(payload)
     for size, name in sorted(((len(encode(v)), k) for k, v in payload.items()), reverse=True):
         value = payload[name]
         text = value if isinstance(value, str) else encode(value).decode()
-        kept[name] = text[:SHORTENED_CHARACTERS]
+        shortened[name] = text[:SHORTENED_CHARACTERS]
         marks.append({"at": f"/{name}", "type": type_name(value), "as": "shortened", "bytes": size})
-        if len(encode(kept)) <= SPILL_BYTES_MAX:
+        if len(encode(shortened)) <= SPILL_BYTES_MAX:
             break
-    return kept, marks
+    return shortened, marks
 
 
 def type_name(value: Any) -> str:
@@ -233,10 +233,10 @@ class _Conversion:
             ]
         result: dict[str, Json] = {}
         for text, (key, item) in zip(keys, converted.items(), strict=True):
-            place = f"{at}/{text.replace('~', '~0').replace('/', '~1')}"
+            pointer = f"{at}/{text.replace('~', '~0').replace('/', '~1')}"
             if type(key) is not str or key != text:
-                self._mark(place, key, "key")
-            result[text] = self.convert(item, place, depth + 1)
+                self._mark(pointer, key, "key")
+            result[text] = self.convert(item, pointer, depth + 1)
         return result
 
     def _key(self, key: Any) -> str:

@@ -99,14 +99,14 @@ class Dispatcher:
         """Raise InvalidInput if one of ``sinks`` is none, or has another's name."""
         if not isinstance(sinks, list | tuple):
             raise InvalidInput("sinks come in a list", hint="write spine(sinks=[sink])")
-        known = [*(queue.sink.name for queue in self.queues), *(s.name for s in self._durable)]
+        names = [*(queue.sink.name for queue in self.queues), *(s.name for s in self._durable)]
         for sink in sinks:
             check_sink(sink)
-            if sink.name in known:
+            if sink.name in names:
                 raise InvalidInput(
                     f"the spine has a sink {sink.name} already", hint="give each sink its own name"
                 )
-            known.append(sink.name)
+            names.append(sink.name)
 
     def add(self, sink: Sink) -> None:
         """Serve a checked ``sink`` from now on; a durable one gets what it lacks, too."""
@@ -181,7 +181,7 @@ class Dispatcher:
 
     def _closes(self, sink: Sink) -> bool:
         """Return whether ``sink`` was not asked to close before, and note that it is now."""
-        if any(known is sink for known in self._closed_sinks):
+        if any(closed is sink for closed in self._closed_sinks):
             return False
         self._closed_sinks.append(sink)
         return True

@@ -70,12 +70,12 @@ class Gates:
         """Return the output of a tool as the gates want it recorded."""
         for gate in self._gates:
             try:
-                kept = gate.persist(
+                recorded = gate.persist(
                     call.occasion, call.tool, call.call_id, output,
                     is_error=is_error, is_synthetic=is_synthetic,
                 )  # fmt: skip
-                canonical(kept, "output")
-                output = kept
+                canonical(recorded, "output")
+                output = recorded
             except Exception as error:  # noqa: BLE001  (a gate may raise anything)
                 _complain(gate, "persist", error)
         return output

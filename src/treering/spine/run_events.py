@@ -179,24 +179,24 @@ class Results:
     def returned(self, call: CalledTool, output: Any) -> NewEvent:
         """Return the result of a tool that gave ``output``."""
         converted, marks = to_json(output, "/output")
-        kept = self._gates.persist(call, converted)
-        return _result(call, "ok", f"{call.tool} returned", {"output": kept}, marks=marks)
+        recorded = self._gates.persist(call, converted)
+        return _result(call, "ok", f"{call.tool} returned", {"output": recorded}, marks=marks)
 
     def failed(self, call: CalledTool, error: dict[str, str]) -> NewEvent:
         """Return the result of a tool that failed."""
-        kept = self._gates.persist(call, error["message"], is_error=True)
+        recorded = self._gates.persist(call, error["message"], is_error=True)
         # What the gates did not keep must not stay behind as the error's message.
-        message = kept if isinstance(kept, str) else "see the output"
+        message = recorded if isinstance(recorded, str) else "see the output"
         content: dict[str, Any] = {"error": {**error, "message": message}}
-        content |= {} if isinstance(kept, str) else {"output": kept}
+        content |= {} if isinstance(recorded, str) else {"output": recorded}
         summary = f"{call.tool} failed: {error['class']}"
         return _result(call, "failed", summary, content, error_class=error["class"])
 
     def synthetic(self, call: CalledTool, reason: Reason) -> NewEvent:
         """Return the result that replaces the one which a tool never gave."""
         text = self.policy.text(call.tool, reason)
-        kept = self._gates.persist(call, text, is_error=True, is_synthetic=True)
-        content = {"output": kept, "is_synthetic": True, "reason": reason}
+        recorded = self._gates.persist(call, text, is_error=True, is_synthetic=True)
+        content = {"output": recorded, "is_synthetic": True, "reason": reason}
         summary = f"{call.tool} gave no result: {reason}"
         return _result(call, "synthetic", summary, content, is_synthetic=True, reason=reason)
 

@@ -60,7 +60,7 @@ def showing(template: NewEvent, context: Context, *, model: str | None) -> NewEv
         digest=context.recipe,
         shown=context.shown,
         # Without the digests: words that are erased elsewhere could be guessed from them.
-        contributed=[msgspec.structs.replace(one, digest="") for one in context.contributed],
+        contributed=[msgspec.structs.replace(item, digest="") for item in context.contributed],
         report=context.report[:REPORT_MAX],
     )
     part = ContextAssembled(

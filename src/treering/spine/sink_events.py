@@ -106,8 +106,8 @@ def _own(refs: Any) -> Any:
 
 def _without_texts(part: SafePart) -> SafePart:
     """Return what may be shown of a private event: sizes, and words from a fixed list."""
-    kept = {name: getattr(part, name) for name in _fixed_fields(type(part))}
-    return type(part)(**kept)
+    fields = {name: getattr(part, name) for name in _fixed_fields(type(part))}
+    return type(part)(**fields)
 
 
 @cache

@@ -55,10 +55,10 @@ class Tools:
         """Return the open call by which a model asked for this, if nobody runs it yet."""
         lock = self._run_state.lock
         with lock.guard, lock:
-            asked = [one for one in self._open.values() if one.is_awaited and one.name == name]
+            asked = [c for c in self._open.values() if c.is_awaited and c.name == name]
             if not asked:
                 return None
-            call = next((one for one in asked if one.input == input), asked[0])
+            call = next((c for c in asked if c.input == input), asked[0])
             call.is_awaited, call.started_at = False, time.monotonic()
             return call
 
@@ -186,7 +186,7 @@ class Tools:
             )
 
     def _knows(self, call_id: str) -> bool:
-        return any(call_id in known for known in (self._open, self._replaced, self._settled))
+        return any(call_id in calls for calls in (self._open, self._replaced, self._settled))
 
     def _deny(self, call: ToolCall, intent: NewEvent, code: str, why: str | None) -> NoReturn:
         """Record a call that may not run, with its outcome, and refuse it."""

@@ -81,8 +81,8 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        found = await self._lanes.run(None, self._search, app_name, user_id, query)
-        return SearchMemoryResponse(memories=found)
+        memories = await self._lanes.run(None, self._search, app_name, user_id, query)
+        return SearchMemoryResponse(memories=memories)
 
     @override
     async def delete_memory(
@@ -97,12 +97,12 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
     def _put(self, app_name: str, user_id: str, entries: Mapping[str, MemoryEntry]) -> None:
         records = self._records(app_name)
         keys = {_key(user_id, name): name for name in entries}
-        known = records.get_many(list(keys))
+        existing = records.get_many(list(keys))
         changes = []
         for key, name in keys.items():
             value = json.loads(entries[name].model_dump_json(exclude_none=True))
             value["id"] = name
-            before = known.get(key)
+            before = existing.get(key)
             # A deleted entry does not come back with its session.
             if before is None or (before.value != value and "deleted" not in before.value):
                 changes.append(RecordChange(key=key, value=value))
@@ -117,13 +117,13 @@ class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
 
     def _search(self, app_name: str, user_id: str, query: str) -> list[MemoryEntry]:
         records = self._records(app_name)
-        found = records.get_many(records.keys(f"{tag(user_id)}/", limit=ALL))
+        stored = records.get_many(records.keys(f"{tag(user_id)}/", limit=ALL))
         entries = {
             record.version: MemoryEntry.model_validate(record.value)
-            for record in found.values()
+            for record in stored.values()
             if "deleted" not in record.value
         }
-        texts = {version: text for version, one in entries.items() if (text := _text(one))}
+        texts = {version: text for version, entry in entries.items() if (text := _text(entry))}
         scores = self._scores(query, texts)
         best = sorted(scores, key=lambda version: scores[version], reverse=True)[:FOUND_MAX]
         return [entries[version] for version in best]

@@ -90,8 +90,8 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        found = await self._lanes.run(None, self._list, app_name, user_id)
-        return ListSessionsResponse(sessions=found)
+        sessions = await self._lanes.run(None, self._list, app_name, user_id)
+        return ListSessionsResponse(sessions=sessions)
 
     @override
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -153,12 +153,12 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
         records = self._records(app_name)
         prefix = "list:" if user_id is None else f"list:{tag(user_id)}/"
         keys = records.keys(prefix, limit=ALL)
-        found = [
+        sessions = [
             self._session(app_name, record, [])
             for start in range(0, len(keys), PAGE)
             for record in records.get_many(keys[start : start + PAGE]).values()
         ]
-        return sorted(found, key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return sorted(sessions, key=lambda s: (s.last_update_time, s.user_id, s.id))
 
     def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
         if self._records(app_name).get(f"{tag(user_id, session_id)}/session") is not None:
@@ -167,13 +167,13 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
     def _append(self, session: Session, event: Event) -> str | None:
         """Record an event; return the version of its session, None if the event exists."""
         records = self._records(session.app_name, session_of(session.user_id, session.id))
-        place = tag(session.user_id, session.id)
-        record = records.get(f"{place}/session")
+        group = tag(session.user_id, session.id)
+        record = records.get(f"{group}/session")
         if record is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         raw = json.loads(event.model_dump_json(exclude_none=True, by_alias=True))
-        known = records.get(f"{place}/id/{tag(event.id)}")
-        if known is not None and known.value == raw:
+        existing = records.get(f"{group}/id/{tag(event.id)}")
+        if existing is not None and existing.value == raw:
             return None
         marker = session._storage_update_marker  # noqa: SLF001  (for services to set)
         is_stale = (
@@ -192,7 +192,7 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
             "updated": event.timestamp,
         }
         stored = RecordChange(
-            key=f"{place}/e/{count:08}", value=raw, also=(f"{place}/id/{tag(event.id)}",)
+            key=f"{group}/e/{count:08}", value=raw, also=(f"{group}/id/{tag(event.id)}",)
         )
         head = _session_change(session.user_id, session.id, saved, expected=record.version)
         try:
@@ -236,12 +236,12 @@ class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyp
 def _session_change(
     user_id: str, session_id: str, saved: dict[str, Any], *, expected: str
 ) -> RecordChange:
-    place = tag(user_id, session_id)
+    group = tag(user_id, session_id)
     return RecordChange(
-        key=f"{place}/session",
+        key=f"{group}/session",
         value=saved,
         kind="state.saved",
-        also=(f"list:{tag(user_id)}/{place}",),
+        also=(f"list:{tag(user_id)}/{group}",),
         expected=expected,
     )
 
@@ -259,8 +259,8 @@ def _user_prefix(user_id: str) -> str:
 
 
 def _state_at(records: KeyedRecords, prefix: str) -> dict[str, Any]:
-    found = records.get_many(records.keys(prefix, limit=ALL))
-    return {unquote(key[len(prefix) :]): record.value for key, record in found.items()}
+    states = records.get_many(records.keys(prefix, limit=ALL))
+    return {unquote(key[len(prefix) :]): record.value for key, record in states.items()}
 
 
 def _deltas(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -284,11 +284,11 @@ def _events(
     wanted = config.num_recent_events if config else None
     since = config.after_timestamp if config else None
     first = 0 if wanted is None else max(0, count - wanted)
-    place = record.key.partition("/")[0]
+    group = record.key.partition("/")[0]
     for end in range(count, first, -PAGE):
-        keys = [f"{place}/e/{number:08}" for number in range(max(first, end - PAGE), end)]
-        for found in reversed(records.get_many(keys).values()):
-            event = Event.model_validate(found.value)
+        keys = [f"{group}/e/{number:08}" for number in range(max(first, end - PAGE), end)]
+        for event_record in reversed(records.get_many(keys).values()):
+            event = Event.model_validate(event_record.value)
             if since is not None and event.timestamp < since:
                 return
             yield event

@@ -96,9 +96,9 @@ def _common_start(old: bytes, begin: int, new: bytes, head: int, room: int) -> i
     at = 0
     while at < room:
         step = min(_STEP, room - at)
-        one, other = old[begin + at : begin + at + step], new[head + at : head + at + step]
-        if one != other:
-            return at + next(n for n in range(step) if one[n] != other[n])
+        before, after = old[begin + at : begin + at + step], new[head + at : head + at + step]
+        if before != after:
+            return at + next(n for n in range(step) if before[n] != after[n])
         at += step
     return at
 
@@ -107,11 +107,11 @@ def _common_end(old: bytes, new: bytes, room: int) -> int:
     at = 0
     while at < room:
         step = min(_STEP, room - at)
-        one, other = (
+        before, after = (
             old[len(old) - at - step : len(old) - at],
             new[len(new) - at - step : len(new) - at],
         )
-        if one != other:
-            return at + next(n for n in range(step) if one[step - 1 - n] != other[step - 1 - n])
+        if before != after:
+            return at + next(n for n in range(step) if before[step - 1 - n] != after[step - 1 - n])
         at += step
     return at

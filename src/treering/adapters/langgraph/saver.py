@@ -182,7 +182,9 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Walk the parent chain; of each checkpoint only the values of ``channels`` are read."""
-        found: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+        histories: dict[str, DeltaChannelHistory] = {
+            channel: {"writes": []} for channel in channels
+        }
         remaining = set(channels)
         place, wanted = _place(config), get_checkpoint_id(config)
         record = self._all.get(place.latest if wanted is None else place.checkpoint(wanted))
@@ -195,15 +197,15 @@ class TreeringSaver(BaseCheckpointSaver[str]):
                 break
             for write in reversed(self._writes(place, record.value["id"])):
                 if write[1] in remaining:
-                    found[write[1]]["writes"].append(write)
+                    histories[write[1]]["writes"].append(write)
             versions = self._loaded(record.value["checkpoint"])["channel_versions"]
             asked = {name: versions[name] for name in remaining if name in versions}
             for name, value in self._values(place, asked).items():
-                found[name]["seed"] = value
+                histories[name]["seed"] = value
                 remaining.discard(name)
-        for entry in found.values():
+        for entry in histories.values():
             entry["writes"].reverse()
-        return found
+        return histories
 
     def _tuple(self, record: KeyedRecord) -> CheckpointTuple:
         saved = record.value
@@ -238,7 +240,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         return {
             key: value
             for key, value in cached.items()
-            if all(current.get(one) == version for one, version in value.versions.items())
+            if all(current.get(base) == version for base, version in value.versions.items())
         }
 
     def _cache(self, key: str, value: _Value) -> None:
@@ -274,16 +276,17 @@ class TreeringSaver(BaseCheckpointSaver[str]):
 
     def _writes(self, place: _Place, checkpoint_id: str) -> builtins.list[PendingWrite]:
         """Return the writes of a checkpoint, each once, in the order in which they are replayed."""
-        kept: dict[tuple[str, int], tuple[str, Sequence[Any]]] = {}
+        writes: dict[tuple[str, int], tuple[str, Sequence[Any]]] = {}
         for record in self._all.history(place.writes(checkpoint_id)):
             task, path = record.value["task"], record.value["path"]
             for write in record.value["writes"]:
                 # An ordinary write counts once; special ones replace those before them.
-                if write[0] < 0 or (task, write[0]) not in kept:
-                    kept[task, write[0]] = (path, write)
-        order = sorted(kept, key=lambda one: writes_sort_key(kept[one][0], *one))
+                if write[0] < 0 or (task, write[0]) not in writes:
+                    writes[task, write[0]] = (path, write)
+        order = sorted(writes, key=lambda key: writes_sort_key(writes[key][0], *key))
         return [
-            (task, kept[task, at][1][1], self._loaded(kept[task, at][1][2:])) for task, at in order
+            (task, writes[task, at][1][1], self._loaded(writes[task, at][1][2:]))
+            for task, at in order
         ]
 
     def _newest(self, place: _Place) -> KeyedRecord | None:
@@ -301,15 +304,15 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             has_ns = config["configurable"].get("checkpoint_ns") is not None
             prefix = place.checkpoint("") if has_ns else f"{place.thread}/c/"
         below = None if before is None else get_checkpoint_id(before)
-        found = [
+        checkpoints = [
             (_id_in(key), key)
             for key in self._all.keys(prefix, limit=ALL)
             if key[_TAG : _TAG + 3] == "/c/"
         ]
         return [
             key
-            for one, key in sorted(found, reverse=True)
-            if (only is None or one == only) and (below is None or one < below)
+            for checkpoint_id, key in sorted(checkpoints, reverse=True)
+            if (only is None or checkpoint_id == only) and (below is None or checkpoint_id < below)
         ]
 
     # Writing.
@@ -344,12 +347,12 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             if isinstance(stated.get(name), int | str)
         }
         records, lost = self._records(place), self.buffer.lost
-        known: set[str] = set()
+        existing: set[str] = set()
         for attempt in range(ATTEMPTS_MAX):
             values = [
                 self._value_change(place, channel, new_versions[channel], *contents[channel])
                 for channel in contents
-                if place.value(channel, new_versions[channel]) not in known
+                if place.value(channel, new_versions[channel]) not in existing
             ]
             change = self._checkpoint_change(place, saved, refs)
             try:
@@ -360,7 +363,7 @@ class TreeringSaver(BaseCheckpointSaver[str]):
                     raise
                 self._forget(place)
                 keys = [place.value(channel, new_versions[channel]) for channel in contents]
-                known = set(self._all.get_many(keys))
+                existing = set(self._all.get_many(keys))
                 continue
             if place.latest in change.also:
                 self._latest.add((place.thread, place.tag), (saved["id"], head.version))
@@ -485,8 +488,8 @@ class TreeringSaver(BaseCheckpointSaver[str]):
             place = _place_of(thread_id, "")
             keys = self._keys_of(place, "c")
             newest = {key[: -len(_id_in(key))]: key for key in keys}  # In order: the last counts.
-            kept = {one for key in newest.values() for one in self._replayed(key)}
-            self._erase(thread_id, set(keys) - kept)
+            needed = {replayed for key in newest.values() for replayed in self._replayed(key)}
+            self._erase(thread_id, set(keys) - needed)
 
     @override
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -526,9 +529,9 @@ class TreeringSaver(BaseCheckpointSaver[str]):
     def _replayed(self, key: str) -> Iterator[str]:
         """Yield a checkpoint and all that its delta channels are replayed from."""
         record, pending, seen = self._all.get(key), None, set[str]()
-        while record is not None and (one := _key_of(record)) not in seen:
-            seen.add(one)
-            yield one
+        while record is not None and (checkpoint_key := _key_of(record)) not in seen:
+            seen.add(checkpoint_key)
+            yield checkpoint_key
             place = _place_of(record.value["thread"], record.value["ns"])
             checkpoint = self._loaded(record.value["checkpoint"])
             if pending is None:
@@ -577,8 +580,8 @@ class TreeringSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         make = partial(self.list, config, filter=filter, before=before, limit=limit)
-        async for one in AsyncItems(self._lanes, None, make, None):
-            yield one
+        async for item in AsyncItems(self._lanes, None, make, None):
+            yield item
 
     @override
     async def aput(

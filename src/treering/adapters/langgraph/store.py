@@ -123,9 +123,9 @@ class TreeringStore(BaseStore):
 
     def _write(self, puts: Mapping[str, PutOp]) -> None:
         for attempt in range(ATTEMPTS_MAX):
-            known = self._records.get_many(list(puts))
+            existing = self._records.get_many(list(puts))
             try:
-                self._records.put_all([self._change(op, key, known) for key, op in puts.items()])
+                self._records.put_all([self._change(op, key, existing) for key, op in puts.items()])
             except Conflict:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
@@ -153,7 +153,7 @@ class TreeringStore(BaseStore):
                 for name, wanted in (op.filter or {}).items()
             )
         ]
-        scored = self._scored(op.query, matching) if op.query else [(None, one) for one in matching]
+        scored = self._scored(op.query, matching) if op.query else [(None, r) for r in matching]
         return [
             SearchItem(**_item(record), score=score)
             for score, record in scored[op.offset : op.offset + op.limit]
@@ -193,10 +193,10 @@ class TreeringStore(BaseStore):
         return sorted(scored, key=lambda one: -2.0 if one[0] is None else one[0], reverse=True)
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        found = {_namespace(key) for key in self._records.keys(limit=ALL)}
+        namespaces = {_namespace(key) for key in self._records.keys(limit=ALL)}
         matching = {
             namespace[: op.max_depth]
-            for namespace in found
+            for namespace in namespaces
             if all(_fits(condition, namespace) for condition in op.match_conditions or ())
         }
         return sorted(matching)[op.offset : op.offset + op.limit]
@@ -232,8 +232,8 @@ def _texts(record: KeyedRecord) -> list[str]:
         return []
     if not paths or "$" in paths:
         return [text] if (text := " ".join(_leaves(value))) else []
-    found = (one for path in paths for one in get_text_at_path(value, tokenize_path(path)))
-    return [text for text in found if text]
+    texts = (text for path in paths for text in get_text_at_path(value, tokenize_path(path)))
+    return [text for text in texts if text]
 
 
 def _leaves(value: Any) -> Iterator[str]:
