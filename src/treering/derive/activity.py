@@ -122,7 +122,7 @@ class ActivityCounter:
         all_calls = _Calls()
         for calls in self._tools.values():
             all_calls.add(calls)
-        ranked = sorted(self._tools.items(), key=lambda one: (-one[1].total, one[0] or ""))
+        ranked = sorted(self._tools.items(), key=lambda item: (-item[1].total, item[0] or ""))
         kinds = self._kinds
         return Activity(
             events=kinds.total(),
@@ -146,16 +146,16 @@ class ActivityCounter:
         report = report_of(event)
         if report is None:
             return
-        known = None
+        earlier = None
         if report.call is not None:
             call = (event.session_id, *report.call)
-            known = self._reported.pop(call, None)
-            self._reported[call] = report if known is None else larger_report(known, report)
+            earlier = self._reported.pop(call, None)
+            self._reported[call] = report if earlier is None else larger_report(earlier, report)
             report = self._reported[call]
             if len(self._reported) > CALLS_KNOWN_MAX:
                 self._reported.popitem(last=False)
-        if known is not None:
-            self._spent.setdefault(known.name, Tokens()).add(known.tokens, -1)
+        if earlier is not None:
+            self._spent.setdefault(earlier.name, Tokens()).add(earlier.tokens, -1)
         self._spent.setdefault(report.name, Tokens()).add(report.tokens)
 
 

@@ -91,7 +91,7 @@ def answer_form(question: str) -> AnswerForm:
         names=frozenset(word.lower() for word in _WORD.findall(question)),
         is_time=_WHEN.search(question) is not None,
         is_amount=_HOW_MANY.search(question) is not None,
-        dates=tuple(date for found in _DATE.finditer(question) if (date := _date(found))),
+        dates=tuple(date for match in _DATE.finditer(question) if (date := _date(match))),
     )
 
 

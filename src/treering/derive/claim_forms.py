@@ -174,7 +174,7 @@ def _related(match: re.Match[str]) -> tuple[str, str]:
     parts = match["rest"].split(" ")
     noun, how = match["noun"], match["how"]
     if parts[0] in VERBS and len(parts) > 1:
-        subject_at = next((at for at, one in enumerate(parts[1:], 1) if not _is_joint(one)), 1)
+        subject_at = next((at for at, part in enumerate(parts[1:], 1) if not _is_joint(part)), 1)
         verb = " ".join(parts[:subject_at])
         return " ".join(parts[subject_at:]), attribute_of(f"{noun} {how} {verb}")
     for at in range(1, len(parts)):

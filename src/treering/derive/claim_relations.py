@@ -119,29 +119,29 @@ def _statement(text: str) -> _Statement:
         if word not in EMPTY
     )
     names = frozenset(
-        canonical_word(one)
+        canonical_word(word)
         for part in text.split()[1:]
         if part[:1].isupper()
-        for one in words(part)
+        for word in words(part)
     )
     return _Statement(claim, claim_slot(claim), meaningful, names)
 
 
 def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
     """Decide by subject, attribute and value; None if they do not decide."""
-    one, other = new.claim, old.claim
-    if one.subject is not None and other.subject is not None and one.subject != other.subject:
+    newer, older = new.claim, old.claim
+    if newer.subject is not None and older.subject is not None and newer.subject != older.subject:
         return "unrelated"
     if new.slot is None or new.slot != old.slot:
-        return _by_events(one, other) or _by_choice(one, other)
-    values = compare_values(one, other)
-    if one.negated != other.negated:
+        return _by_events(newer, older) or _by_choice(newer, older)
+    values = compare_values(newer, older)
+    if newer.negated != older.negated:
         return "contradicts" if values in {"equal", "wider", "narrower"} else "unrelated"
     if values == "equal":
         return "same"
-    if one.negated or not one.single_valued or not other.single_valued:
-        return _by_many(one, other, values)
-    if values == "other" or not may_be_part(one, other):
+    if newer.negated or not newer.single_valued or not older.single_valued:
+        return _by_many(newer, older, values)
+    if values == "other" or not may_be_part(newer, older):
         return "contradicts"
     return "refines" if values == "narrower" else "same"
 
@@ -225,29 +225,29 @@ def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
     """Decide by words, for statements similar enough to be about the same."""
     if similarity < RELATED_SIMILARITY_MIN or not new.words or not old.words:
         return "unrelated"
-    one, other = set(new.words), set(old.words)
-    shared = len(one & other) / max(len(one | other), 1)
+    new_words, old_words = set(new.words), set(old.words)
+    shared = len(new_words & old_words) / max(len(new_words | old_words), 1)
     if new.claim.negated != old.claim.negated:
         near = shared >= _SHARED_MIN or similarity >= _OPPOSED_SIMILARITY_MIN
-        return "contradicts" if near and _is_denied(one, other) else "unrelated"
-    if one == other:
+        return "contradicts" if near and _is_denied(new_words, old_words) else "unrelated"
+    if new_words == old_words:
         # Only the order of the names says who owes whom.
         return "same" if _named(new, old) == _named(old, new) else "unrelated"
     if not _are_named_apart(new, old) and _is_exchanged(new, old):
         return "contradicts"
     if new.claim.corrected and shared > 0:
         return "contradicts"
-    if _are_apart(new, old) or not _QUALIFYING.isdisjoint(one ^ other):
+    if _are_apart(new, old) or not _QUALIFYING.isdisjoint(new_words ^ old_words):
         return "unrelated"
     if not _is_english(new, old):
         # In other languages any further word may negate the rest: "isst kein Fleisch".
         return "unrelated"
-    if one > other:
+    if new_words > old_words:
         return "refines"
-    if one < other:
+    if new_words < old_words:
         return "same"
-    distinguishing = {word for word in one ^ other if _NUMBER.fullmatch(word)} or (
-        (new.names - other) and (old.names - one)
+    distinguishing = {word for word in new_words ^ old_words if _NUMBER.fullmatch(word)} or (
+        (new.names - old_words) and (old.names - new_words)
     )
     return "same" if similarity >= SAME_SIMILARITY_MIN and not distinguishing else "unrelated"
 
@@ -284,8 +284,8 @@ def _are_apart(new: _Statement, old: _Statement) -> bool:
 
 def _are_named_apart(new: _Statement, old: _Statement) -> bool:
     """Return whether their attributes differ by more than a number."""
-    one, other = ({*words(each.claim.attribute or "")} for each in (new, old))
-    return _are_apart(new, old) and not all(map(_NUMBER.fullmatch, one ^ other))
+    new_words, old_words = ({*words(each.claim.attribute or "")} for each in (new, old))
+    return _are_apart(new, old) and not all(map(_NUMBER.fullmatch, new_words ^ old_words))
 
 
 def _is_exchanged(new: _Statement, old: _Statement) -> bool:
@@ -348,21 +348,21 @@ def compare_values(one: Claim, other: Claim) -> ValueComparison:
 
 def _compare_words(new: str, old: str) -> ValueComparison:
     """Compare two values by their words."""
-    one, other = normal(new), normal(old)
-    if one == other:
+    new_text, old_text = normal(new), normal(old)
+    if new_text == old_text:
         return "equal"
-    if not one or not other:
-        return "narrower" if one else "wider"
+    if not new_text or not old_text:
+        return "narrower" if new_text else "wider"
     first = [
         canonical_word(word)
         for word in words(join_phrases(mark_letters(new)))
         if word not in _IGNORED
-    ] or [one]
+    ] or [new_text]
     second = [
         canonical_word(word)
         for word in words(join_phrases(mark_letters(old)))
         if word not in _IGNORED
-    ] or [other]
+    ] or [old_text]
     if sorted(first) == sorted(second):
         return "equal"
     if set(first) > set(second):

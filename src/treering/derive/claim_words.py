@@ -118,10 +118,10 @@ _SPEAKER: Final = frozenset({"i", "user"})
 def statement_of(text: str) -> str:
     """Return the words of a statement without case, articles, punctuation and speaker."""
     statement_words = _statement_words(unicodedata.normalize("NFKC", text).casefold())
-    kept = [word for word in statement_words if word not in ARTICLES]
-    if kept and kept[0] in _SPEAKER:
-        kept = kept[1:]
-    return " ".join(kept or statement_words)
+    meaningful = [word for word in statement_words if word not in ARTICLES]
+    if meaningful and meaningful[0] in _SPEAKER:
+        meaningful = meaningful[1:]
+    return " ".join(meaningful or statement_words)
 
 
 @cache

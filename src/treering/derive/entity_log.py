@@ -157,9 +157,9 @@ def entities_in(
     entity_type: EntityType[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
 ) -> list[Value_co]:
     """Return the entities described by ``events``, given by seq and all visible."""
-    kept = list((times or dict.fromkeys(events, 1)).items())
+    seq_times = list((times or dict.fromkeys(events, 1)).items())
     states = entity_states(
-        changes_in(entity_type, kept, lambda seqs: (events[s] for s in seqs if s in events))
+        changes_in(entity_type, seq_times, lambda seqs: (events[s] for s in seqs if s in events))
     )
     return [
         entity_type.value(subject, entity_state, events) for subject, entity_state in states.items()

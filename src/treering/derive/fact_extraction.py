@@ -173,8 +173,8 @@ def _said(
             continue
         foreign = foreign_statements(sentence)
         if foreign:
-            for said in foreign:
-                claim = Statement(said.text, said.category, said.importance, 0.8)
+            for stated in foreign:
+                claim = Statement(stated.text, stated.category, stated.importance, 0.8)
                 yield from _accepted(utterance, claim, correction=False)
             continue
         explicit = _EXPLICIT.fullmatch(sentence)

@@ -247,8 +247,8 @@ def foreign_statements(sentence: str) -> list[ForeignStatement]:
     sentence = sentence.strip(" .!¡").replace("\u2019", "'")
     if is_foreign_order(sentence):
         return [ForeignStatement(_first_upper(sentence), "preference", 8)]
-    found = (_statement(part.strip(" .!¡,")) for part in _SPLIT.split(sentence) if part)
-    return [statement for statement in found if statement is not None]
+    statements = (_statement(part.strip(" .!¡,")) for part in _SPLIT.split(sentence) if part)
+    return [statement for statement in statements if statement is not None]
 
 
 def is_foreign_order(text: str) -> bool:
@@ -271,8 +271,8 @@ def foreign_attributes(question: str) -> dict[str, tuple[str, ...]]:
     words = dict.fromkeys(_WORD.findall(question.casefold()))
     rows = [
         row
-        for known, rows_of_language in _LANGUAGES
-        if not words.keys().isdisjoint(known.split())
+        for language_words, rows_of_language in _LANGUAGES
+        if not words.keys().isdisjoint(language_words.split())
         for row in rows_of_language
     ]
     return {

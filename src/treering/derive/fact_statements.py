@@ -162,7 +162,7 @@ def _first(clause: str) -> Statement | None:
     verb, rest = match["verb"].lower(), match["rest"] or ""
     if LOCAL.match(rest) is not None or HERE.search(rest) is not None:
         return None
-    adverbs = [one for one in match["adverbs"].lower().split() if one in KEPT]
+    adverbs = [adverb for adverb in match["adverbs"].lower().split() if adverb in KEPT]
     denied = (match["denied"] or "").lower()
     if not denied and verb in {"am", "was", "are", "were", "have"}:
         return _have(rest) if verb == "have" else _am(verb, rest)

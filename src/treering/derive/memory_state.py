@@ -234,7 +234,7 @@ class MemoryState:
         row.assertions.append(_assertion(event, fact))
         row.valid_from_ms = min(row.valid_from_ms, fact.valid_from_ms)
         row.valid_to_ms = fact.valid_to_ms
-        row.cites = _joined(row.cites, [hashed(one) for one in fact.evidence])
+        row.cites = _joined(row.cites, [hashed(event_id) for event_id in fact.evidence])
         row.confidence = max(row.confidence, fact.confidence)
         row.importance = fact.importance
         row.category = fact.category
@@ -309,8 +309,8 @@ class MemoryState:
 
     def _recalled(self, event: Event) -> None:
         ids = event.refs.get("memory_ids") if isinstance(event.refs, dict) else None
-        for one in ids if isinstance(ids, list) else []:
-            row = self.facts.get(one) if isinstance(one, str) else None
+        for fact_id in ids if isinstance(ids, list) else []:
+            row = self.facts.get(fact_id) if isinstance(fact_id, str) else None
             if row is not None:
                 row.uses += 1
                 row.accessed_ms = max(row.accessed_ms, event.ts_ms)
@@ -383,12 +383,12 @@ class MemoryState:
     def family(self, user: str) -> set[str]:
         """Return all users who are the same person; all hashed."""
         root = self.root(user)
-        return {root, user, *(one for one in self.merges if self.root(one) == root)}
+        return {root, user, *(merged for merged in self.merges if self.root(merged) == root)}
 
     def merged_into(self, user: str) -> set[str]:
         """Return a user and all users merged into them, directly or not; all hashed."""
         users = {user}
-        while more := {one for one, (kept, _) in self.merges.items() if kept in users} - users:
+        while more := {old for old, (into, _) in self.merges.items() if into in users} - users:
             users |= more
         return users
 
@@ -428,7 +428,7 @@ class MemoryState:
             getattr(self, _TABLES[table_name])[key] = _DECODERS[table_name].decode(body)
         # No two competing facts have the same statement. Facts in one slot hold one after another;
         # the last one has the slot.
-        for row in sorted(self.facts.values(), key=lambda one: (one.valid_from_ms, one.position)):
+        for row in sorted(self.facts.values(), key=lambda row: (row.valid_from_ms, row.position)):
             if row.state in _COMPETING:
                 self._statements[*row.owner, row.statement] = row.id
                 if row.slot is not None:
@@ -459,7 +459,7 @@ class MemoryState:
             valid_from_ms=fact.valid_from_ms,
             valid_to_ms=fact.valid_to_ms,
             accessed_ms=event.ts_ms,
-            cites=_joined([], [hashed(one) for one in fact.evidence]),
+            cites=_joined([], [hashed(event_id) for event_id in fact.evidence]),
             statement=fact.statement,
             slot=fact.slot,
             assertions=[_assertion(event, fact)],
@@ -493,8 +493,8 @@ class MemoryState:
         self.touched.append(row.id)
 
     def _cite(self, event: Event, fact: FactPayload) -> None:
-        for one in fact.evidence:
-            key = hashed(one)
+        for event_id in fact.evidence:
+            key = hashed(event_id)
             positions = self.citing.setdefault(key, [])
             if event.position not in positions:
                 positions.append(event.position)
@@ -523,7 +523,7 @@ def state_at(row: FactRow, at_ms: int) -> FactState | None:
 
 def assertion_at(row: FactRow, at_ms: int) -> FactAssertion:
     """Return the event that had a fact's text at a time."""
-    fact = [one for one in row.assertions if one.recorded_ms <= at_ms]
+    fact = [assertion for assertion in row.assertions if assertion.recorded_ms <= at_ms]
     return fact[-1] if fact else row.assertions[0]
 
 

@@ -33,10 +33,10 @@ def asked_attributes(word: str) -> tuple[str, ...]:
     """Return the names of the attributes that a word of a question asks for: a wife is a spouse."""
     from treering.derive.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
 
-    named = (known_attribute(one) for one in (word, f"{word} in", f"{word} at", f"{word} as"))
+    named = (known_attribute(phrase) for phrase in (word, f"{word} in", f"{word} at", f"{word} as"))
     return tuple(dict.fromkeys(name for name in named if name is not None and name != word))
 
 
 def _topics(content: dict[str, Any]) -> list[str]:
     topics = content.get("topics")
-    return [one for one in topics if isinstance(one, str)] if isinstance(topics, list) else []
+    return [topic for topic in topics if isinstance(topic, str)] if isinstance(topics, list) else []

@@ -287,7 +287,7 @@ def _purpose_of_script(words: Iterable[str]) -> str | None:
             next(rest, None)
         elif word not in {"run", "run-script", "task", "exec"} and not word.startswith("-"):
             script = set(_SCRIPT_WORDS.findall(word.lower()))
-            return next((name for name, known in _SCRIPTS.items() if known & script), None)
+            return next((name for name, terms in _SCRIPTS.items() if terms & script), None)
     return None
 
 

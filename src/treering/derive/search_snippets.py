@@ -47,7 +47,8 @@ def find_terms(text: str, terms: Sequence[Term]) -> TermMatches:
         substring = None if at or term.inside is None else holds_inside(text, term.inside)
         count += bool(at) or substring is not None
         spans += [
-            (words[one].start, words[one + len(term.words) - 1].end) for one in at[:_SPANS_MAX]
+            (words[index].start, words[index + len(term.words) - 1].end)
+            for index in at[:_SPANS_MAX]
         ]
         if substring is not None:
             spans.append(substring)
@@ -78,7 +79,7 @@ def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[t
         stripped = stripped[: SNIPPET_CHARACTERS_MAX - 1] + _CUT
     lead = len(stripped) - len(stripped.lstrip())
     return stripped[lead:], [
-        (one - lead, other - lead) for one, other in marked if other <= len(stripped)
+        (begin - lead, end - lead) for begin, end in marked if end <= len(stripped)
     ]
 
 
@@ -90,7 +91,7 @@ def _places(spelt: list[str], term: Term) -> list[int]:
     for at in range(len(spelt) - length + 1):
         word = spelt[at + length - 1]
         if (word == last or (term.is_prefix and word.startswith(last))) and all(
-            spelt[at + offset] == one for offset, one in enumerate(wanted)
+            spelt[at + offset] == wanted_word for offset, wanted_word in enumerate(wanted)
         ):
             indexes.append(at)
     return indexes
@@ -109,9 +110,9 @@ def _nearness(indexes: list[list[int]], terms: Sequence[Term]) -> float:
 def _gap(here: list[int], there: list[int], length: int) -> int | None:
     """Return the number of words between the nearest two; reversed order counts as one more."""
     best = None
-    for one in here[:_SPANS_MAX]:
-        for other in there[:_SPANS_MAX]:
-            gap = other - one - length if other > one else one - other
+    for left in here[:_SPANS_MAX]:
+        for right in there[:_SPANS_MAX]:
+            gap = right - left - length if right > left else left - right
             best = gap if best is None else min(best, gap)
     return None if best is None else max(best, 0)
 

@@ -241,7 +241,7 @@ def _files(value: Any, name: str, depth: int) -> Iterator[str]:
             yield value.strip()
         elif name in _COMMANDS or not name:
             text = value[:WIDE_CHARACTERS_MAX]
-            yield from (one or two for one, two in _PATCHED.findall(text))
+            yield from (patched or diffed for patched, diffed in _PATCHED.findall(text))
             if name != "patch":
                 yield from _paths_in(text[:_COMMAND_CHARACTERS_MAX])
 
@@ -289,9 +289,9 @@ def _repeats(text: str, beginnings: list[str]) -> bool:
     is_cut = text.endswith("…")
     beginning = text[:-1].rstrip() if is_cut else text
     return any(
-        one.startswith(beginning)
-        and (is_cut or not one[len(beginning) : len(beginning) + 1].isalnum())
-        for one in beginnings
+        text_before.startswith(beginning)
+        and (is_cut or not text_before[len(beginning) : len(beginning) + 1].isalnum())
+        for text_before in beginnings
     )
 
 

@@ -143,9 +143,9 @@ class Fold:
         if (self.seq, self.spending.freeze()) != (other.seq, other.spending.freeze()):
             return False
         return all(
-            one.waiting == two.waiting
-            and one.values(entity_type, self._read) == two.values(entity_type, self._read)
-            for entity_type, one, two in zip(
+            ours.waiting == theirs.waiting
+            and ours.values(entity_type, self._read) == theirs.values(entity_type, self._read)
+            for entity_type, ours, theirs in zip(
                 _ENTITY_TYPES, self._entity_logs, other._entity_logs, strict=True
             )
         )

@@ -236,5 +236,5 @@ class _TurnSegment(msgspec.Struct):
 
     def _count(self, report: Report) -> None:
         call = report.call or report.seq
-        known = self.reports.get(call)
-        self.reports[call] = report if known is None else larger_report(known, report)
+        earlier = self.reports.get(call)
+        self.reports[call] = report if earlier is None else larger_report(earlier, report)

@@ -107,11 +107,11 @@ class UsageFold:
                 self.failed.setdefault(name, Tokens()).add(tokens)
 
     def _count(self, run: int, report: Report) -> None:
-        known = self.calls.get(report.call) if report.call else None
-        if known is not None and larger_report(known, report) is known:
+        earlier = self.calls.get(report.call) if report.call else None
+        if earlier is not None and larger_report(earlier, report) is earlier:
             return
-        if known is not None:
-            self._add(run, known, -1)
+        if earlier is not None:
+            self._add(run, earlier, -1)
         self._add(run, report, 1)
         if report.call:
             self.calls[report.call] = report

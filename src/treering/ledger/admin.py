@@ -226,7 +226,7 @@ class LedgerAdmin:
         Nothing is missing from an answer: a projection is brought up to date when it is asked.
         """
         name = parse_scope(scope)
-        return {one.name: one.lag(name) for one in self._store.projections}
+        return {projection.name: projection.lag(name) for projection in self._store.projections}
 
     def erasure_state(self) -> Physical:
         """Return ``done`` if the bytes of erased content are gone from all files, else ``pending``.

@@ -99,11 +99,11 @@ def _extend(digest: hashlib._Hash, head: _Head) -> None:
 def _check_head(store: EventStore, scope: Scope | None, head: _Head) -> Broken | None:
     if head.seq == 0:
         return None
-    found = store.sessions.link_at(scope, bytes.fromhex(head.genesis), head.seq)
-    if found is None:
+    link = store.sessions.link_at(scope, bytes.fromhex(head.genesis), head.seq)
+    if link is None:
         detail = f"the anchor knows a session up to seq {head.seq} that is gone, or ends before"
         return _broken(store, scope, head, "missing", detail)
-    if found.hex() != head.link:
+    if link.hex() != head.link:
         detail = f"seq {head.seq} is not the one that was anchored"
         return _broken(store, scope, head, "link", detail)
     return None
@@ -116,10 +116,10 @@ def _broken(
     fault: Literal["missing", "link"],
     detail: str,
 ) -> Broken:
-    known = (
+    matching = (
         record for record in store.sessions.records(scope) if record.genesis.hex() == head.genesis
     )
-    session = next(known, None)
+    session = next(matching, None)
     return Broken(
         scope=session.scope if session is not None else "",
         session_id=session.session_id if session is not None else "",

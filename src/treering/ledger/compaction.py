@@ -212,8 +212,8 @@ def _cut(
 
 
 def _span(message: ModelMessage, seqs: dict[str, int]) -> tuple[int, int]:
-    known: Iterable[int] = [seqs[one] for one in message.event_ids if one in seqs]
-    own = [message.seq, *known]
+    covered: Iterable[int] = [seqs[event_id] for event_id in message.event_ids if event_id in seqs]
+    own = [message.seq, *covered]
     return min(own), max(own)
 
 
@@ -240,8 +240,8 @@ def _summarised(
             failure = {"class": "ValueError", "message": "the summariser gave no text"}
         except Exception as error:  # noqa: BLE001 - a compaction needs no model, and none may stop it.
             failure = describe(error)
-    found = summarise(messages, earlier=earlier, limit=tokens, count=Budget().count)
-    return found.text, "structure", failure
+    summary = summarise(messages, earlier=earlier, limit=tokens, count=Budget().count)
+    return summary.text, "structure", failure
 
 
 def _room(earlier: str | None, tokens: int) -> int:
@@ -253,5 +253,5 @@ def _joined(earlier: str | None, text: str, tokens: int) -> str:
     """Return a summary after the one before it, which is cut if both do not fit."""
     if not earlier:
         return text
-    kept = shorten_to(earlier, tokens - estimate(text) - BREAK_TOKENS, estimate).strip()
-    return f"{kept}\n\n{text}" if kept else text
+    shortened = shorten_to(earlier, tokens - estimate(text) - BREAK_TOKENS, estimate).strip()
+    return f"{shortened}\n\n{text}" if shortened else text

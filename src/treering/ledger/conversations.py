@@ -89,9 +89,9 @@ class _ConversationScan:
 
     def _take(self, event: Event) -> None:
         self._lower(event)
-        one = _spoken(event, self._user)
-        if one is not None:
-            (self.spoken if one.seq > self._floor else self.earlier).append(one)
+        message = _spoken(event, self._user)
+        if message is not None:
+            (self.spoken if message.seq > self._floor else self.earlier).append(message)
 
     def _lower(self, event: Event) -> None:
         """Go back to before turns that were undone at the last reading, and are not any more."""

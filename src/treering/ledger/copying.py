@@ -125,17 +125,17 @@ def _plans(
         if here is None:
             continue
         shared = shared_seq(here)
-        known = max(min(here.head_seq, there.head_seq), shared)
+        after_seq = max(min(here.head_seq, there.head_seq), shared)
         difference = _difference(source, target, here, there)
         if difference is None:
-            tally.present += known - shared
+            tally.present += after_seq - shared
         else:
             plan.refused.add(here.session_id)
             tally.refuse(here.scope, here.session_id, *difference)
-            known = max(here.head_seq, shared)
-        plan.behind[here.session_id] = known
-        tally.missing -= known - shared
-        if known == here.head_seq:
+            after_seq = max(here.head_seq, shared)
+        plan.behind[here.session_id] = after_seq
+        tally.missing -= after_seq - shared
+        if after_seq == here.head_seq:
             del plan.coming[here.session_id]
     return plans
 
@@ -224,9 +224,9 @@ class _Passage:
                 yield from self._session_pages(session.session_id)
 
     def _session_pages(self, name: str) -> Iterator[list[Record]]:
-        place = {name: self._last(name)}
+        behind = {name: self._last(name)}
         try:
-            yield from self._source.reader.record_pages(self._scope, session_id=name, behind=place)
+            yield from self._source.reader.record_pages(self._scope, session_id=name, behind=behind)
         except Corrupt:
             yield from self._up_to_damage(name)
 

@@ -294,9 +294,9 @@ class Drafter:
     def _guarded(self, summary: str, refs: Any, payload: Any) -> tuple[str, Any, Any]:
         guard = self._found_guard or self._find_guard()
         if self._mode == "reject":
-            found = next((finding.rule for finding in guard.find_text(summary)), None)
+            summary_rule = next((finding.rule for finding in guard.find_text(summary)), None)
             for name, rule in (
-                ("summary", found),
+                ("summary", summary_rule),
                 ("refs", guard.find_value(refs)),
                 ("payload", guard.find_value(payload)),
             ):

@@ -206,8 +206,8 @@ class Engine:
     def _runs_here(self, events: Sequence[NewEvent]) -> list[RunState]:
         """Return the runs of ``events`` that are carried out here, in one order."""
         run_ids = {event.run_id for event in events if type(event.run_id) is str}
-        known = (self._run_states.get(run_id) for run_id in run_ids)
-        here = [run_state for run_state in known if run_state is not None and run_state.is_here]
+        states = (self._run_states.get(run_id) for run_id in run_ids)
+        here = [run_state for run_state in states if run_state is not None and run_state.is_here]
         return sorted(here, key=lambda run_state: run_state.run_id)
 
     def write(
@@ -459,16 +459,16 @@ class Engine:
 
     def session_key(self, scope: str, session_id: str) -> str | None:
         """Return the name that another system knows a session by, as it was opened."""
-        place = (scope, session_id)
-        if place not in self._session_keys:
+        key = (scope, session_id)
+        if key not in self._session_keys:
             if len(self._session_keys) >= KEYS_MAX:
                 self._session_keys.clear()
             try:
                 settings = read_settings(self.store, Scope(scope), session_id)
             except TreeringError:
                 return None  # An event is worth handing over without it.
-            self._session_keys[place] = None if settings is None else settings.key
-        return self._session_keys.get(place)
+            self._session_keys[key] = None if settings is None else settings.key
+        return self._session_keys.get(key)
 
     def history(self, *, private: bool) -> SinkHistory:
         """Return what a sink may ask about the past of an event: texts as well, if ``private``."""

@@ -253,8 +253,8 @@ def _account(
 
 
 def _usage(summariser: Summariser) -> UsageReported | None:
-    found = getattr(summariser, "usage", None)
-    return found if isinstance(found, UsageReported) else None
+    usage = getattr(summariser, "usage", None)
+    return usage if isinstance(usage, UsageReported) else None
 
 
 def _reported(template: NewEvent, usage: UsageReported) -> NewEvent:
@@ -302,13 +302,13 @@ def _without_outputs(message: ModelMessage) -> ModelMessage:
 
 def _speakers(events: Sequence[Event]) -> dict[str, str]:
     """Return who said what in a group, by event, where that is known."""
-    found = {}
+    names = {}
     for event in events:
         if event.kind == "conversation.user":
             payload = event.payload if isinstance(event.payload, dict) else {}
             named = [payload.get(name) for name in NAMES] + [event.user_id, "Someone"]
-            found[event.event_id] = shorten(next(n for n in named if isinstance(n, str) and n), 60)
-    return found
+            names[event.event_id] = shorten(next(n for n in named if isinstance(n, str) and n), 60)
+    return names
 
 
 def _through(event: Event) -> int:

@@ -125,10 +125,10 @@ def _retold(
         return
     seqs: dict[str, list[int]] = {}
     for some in batched(ids):
-        for place in store.reader.find_ids(scope, some).values():
-            seqs.setdefault(place.session_id, []).append(place.seq)
-    for name, found in seqs.items():
-        ranges = [(seq, seq) for seq in sorted(found)]
+        for location in store.reader.find_ids(scope, some).values():
+            seqs.setdefault(location.session_id, []).append(location.seq)
+    for name, own_seqs in seqs.items():
+        ranges = [(seq, seq) for seq in sorted(own_seqs)]
         yield from derived_texts_of(store, scope, name, ranges)
 
 
@@ -137,7 +137,7 @@ def _copied(store: EventStore, scope: Scope, ids: Sequence[str]) -> Iterator[str
 
     Events of one entry have its id, and further ones a number after it.
     """
-    keys = list(dict.fromkeys(one.partition(".")[0] for one in ids))
+    keys = list(dict.fromkeys(event_id.partition(".")[0] for event_id in ids))
     for start in range(0, len(keys), COPIES_LOOKED_FOR):
         some = keys[start : start + COPIES_LOOKED_FOR]
         for key in store.record_keys.latest(scope, TRANSCRIPTS, some):
@@ -155,14 +155,14 @@ def _ids(store: EventStore, selection: Selection) -> list[str]:
     """Return the ids of the events of a session."""
     if selection.session_id is None:
         return []
-    found: list[str] = []
+    event_ids: list[str] = []
     after = 0
     while page := store.reader.session_headers(
         selection.scope, selection.session_id, after_seq=after, limit=ROUND_EVENTS_MAX
     ):
-        found += [header.event_id for header in page]
+        event_ids += [header.event_id for header in page]
         after = page[-1].seq
-    return found
+    return event_ids
 
 
 def redact_all(store: EventStore, drafter: Drafter, scope: Scope) -> tuple[int, int]:
@@ -272,7 +272,7 @@ def check_clock(store: EventStore, scope: Scope, now_ms: int) -> None:
         found_ms = _recorded_before(store, scope, now_ms)
         # Elsewhere in the ledger something may have happened since.
         others = () if _is_recent(found_ms, now_ms) else _other_scopes(store, scope)
-        every_ms = [found_ms, *(_recorded_before(store, one, now_ms) for one in others)]
+        every_ms = [found_ms, *(_recorded_before(store, other, now_ms) for other in others)]
         recorded_ms = max(every_ms)
         # A ledger of today has nothing to compare the clock with.
         if not recorded_ms or _is_recent(recorded_ms, now_ms):

@@ -36,10 +36,10 @@ def family(store: EventStore, scope: Scope, session_id: str, *, now_ms: int) -> 
         if cut.seq >= until_seq:
             break  # No family is like this: verify names the fault.
         root, until_seq = cut.parent, cut.seq
-    found = _descent(store, Sketch(store, scope, now_ms), scope, root)
-    if found is None:
+    descent = _descent(store, Sketch(store, scope, now_ms), scope, root)
+    if descent is None:
         raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
-    return found
+    return descent
 
 
 def families(
@@ -54,10 +54,10 @@ def families(
         if before is None or position < before
     ]
     sketch = Sketch(store, scope, now_ms)
-    found = [_descent(store, sketch, scope, root) for _, root in roots[:limit]]
+    descents = [_descent(store, sketch, scope, root) for _, root in roots[:limit]]
     has_more = len(roots) > limit
     return Page(
-        items=[one for one in found if one is not None],
+        items=[descent for descent in descents if descent is not None],
         has_more=has_more,
         next_cursor=pack((roots[limit - 1][0],)) if has_more else None,
     )

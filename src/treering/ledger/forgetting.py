@@ -137,9 +137,9 @@ class _Forgetting:
         opened = [event_id for event_id, _ in self._traces.openings.values()]
         single = (*summaries, *opened, *self._learnt(provenance), *self._traces.links)
         for event_id in dict.fromkeys(single):
-            found = self._store.reader.find(self._scope, event_id)
-            if found is not None and not self._goes_anyway(found):
-                self._by_kind[found.kind] += 1
+            event = self._store.reader.find(self._scope, event_id)
+            if event is not None and not self._goes_anyway(event):
+                self._by_kind[event.kind] += 1
         self._retellings = len(summaries)
         self._sessions = len(self._whole)
 
@@ -192,17 +192,17 @@ class _Forgetting:
         self, stretches: dict[str, list[tuple[int, int]]] | None = None
     ) -> Iterator[str]:
         """Return the events of others' sessions that repeat what is erased, each once."""
-        known: set[str] = set()
+        yielded: set[str] = set()
         shared = {name: [(1, seq)] for name, seq in self._traces.forks.items()}
         own = stretches or {name: self._stretches(name) for name in self._traces.parts}
         for name, events in (*shared.items(), *own.items()):
             for event_id in (
                 derived_texts_of(self._store, self._scope, name, events) if events else ()
             ):
-                found = self._store.reader.find(self._scope, event_id)
-                if event_id in known or found is None or self._goes_anyway(found):
+                event = self._store.reader.find(self._scope, event_id)
+                if event_id in yielded or event is None or self._goes_anyway(event):
                     continue
-                known.add(event_id)
+                yielded.add(event_id)
                 yield event_id
 
     def _goes_anyway(self, header: Header) -> bool:
@@ -218,7 +218,7 @@ class _Forgetting:
         )
         for page in asking:
             news = list(provenance(self._scope, page))
-            while news := [one for one in dict.fromkeys(news) if one not in learnt]:
+            while news := [event_id for event_id in dict.fromkeys(news) if event_id not in learnt]:
                 learnt.update(dict.fromkeys(news))
                 news = list(provenance(self._scope, news))
         return list(learnt)
@@ -246,13 +246,13 @@ class _Forgetting:
                     yield header
 
     def _stretches(self, name: str) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
+        stretches: list[tuple[int, int]] = []
         for header in self._own(name):
-            if found and found[-1][1] == header.seq - 1:
-                found[-1] = (found[-1][0], header.seq)
+            if stretches and stretches[-1][1] == header.seq - 1:
+                stretches[-1] = (stretches[-1][0], header.seq)
             else:
-                found.append((header.seq, header.seq))
-        return found
+                stretches.append((header.seq, header.seq))
+        return stretches
 
     def receipt(
         self, users: Sequence[str], taken: dict[str, int], *, physical: Any, dry_run: bool

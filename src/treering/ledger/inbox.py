@@ -194,9 +194,9 @@ class Inbox:
     def _note_taken(self, header: Header, part: InboxTaken) -> None:
         waiting = self._waiting.get(part.message or "") or next(
             (
-                one
-                for one in self._waiting.values()
-                if header.event_id.startswith(_taken_prefix(one.event_id))
+                message
+                for message in self._waiting.values()
+                if header.event_id.startswith(_taken_prefix(message.event_id))
             ),
             None,
         )

@@ -249,17 +249,17 @@ class KeyedRecords:
 
         That is recorded, and history keeps their values. See ``erase``.
         """
-        known = list(self.get_many(keys))
-        for start in range(0, len(known), PAGE):
+        present = list(self.get_many(keys))
+        for start in range(0, len(present), PAGE):
             self._access.append([
                 KeyedEvent(
                     scope=self.scope, session_id=self.session_id, agent_id=self._agent,
                     kind="state.removed", summary="record removed",
                     refs={"records": self.name, "at": [key], "removed": True},
                 )
-                for key in known[start : start + PAGE]
+                for key in present[start : start + PAGE]
             ])  # fmt: skip
-        return len(known)
+        return len(present)
 
     def erase(self, keys: Sequence[str]) -> RedactReceipt | None:
         """Erase all values that ``keys`` ever had, physically; None if they had none.

@@ -85,7 +85,7 @@ class LedgerKeys:
         """Destroy one key that no payload is sealed under any more."""
         store = self._store
         records = store.vault.records(scope)
-        record = next((one for one in records if one.generation == generation), None)
+        record = next((record for record in records if record.generation == generation), None)
         if record is None:
             raise NotFound(
                 f"scope {scope} has no generation {generation} of its key",
@@ -154,7 +154,7 @@ def _check_not_lost(store: EventStore, scope: Scope) -> None:
 
 def _generations(store: EventStore, scope: Scope) -> list[KeyGeneration]:
     payloads = store.seals.payloads(scope)
-    records = {one.generation: one for one in store.vault.records(scope)}
+    records = {record.generation: record for record in store.vault.records(scope)}
     numbers = sorted(records.keys() | payloads.keys())
     if not numbers and store.seals.is_sealed(scope):
         numbers = [0]

@@ -281,8 +281,8 @@ class Ledger(ReadableLedger):
         for name in names:
             if (value := getattr(query, name)) is not None:
                 check_text(value, name)
-        place = None if after is None else check_text(after, "after")
-        return list_sessions(self._store, query, after=place, now_ms=self._clock())
+        cursor = None if after is None else check_text(after, "after")
+        return list_sessions(self._store, query, after=cursor, now_ms=self._clock())
 
     def session_ids(self, scope: str) -> list[str]:
         """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
@@ -469,7 +469,7 @@ class Ledger(ReadableLedger):
             session_id=None if session_id is None else check_name(session_id, "session_id"),
             event_ids=tuple(map(check_id, check_list(event_ids or (), "event_ids"))),
         )
-        if sum(one is not None for one in (event_id, session_id, event_ids)) != 1:
+        if sum(named is not None for named in (event_id, session_id, event_ids)) != 1:
             raise InvalidInput(
                 "a redaction is aimed at one event, some events or one session",
                 hint="give event_id, event_ids or session_id",

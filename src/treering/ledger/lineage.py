@@ -60,10 +60,10 @@ class Lineage:
             number += 1
 
     def _segment(self, number: int) -> Segment | None:
-        known = self._segments
-        if number < len(known):
-            return known[number]
-        below = known[number - 1] if number else None
+        segments = self._segments
+        if number < len(segments):
+            return segments[number]
+        below = segments[number - 1] if number else None
         if below is None:
             session_id, until_seq = self.session_id, NO_END
         elif below.parent is None:
@@ -81,7 +81,7 @@ class Lineage:
         )
         if cut or below:
             # A session of our own that has no parent may still become a fork, by another process.
-            self._segments = (*known[:number], segment)
+            self._segments = (*segments[:number], segment)
         return segment
 
     def own_after_seq(self) -> int:
@@ -170,14 +170,14 @@ class Lineage:
     def events_at(self, seqs: Sequence[int]) -> list[Event]:
         """Return the events at ``seqs``, in order; those that are gone are left out."""
         wanted = sorted(set(seqs))
-        found: list[Event] = []
+        events: list[Event] = []
         for segment in self.segments():
             own = [seq for seq in wanted if segment.holds(seq)]
             if own:
-                found = self.store.reader.events_at(self.scope, segment.session_id, own) + found
+                events = self.store.reader.events_at(self.scope, segment.session_id, own) + events
             if not wanted or wanted[0] > segment.after_seq:
                 break
-        return found
+        return events
 
     def run_headers(self, run_id: str, seq: int) -> Iterator[Header]:
         """Return the headers of the run that the event at ``seq`` is of, in order."""
@@ -208,14 +208,14 @@ class Lineage:
     def snapshot(self, until_seq: int, view: int = 0) -> tuple[int, bytes] | None:
         """Return the latest snapshot at or before ``until_seq``, an ancestor's if need be."""
         for segment in self.segments():
-            found = self.store.snapshots.latest(
+            snapshot = self.store.snapshots.latest(
                 self.scope,
                 segment.session_id,
                 until_seq=min(until_seq, segment.until_seq),
                 view=view,
             )
-            if found is not None:
-                return found
+            if snapshot is not None:
+                return snapshot
         return None
 
     def keep_snapshot(self, seq: int, body: bytes, view: int = 0) -> None:

@@ -72,13 +72,16 @@ class Recorder:
         """Return the ranges of a session that were undone, as their first and last seq."""
         kinds = tuple(sorted(HIDING_KINDS))
         query = Query(scope=scope, session_id=session_id, kinds=kinds, limit=PAGE_ITEMS_MAX)
-        headers = sorted(self._store.reader.headers(query), key=lambda one: -one.seq)
+        headers = sorted(self._store.reader.headers(query), key=lambda header: -header.seq)
         hidden = UndoFilter()
         visible = [header for header in headers if hidden.is_visible(header)]
-        redone = {redone_by(one) for one in visible}
-        ranges = (undone_by(one) for one in visible if one.seq not in redone)
-        single = [(seq, seq) for one in visible for seq in sorted(hidden_by(one))]
-        return [*((one.from_seq, one.seq) for one in ranges if one is not None), *single]
+        redone = {redone_by(header) for header in visible}
+        ranges = (undone_by(header) for header in visible if header.seq not in redone)
+        single = [(seq, seq) for header in visible for seq in sorted(hidden_by(header))]
+        return [
+            *((stretch.from_seq, stretch.seq) for stretch in ranges if stretch is not None),
+            *single,
+        ]
 
     def failed_runs(self, scope: Scope) -> FailedRuns:
         """Return which runs of a scope failed or were interrupted."""
@@ -108,14 +111,14 @@ class Recorder:
 
     def salts(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the salts of the events with these ids that are not erased."""
-        found: dict[str, bytes] = {}
-        for event_id, place in self._store.reader.find_ids(scope, event_ids).items():
+        salts: dict[str, bytes] = {}
+        for event_id, location in self._store.reader.find_ids(scope, event_ids).items():
             at = self._store.reader.records(
-                scope, place.session_id, after_seq=place.seq - 1, limit=1
+                scope, location.session_id, after_seq=location.seq - 1, limit=1
             )
-            if at and at[0].seq == place.seq and at[0].salt is not None:
-                found[event_id] = at[0].salt
-        return found
+            if at and at[0].seq == location.seq and at[0].salt is not None:
+                salts[event_id] = at[0].salt
+        return salts
 
     def masked(self, text: str) -> str:
         """Return ``text`` with its secrets masked; the same if there are none."""
@@ -160,8 +163,8 @@ class Recorder:
 
     def _through(self, scope: Scope, session_id: str, purpose: str) -> int:
         follower = self._follower(scope, session_id, purpose)
-        kept = None if follower is None else self._store.cursors.find(scope, follower)
-        return int(kept) if kept and kept.isascii() and kept.isdigit() else 0
+        cursor = None if follower is None else self._store.cursors.find(scope, follower)
+        return int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
 
     def _note_through(self, scope: Scope, session_id: str, purpose: str, seq: int) -> None:
         follower = self._follower(scope, session_id, purpose)

@@ -80,20 +80,20 @@ def list_sessions(
         for scope in query.scopes
     }
     prefix = query.prefix or ""
-    found: list[tuple[int, SessionOutline]] = []
+    outlines: list[tuple[int, SessionOutline]] = []
     for scope, head in _heads_of(store, query, before):
         # Times and ids first: a session that they leave out costs no read of its events.
         if not _in_time(query, head.updated_ms) or not head.session_id.startswith(prefix):
             continue
         outline = sketches[scope].outline(head)
         if _matches(query, outline):
-            found.append((head.position, outline))
-            if len(found) > query.limit:
+            outlines.append((head.position, outline))
+            if len(outlines) > query.limit:
                 break
-    has_more = len(found) > query.limit
-    items = found[: query.limit]
+    has_more = len(outlines) > query.limit
+    items = outlines[: query.limit]
     cursor = pack((items[-1][0],)) if has_more else None
-    return Page(items=[one for _, one in items], has_more=has_more, next_cursor=cursor)
+    return Page(items=[outline for _, outline in items], has_more=has_more, next_cursor=cursor)
 
 
 def _heads_of(
@@ -102,7 +102,7 @@ def _heads_of(
     """Return the sessions of several scopes at their last event, the last written to first."""
     read = _running_heads if query.states == ("running",) else heads
     streams = [zip(repeat(scope), read(store, scope, before=before)) for scope in query.scopes]
-    return merge(*streams, key=lambda one: -one[1].position)
+    return merge(*streams, key=lambda pair: -pair[1].position)
 
 
 def _running_heads(
@@ -167,7 +167,7 @@ class Sketch:
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
         # The times in a log say more than the time of its import.
-        told_ms = max((one.ts_ms for one in last), default=head.updated_ms)
+        told_ms = max((header.ts_ms for header in last), default=head.updated_ms)
         return SessionOutline(
             session_id=name,
             scope=scope,
@@ -255,12 +255,14 @@ def _first_words(events: Sequence[Header]) -> str | None:
 
 def _imported_from(events: Sequence[Header]) -> str | None:
     refs = next((event.refs for event in events if event.kind == "session.imported"), None)
-    found = refs.get("format") if isinstance(refs, dict) else None
-    return found if isinstance(found, str) else None
+    log_format = refs.get("format") if isinstance(refs, dict) else None
+    return log_format if isinstance(log_format, str) else None
 
 
 def _agent(first: Sequence[Header], last: Sequence[Header]) -> str:
-    return next((one.agent_id for one in (*first, *last) if one.agent_id != "treering"), "")
+    return next(
+        (header.agent_id for header in (*first, *last) if header.agent_id != "treering"), ""
+    )
 
 
 def _model(headers: Sequence[Header]) -> str | None:

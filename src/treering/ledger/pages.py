@@ -50,20 +50,20 @@ def live_events(lineage: Lineage, kinds: frozenset[str], last: int | None) -> It
     They are in order. Read from the end, a page at a time, as far back as needed.
     """
     hidden = UndoFilter()
-    found: list[Event] = []
+    live: list[Event] = []
     before, size = NO_END, PAGE if last is None else min(PAGE, last + 8)
-    while last is None or len(found) < last:
+    while last is None or len(live) < last:
         page = lineage.committed_before(before, kinds=kinds | HIDING_KINDS, limit=size)
         if not page:
             break
-        found += [
+        live += [
             event
             for event in reversed(page)
             if hidden.is_visible(event) and event.kind in kinds and not event.redacted
         ]
         before = min(page[0].seq, hidden.before or NO_END)
         size = min(2 * size, PAGE)
-    return reversed(found if last is None else found[:last])
+    return reversed(live if last is None else live[:last])
 
 
 def _forwards(
@@ -75,11 +75,11 @@ def _forwards(
     seq, left = after_seq, count
     # A page may be short because its payloads are large; only an empty one is the end.
     while left != 0 and (page := after(seq, _size(left, keep))):
-        found = page if keep is None else list(filter(keep, page))
-        found = found if left is None else found[:left]
-        yield from found
+        wanted = page if keep is None else list(filter(keep, page))
+        wanted = wanted if left is None else wanted[:left]
+        yield from wanted
         seq = page[-1].seq
-        left = None if left is None else left - len(found)
+        left = None if left is None else left - len(wanted)
 
 
 def _backwards(
@@ -90,10 +90,10 @@ def _backwards(
     pages: list[list[Item]] = []
     seq: int | None = None
     while count > 0 and (page := before(seq, _size(count, keep))):
-        found = page if keep is None else list(filter(keep, page))[-count:]
-        pages.append(found)
+        wanted = page if keep is None else list(filter(keep, page))[-count:]
+        pages.append(wanted)
         seq = page[0].seq
-        count -= len(found)
+        count -= len(wanted)
     for page in reversed(pages):
         yield from page
 

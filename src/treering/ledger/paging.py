@@ -69,14 +69,14 @@ def read_page(
     store: EventStore, query: Query, after: str | None, read: Callable[[Query], list[Item]]
 ) -> Page[Item]:
     """Return one page of ``query``, after the cursor ``after``."""
-    place = None if after is None else read_cursor(query, after)
+    position = None if after is None else read_cursor(query, after)
     # One more than asked for says whether there is more.
-    found = read(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
-    items = found[-query.limit :] if query.backwards else found[: query.limit]
+    rows = read(msgspec.structs.replace(query, after=position, limit=query.limit + 1))
+    items = rows[-query.limit :] if query.backwards else rows[: query.limit]
     edge = _edge(query, items)
     if edge is None:
         return Page(items=items, has_more=False, next_cursor=None)
-    has_more = len(found) > query.limit or _has_more(store, query, edge)
+    has_more = len(rows) > query.limit or _has_more(store, query, edge)
     cursor = make_cursor(query, edge) if has_more else None
     return Page(items=items, has_more=has_more, next_cursor=cursor)
 

@@ -45,10 +45,10 @@ def talking(headers: Iterable[Header]) -> str | None:
     The user that the opening names, else the only one that the other events name; None if several.
     Events of the memory do not count: they may be about somebody else.
     """
-    said = [header for header in headers if header.kind not in MEMORY_KINDS]
-    if said and said[0].kind in OPENINGS and said[0].user_id is not None:
-        return said[0].user_id
-    named = list(dict.fromkeys(header.user_id for header in said if header.user_id))
+    recorded = [header for header in headers if header.kind not in MEMORY_KINDS]
+    if recorded and recorded[0].kind in OPENINGS and recorded[0].user_id is not None:
+        return recorded[0].user_id
+    named = list(dict.fromkeys(header.user_id for header in recorded if header.user_id))
     return named[0] if len(named) == 1 else None
 
 
@@ -93,19 +93,19 @@ class People:
             channels.setdefault(handle, []).append(channel)
         identities = self._identities_of(scope)
         linked = (
-            {(one.channel, one.handle) for one in identities.handles()} if identities else set()
+            {(link.channel, link.handle) for link in identities.handles()} if identities else set()
         )
-        found = {
+        unlinked = {
             handle: [
-                (one, handle)
-                for one in sorted(listed)
-                if (one, handle) not in linked
-                and opened_for(self._store, scope, main_id(one, handle)) == handle
+                (channel, handle)
+                for channel in sorted(listed)
+                if (channel, handle) not in linked
+                and opened_for(self._store, scope, main_id(channel, handle)) == handle
             ]
             for handle, listed in channels.items()
             if len(listed) > 1
         }
-        return {user: handles for user, handles in found.items() if len(handles) > 1}
+        return {user: handles for user, handles in unlinked.items() if len(handles) > 1}
 
     def relinked(self, scope: Scope) -> list[tuple[str, str, str, str]]:
         """Return handles whose main session was opened for another than they are linked to.
@@ -120,9 +120,10 @@ class People:
             for handle in identities.handles()
         ]
         return [
-            (one.channel, one.handle, user, one.user)
-            for one, user in opened
-            if user is not None and identities.merged_into(user) != identities.merged_into(one.user)
+            (handle.channel, handle.handle, user, handle.user)
+            for handle, user in opened
+            if user is not None
+            and identities.merged_into(user) != identities.merged_into(handle.user)
         ]
 
     def _identities_of(self, scope: Scope) -> UserIdentities | None:
@@ -142,14 +143,16 @@ class People:
         """Whether somebody with another handle is called ``user``."""
         store, own = self._store, main_id(channel, handle)
         named = store.sessions.named(scope, prefix=MAIN_PREFIX, suffix=f":{user}")
-        sessions = {one for one in named if one.split(":", 2)[2:] == [user]}
+        sessions = {session_id for session_id in named if session_id.split(":", 2)[2:] == [user]}
         # Those of somebody who was called by channel and handle, with a number or without.
         sessions |= {f"{MAIN_PREFIX}{user}", f"{MAIN_PREFIX}{user.rpartition(':')[0]}"}
-        if any(opened_for(store, scope, one) == user for one in sessions - {own}):
+        if any(opened_for(store, scope, session_id) == user for session_id in sessions - {own}):
             return True
         identities = self._identities_of(scope)
         linked = (
-            {(one.channel, one.handle) for one in identities.handles(user)} if identities else set()
+            {(link.channel, link.handle) for link in identities.handles(user)}
+            if identities
+            else set()
         )
         return bool(linked) and (channel, handle) not in linked
 

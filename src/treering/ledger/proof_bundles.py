@@ -289,15 +289,15 @@ class _Chains:
         self._last[session.session_id] = (shared_seq(session), session.genesis)
 
     def _follow(self, record: Record) -> None:
-        place = f"seq {record.seq} of session {record.session_id}"
+        label = f"seq {record.seq} of session {record.session_id}"
         if record.session_id not in self._last:
-            raise InvalidInput(f"{place} comes before its session", hint=_INTACT)
+            raise InvalidInput(f"{label} comes before its session", hint=_INTACT)
         seq, previous = self._last[record.session_id]
         if record.seq != seq + 1:
-            raise InvalidInput(f"{place} comes where seq {seq + 1} should", hint=_INTACT)
+            raise InvalidInput(f"{label} comes where seq {seq + 1} should", hint=_INTACT)
         # Of an expired event only the link is left, which the next one is chained to.
         if record.erasure != "expired" and link_of(previous, record) != record.link:
-            raise InvalidInput(f"{place} is not what was recorded", hint=_INTACT)
+            raise InvalidInput(f"{label} is not what was recorded", hint=_INTACT)
         self._last[record.session_id] = (record.seq, record.link)
         genesis = self._sessions[record.session_id].genesis.hex()
         self.links.setdefault(genesis, {})[record.seq] = record.link
@@ -309,7 +309,7 @@ class _Chains:
         else:
             digest = chain.content_digest(record.salt, record.summary, record.refs, record.payload)
             if digest != record.content_digest:
-                raise InvalidInput(f"the content of {place} was changed", hint=_INTACT)
+                raise InvalidInput(f"the content of {label} was changed", hint=_INTACT)
             self.with_content += 1
 
     def _end(self, line: EndLine) -> None:

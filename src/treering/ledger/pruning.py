@@ -125,13 +125,13 @@ def sweep(
 
 def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
     """Return sessions so that forks come before what they were forked from."""
-    found = list(heads(store, scope))
+    session_heads = list(heads(store, scope))
     depth: dict[str, int] = {}
-    parents = {head.session_id: head.cut.parent for head in found if head.cut}
+    parents = {head.session_id: head.cut.parent for head in session_heads if head.cut}
 
     def depth_of(name: str) -> int:
         steps: list[str] = []
-        while name in parents and name not in depth and len(steps) < len(found):
+        while name in parents and name not in depth and len(steps) < len(session_heads):
             steps.append(name)
             name = parents[name]
         base = depth.get(name, 0)
@@ -139,7 +139,7 @@ def _youngest_first(store: EventStore, scope: Scope) -> Iterator[SessionHead]:
             depth[step] = base + count
         return depth.get(steps[0], base) if steps else base
 
-    return iter(sorted(found, key=lambda head: -depth_of(head.session_id)))
+    return iter(sorted(session_heads, key=lambda head: -depth_of(head.session_id)))
 
 
 @overload

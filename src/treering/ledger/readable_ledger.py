@@ -217,7 +217,7 @@ class ReadableLedger:
                 self._drafter.guard(),
                 search_queries.SearchRequest(
                     text=query,
-                    scope=one,
+                    scope=asked_scope,
                     mode=mode,
                     limit=limit,
                     include_failed=include_failed,
@@ -227,7 +227,7 @@ class ReadableLedger:
                 progress=progress,
                 scope_memory=self._memory_factory.scope_memories.of,
             )
-            for one in scopes.asked_scopes(self._store, scope, all_scopes=all_scopes)
+            for asked_scope in scopes.asked_scopes(self._store, scope, all_scopes=all_scopes)
         ]
         is_one = isinstance(scope, str) and not all_scopes
         return results[0] if is_one else search.merged(results, query, limit)

@@ -118,17 +118,17 @@ def _check_header(record: Record) -> None:
 
 
 def _check_content(record: Record) -> None:
-    place = f"seq {record.seq} of session {record.session_id}"
+    label = f"seq {record.seq} of session {record.session_id}"
     salt, summary, refs, payload = record.salt, record.summary, record.refs, record.payload
     if salt is None or summary is None:
-        raise InvalidInput(f"{place} lacks its content", hint=_UNCHANGED)
+        raise InvalidInput(f"{label} lacks its content", hint=_UNCHANGED)
     check_summary(summary)
     if len(salt) != chain.SALT_BYTES:
-        raise InvalidInput(f"{place} has a salt of another size", hint=_UNCHANGED)
+        raise InvalidInput(f"{label} has a salt of another size", hint=_UNCHANGED)
     if len(refs or b"") > REFS_BYTES_MAX or len(payload or b"") > SPILL_BYTES_MAX:
-        raise TooLarge(f"refs or payload of {place} exceeds its cap", hint=_UNCHANGED)
+        raise TooLarge(f"refs or payload of {label} exceeds its cap", hint=_UNCHANGED)
     if chain.content_digest(salt, summary, refs, payload) != record.content_digest:
-        raise InvalidInput(f"{place} does not hold what its digest says", hint=_UNCHANGED)
+        raise InvalidInput(f"{label} does not hold what its digest says", hint=_UNCHANGED)
 
 
 def _is_complete(record: Record) -> bool:

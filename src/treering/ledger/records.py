@@ -159,23 +159,23 @@ class Record(msgspec.Struct, gc=False, kw_only=True):
 
 def check_readable(record: Record) -> None:
     """Raise KeyMissing or Corrupt if a sealed payload cannot be copied."""
-    place = f"seq {record.seq} of session {record.session_id} in scope {record.scope}"
+    label = f"seq {record.seq} of session {record.session_id} in scope {record.scope}"
     match record.unread:
         case None:
             return
         case "damaged":
             raise Corrupt(
-                f"the sealed payload of {place} is not what was sealed there",
+                f"the sealed payload of {label} is not what was sealed there",
                 hint="keep a copy, then run treering verify and restore from an export",
             )
         case "missing":
             raise KeyMissing(
-                f"the key that opens {place} is not here",
+                f"the key that opens {label} is not here",
                 hint="put the key file into the folder of keys, or leave payloads out",
             )
         case "destroyed":
             raise KeyMissing(
-                f"the key that opens {place} was destroyed",
+                f"the key that opens {label} was destroyed",
                 hint="redact the event or its session, or leave payloads out",
             )
 

@@ -243,11 +243,11 @@ def view_run(
     """Return the run that began with ``started``: its first and last events, ``limit`` in all."""
     head: list[RunMoment] = []
     tail: deque[RunMoment] = deque(maxlen=limit - limit // 2)
-    kept, ended = 0, None
+    event_count, ended = 0, None
     for event, header in safe_events(
         store.reader.run_headers(*_place(started)), _key(store, started)
     ):
-        kept += 1
+        event_count += 1
         ended = header if header.kind in RUN_ENDS else ended
         moment = _moment(event, header, started)
         (head if len(head) < limit // 2 else tail).append(moment)
@@ -260,10 +260,10 @@ def view_run(
     return RunView(
         scope=started.scope,
         run=outline_run(store, started, ended),
-        kept=kept,
+        kept=event_count,
         events=[*head, *tail],
         head=len(head),
-        left_out=kept - len(head) - len(tail),
+        left_out=event_count - len(head) - len(tail),
         calls=calls,
         calls_left_out=call_count - len(calls),
     )

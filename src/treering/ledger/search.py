@@ -139,7 +139,9 @@ def merged(results: Sequence[SearchResult], query: str, limit: int) -> SearchRes
         if hits:
             groups.append(replace(group, hits=hits, best=hits[0].score))
     # Partial matches do not count where there are others.
-    counting = [one for one in results if any(not hit.partial for hit in one.hits)] or results
+    counting = [
+        result for result in results if any(not hit.partial for hit in result.hits)
+    ] or results
     return SearchResult(
         scope=None,
         query=query,
@@ -296,8 +298,10 @@ def _best(candidates: list[SearchCandidate], limit: int, now_ms: int) -> list[Se
         parts = _index_parts(one, now_ms)
         return sum(_WEIGHTS[name] * part for name, part in parts.items())
 
-    best = sorted(candidates, key=lambda one: (-score(one), -one.ts_ms, one.session_id, -one.seq))
-    return list(_fairly(best, max(READ_MAX, limit * READ_FACTOR), lambda one: one.session_id))
+    best = sorted(
+        candidates, key=lambda item: (-score(item), -item.ts_ms, item.session_id, -item.seq)
+    )
+    return list(_fairly(best, max(READ_MAX, limit * READ_FACTOR), lambda item: item.session_id))
 
 
 def _partial_hits(
@@ -370,7 +374,7 @@ def _hits(
     now_ms: int,
 ) -> Iterator[SearchHit]:
     """Yield candidates as they are shown, without erased events and false matches."""
-    places = {(one.session_id, one.seq): one for one in candidates}
+    places = {(candidate.session_id, candidate.seq): candidate for candidate in candidates}
     for at in range(0, len(candidates), READ_PAGE):
         for event in store.words.found_events(query.scope, candidates[at : at + READ_PAGE]):
             candidate = places.get((event.session_id, event.seq))
@@ -487,11 +491,11 @@ def _title(store: EventStore, guard: ContentGuard, scope: Scope, session_id: str
 
 def with_whole_ids(store: EventStore, query: SearchQuery) -> SearchQuery:
     """Return a query whose ``session:`` has whole ids in place of their prefixes."""
-    if all(one.operator != "session" for one in query.narrowings):
+    if all(narrowing.operator != "session" for narrowing in query.narrowings):
         return query
     narrowings = tuple(
-        _with_whole_ids(store, query, one) if one.operator == "session" else one
-        for one in query.narrowings
+        _with_whole_ids(store, query, narrowing) if narrowing.operator == "session" else narrowing
+        for narrowing in query.narrowings
     )
     return replace(query, narrowings=narrowings)
 

@@ -174,7 +174,7 @@ def matches_operators(query: SearchQuery, event: Event) -> bool:
         return False
     if query.before_ms is not None and event.ts_ms >= query.before_ms:
         return False
-    return all(_holds(one, event) != one.is_negative for one in query.narrowings)
+    return all(_holds(narrowing, event) != narrowing.is_negative for narrowing in query.narrowings)
 
 
 def _holds(narrowing: Narrowing, event: Event) -> bool:

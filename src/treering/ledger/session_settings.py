@@ -145,9 +145,9 @@ def _settings(store: EventStore, opening: Event) -> SessionSettings:
     scope, session_id = Scope(opening.scope), opening.session_id
     cut = store.sessions.cut(scope, session_id) if opening.seq > 1 else None
     if opening.redacted or opening.seq > (cut.seq + 1 if cut else 1):
-        kept = settings_after_forgetting(store, scope, session_id)
+        remaining = settings_after_forgetting(store, scope, session_id)
         erased = ERASED_GROUP if session_id.startswith(GROUP_PREFIX) else ERASED_SESSION
-        return kept or erased
+        return remaining or erased
     return settings_of(opening.payload if opening.kind in OPENINGS else None)
 
 

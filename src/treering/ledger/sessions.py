@@ -427,8 +427,8 @@ class Session:
         Nothing is deleted: it is an event. Raise NotFound if the session does not have one of them.
         """
         listed = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
-        found = self._store.reader.find_ids(self.scope, listed)
-        seqs = [seq_of(self._lineage, found.get(one)) for one in listed]
+        locations = self._store.reader.find_ids(self.scope, listed)
+        seqs = [seq_of(self._lineage, locations.get(event_id)) for event_id in listed]
         if not seqs or None in seqs:
             raise NotFound(
                 f"session {self.session_id} does not have all of these events",
@@ -499,9 +499,9 @@ class Session:
             if wanted is None or len(messages) > (last or 0) or not window.cut:
                 break
             wanted *= 2
-        kept = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
-        shown, _ = with_media(kept, "openai-chat", None)
-        return render(shown, dialect="openai-chat").messages if kept else []
+        latest = messages if last is None else messages[len(messages) - min(last, len(messages)) :]
+        shown, _ = with_media(latest, "openai-chat", None)
+        return render(shown, dialect="openai-chat").messages if latest else []
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return its turns in order, failed and undone ones marked: all, or the last few."""

@@ -77,16 +77,16 @@ class Unit(msgspec.Struct, frozen=True):
 
 def units(events: Iterable[Header]) -> Iterator[Unit]:
     """Yield the runs and turns of a session's ``events``, in the order in which they began."""
-    found: dict[str, Unit] = {}
+    by_key: dict[str, Unit] = {}
     turn: Unit | None = None
     for event in events:
         if event.run_id is not None:
-            found.setdefault(event.run_id, Unit(event.run_id, [])).events.append(event)
+            by_key.setdefault(event.run_id, Unit(event.run_id, [])).events.append(event)
         elif event.kind == "conversation.user" or (turn is None and event.kind in _ANSWERING):
-            turn = found.setdefault(event.event_id, Unit(event.event_id, [event]))
+            turn = by_key.setdefault(event.event_id, Unit(event.event_id, [event]))
         elif turn is not None:
             turn.events.append(event)
-    yield from (unit for unit in found.values() if any(map(_tells, unit.events)))
+    yield from (unit for unit in by_key.values() if any(map(_tells, unit.events)))
 
 
 def _tells(event: Header) -> bool:
@@ -122,18 +122,18 @@ class SpanBuilder:
         if first is None:
             return []
         events = self._between(Scope(scope), session_id, first.seq, seq)
-        found = [unit for unit in units(events) if unit.key == first.event_id]
-        return self.of_unit(found[0]) if found else []
+        matching = [unit for unit in units(events) if unit.key == first.event_id]
+        return self.of_unit(matching[0]) if matching else []
 
     def parent(self, scope: Scope, session_id: str) -> SpanRef | None:
         """Return the span of the tool call by which a subagent's session was begun."""
-        place = (scope, session_id)
-        if place not in self._parents:
-            self._parents[place] = None  # Guards against a session that names itself as its parent.
+        key = (scope, session_id)
+        if key not in self._parents:
+            self._parents[key] = None  # Guards against a session that names itself as its parent.
             if len(self._parents) > 10_000:
-                self._parents = {place: None}
-            self._parents[place] = self._find_parent(scope, session_id)
-        return self._parents[place]
+                self._parents = {key: None}
+            self._parents[key] = self._find_parent(scope, session_id)
+        return self._parents[key]
 
     def _find_parent(self, scope: Scope, session_id: str) -> SpanRef | None:
         settings = read_settings(self._store, scope, session_id)
@@ -147,8 +147,8 @@ class SpanBuilder:
             return None
         key = record.run_id
         if key is None:
-            found = self._store.reader.find_ids(scope, [record.call_event_id])
-            seq = found[record.call_event_id].seq if found else 0
+            locations = self._store.reader.find_ids(scope, [record.call_event_id])
+            seq = locations[record.call_event_id].seq if locations else 0
             first = self._turn_start(scope, record.session_id, seq + 1)
             key = record.call_event_id if first is None else first.event_id
         trace_id = self._trace(scope, record.session_id, key)
@@ -240,9 +240,9 @@ class _UnitSpans:
         if isinstance(part, RunEnded) and ending is not None and ending.kind != "run.ended":
             error = part.error_class or part.reason or "run_failed"
         if self._with_content:
-            said = [event for event in events if isinstance(event, Event)]
-            asked = [_message(one) for one in said if one.kind == "conversation.user"]
-            answers = [one for one in said if one.kind == "conversation.assistant"]
+            recorded = [event for event in events if isinstance(event, Event)]
+            asked = [_message(event) for event in recorded if event.kind == "conversation.user"]
+            answers = [event for event in recorded if event.kind == "conversation.assistant"]
             fields["gen_ai.input.messages"] = _json(asked)
             fields["gen_ai.output.messages"] = _json([_message(answer) for answer in answers[-1:]])
         return self._span(
@@ -274,23 +274,23 @@ class _UnitSpans:
                 continue
             name = _ref(event, "message_id")
             is_report = event.kind == "usage.reported"
-            known = by_message.get(name) if name else call
-            if known is None or (is_report and known.is_reported and not name):
-                known = _ModelCall(asked_ms, [], asked, name)
+            model_call = by_message.get(name) if name else call
+            if model_call is None or (is_report and model_call.is_reported and not name):
+                model_call = _ModelCall(asked_ms, [], asked, name)
                 asked = []
-                made.append(known)
-            call = known
+                made.append(model_call)
+            call = model_call
             if name:
-                by_message[name] = known
-            known.events.append(event)
-            known.is_reported = known.is_reported or is_report
+                by_message[name] = model_call
+            model_call.events.append(event)
+            model_call.is_reported = model_call.is_reported or is_report
         yield from made
 
     def _chat(self, call: _ModelCall) -> dict[str, Any]:
         model, provider = _model_in(call.events)
         model = model or self._started.model
-        said = [safe_part(event.kind, event.refs) for event in call.events]
-        stops = [part.stop_reason for part in said if isinstance(part, Said) and part.stop_reason]
+        parts = [safe_part(event.kind, event.refs) for event in call.events]
+        stops = [part.stop_reason for part in parts if isinstance(part, Said) and part.stop_reason]
         fields: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": _provider(provider or self._started.provider, model),
@@ -304,7 +304,7 @@ class _UnitSpans:
         }
         fields |= _sums([call])
         if self._with_content:
-            fields["gen_ai.input.messages"] = _json([_message(one) for one in call.asked])
+            fields["gen_ai.input.messages"] = _json([_message(event) for event in call.asked])
             fields["gen_ai.output.messages"] = _json(_answer(call.events, stops))
         last_ms = max(event.ts_ms for event in call.events)
         return self._span(
@@ -536,5 +536,5 @@ def _value(value: Any) -> dict[str, Any]:
     if isinstance(value, int):
         return {"intValue": str(value)}
     if isinstance(value, list):
-        return {"arrayValue": {"values": [_value(one) for one in value]}}
+        return {"arrayValue": {"values": [_value(item) for item in value]}}
     return {"stringValue": str(value)}

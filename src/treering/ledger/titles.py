@@ -44,8 +44,8 @@ class Titles:
         """Return the title of a session; those of all others are read, once, beside it."""
         if self._all is None:
             self._all = self._in_scope()
-        found = self._all.get(head.session_id)
-        return self._in_session(head.session_id) if found is None and self._has_older else found
+        title = self._all.get(head.session_id)
+        return self._in_session(head.session_id) if title is None and self._has_older else title
 
     def _in_session(self, session_id: str) -> str | None:
         with contextlib.suppress(KeyMissing):

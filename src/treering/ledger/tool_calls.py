@@ -47,14 +47,14 @@ def read_page(
     ``progress`` is called with the events read, if there are many to catch up with.
     """
     check_tool_query(query)
-    place = None if after is None else read_tool_cursor(query, after)
+    start = None if after is None else read_tool_cursor(query, after)
     if after is None and _has_no_events(store, query):
         return Page(items=[], has_more=False, next_cursor=None)
     catch_up(store, query, progress)
     # One more than asked for shows whether there is more.
-    found = store.tools.page(msgspec.structs.replace(query, after=place, limit=query.limit + 1))
-    has_more = len(found) > query.limit
-    items = found[-query.limit :] if query.backwards else found[: query.limit]
+    calls = store.tools.page(msgspec.structs.replace(query, after=start, limit=query.limit + 1))
+    has_more = len(calls) > query.limit
+    items = calls[-query.limit :] if query.backwards else calls[: query.limit]
     edge = items[0 if query.backwards else -1] if has_more else None
     cursor = None if edge is None else make_tool_cursor(query, edge)
     return Page(items=items, has_more=has_more, next_cursor=cursor)
@@ -121,9 +121,9 @@ def last_tool_calls(
     )  # fmt: skip
     cursor = None
     while True:
-        found = read_page(store, query, after=cursor)
-        yield from reversed(found.items)
-        cursor = found.next_cursor
+        listed = read_page(store, query, after=cursor)
+        yield from reversed(listed.items)
+        cursor = listed.next_cursor
         if cursor is None:
             return
         query = msgspec.structs.replace(query, limit=min(2 * query.limit, PAGE_ITEMS_MAX))
@@ -137,7 +137,7 @@ def read_statistics(
     if _has_no_events(store, query):
         return []
     catch_up(store, query, progress)
-    return sorted(store.tools.statistics(query), key=lambda one: (-one.calls, one.tool or ""))
+    return sorted(store.tools.statistics(query), key=lambda item: (-item.calls, item.tool or ""))
 
 
 def _has_no_events(store: EventStore, query: ToolQuery) -> bool:

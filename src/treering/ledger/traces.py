@@ -115,8 +115,8 @@ class _Survey:
 
     def whole(self) -> set[str]:
         """Return their sessions, and forks and subagents of these that belong to nobody else."""
-        known = self.shares.keys() | self.openings.keys() | self._named
-        whole = self._begun | {name for name in known if self._is_theirs(name)}
+        names = self.shares.keys() | self.openings.keys() | self._named
+        whole = self._begun | {name for name in names if self._is_theirs(name)}
         coming = True
         while coming:
             more = {
@@ -182,7 +182,11 @@ class _Survey:
         """Return the sessions that a session derives from: its parent, or that of its agent."""
         opening, cut = self.openings.get(name), self.cuts.get(name)
         spawned = None if opening is None else opening.settings.spawned_by
-        return {one for one in (spawned, None if cut is None else cut.parent) if one is not None}
+        return {
+            origin
+            for origin in (spawned, None if cut is None else cut.parent)
+            if origin is not None
+        }
 
 
 def _names_in(payload: Any) -> set[str]:

@@ -94,7 +94,7 @@ def undoable(lineage: Lineage, turns: int) -> Undoing:
     """Return what the last ``turns`` turns are, a run counting as one. Raises InvalidInput."""
     if type(turns) is not int or turns < 1:
         raise InvalidInput(f"cannot undo {turns} turns", hint="undo 1 or more")
-    found, inputs = 0, 0
+    count, inputs = 0, 0
     asked_in: set[str | None] = set()
     events = (event for event in _visible_before(lineage) if event.kind in _BEGINNINGS)
     for event, before in _with_next(events):
@@ -104,12 +104,12 @@ def undoable(lineage: Lineage, turns: int) -> Undoing:
         elif event.run_id is None or event.run_id not in asked_in:
             continue
         if _begins_turn(lineage, event, before):
-            found += 1
-            if found == turns:
+            count += 1
+            if count == turns:
                 return Undoing(from_seq=event.seq, turns=inputs)
     raise InvalidInput(
-        f"cannot undo {_counted(turns)}: there {'is' if found == 1 else 'are'} {_counted(found)}",
-        hint=f"undo {found}" if found else "there is nothing to undo",
+        f"cannot undo {_counted(turns)}: there {'is' if count == 1 else 'are'} {_counted(count)}",
+        hint=f"undo {count}" if count else "there is nothing to undo",
     )
 
 
@@ -127,13 +127,13 @@ def _begins_turn(lineage: Lineage, event: Header, before: Header | None) -> bool
 
 def _with_next(events: Iterable[Event]) -> Iterator[tuple[Event, Event | None]]:
     """Return each event with the one after it, if there is one."""
-    one: Event | None = None
+    previous: Event | None = None
     for following in events:
-        if one is not None:
-            yield one, following
-        one = following
-    if one is not None:
-        yield one, None
+        if previous is not None:
+            yield previous, following
+        previous = following
+    if previous is not None:
+        yield previous, None
 
 
 def _counted(turns: int) -> str:

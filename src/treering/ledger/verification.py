@@ -117,13 +117,13 @@ def verify(
     first: Broken | None = None
     for session in sessions:
         checked += 1
-        fault, found = _check_still(store, session)
-        count.add(found)
+        fault, session_count = _check_still(store, session)
+        count.add(session_count)
         if fault is not None:
             broken += 1
             first = first or fault
         if progress is not None:
-            progress(found.events)
+            progress(session_count.events)
     return Verification(
         intact=first is None,
         sessions=checked,
@@ -397,8 +397,8 @@ class _Covers:
 
     def _look_again(self, record: Record) -> list[_Proof]:
         if not any(proof.names(record.seq) for proof in self._late):
-            known = {proof.event.seq for proof in (*self._proofs, *self._late)}
-            self._late += [proof for proof in self._load() if proof.event.seq not in known]
+            seqs = {proof.event.seq for proof in (*self._proofs, *self._late)}
+            self._late += [proof for proof in self._load() if proof.event.seq not in seqs]
         return [proof for proof in self._late if proof.names(record.seq)]
 
     def _load(self) -> list[_Proof]:
@@ -417,8 +417,8 @@ class _Proof:
         self.ranges = [stretch for stretch in covered(payload) if stretch[1] < event.seq]
         self.first = min((first for first, _ in self.ranges), default=1)
         self.last = max((last for _, last in self.ranges), default=0)
-        said = payload.get("erasure")
-        self.erasure: Erasure | None = said if said in _ERASURES.get(event.kind, ()) else None
+        erasure = payload.get("erasure")
+        self.erasure: Erasure | None = erasure if erasure in _ERASURES.get(event.kind, ()) else None
         self._said = (payload.get("count"), payload.get("digest"))
         self._count = 0
         self._digest = sha256()
@@ -452,11 +452,11 @@ def is_whole(event: Event) -> bool:
 
 def covered(payload: dict[str, Any]) -> list[tuple[int, int]]:
     """Return the first and last seq of each stretch that an erasure event names, in order."""
-    found = payload.get("ranges")
-    if not isinstance(found, list):
+    stretches = payload.get("ranges")
+    if not isinstance(stretches, list):
         return []
     return sorted(
         (stretch[0], stretch[1])
-        for stretch in found
+        for stretch in stretches
         if isinstance(stretch, list) and len(stretch) == 2 and all(type(n) is int for n in stretch)
     )

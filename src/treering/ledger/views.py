@@ -119,22 +119,22 @@ class Views:
         head, ancestors = self._lineage.head_seq(), self._lineage.ancestors()
         later_changes = LaterChanges()
         fold = self._start(FOLDED, head, later_changes, self._resume) or Fold(self._read)
-        kept = fold.seq
+        saved_seq = fold.seq
 
         def keep() -> int:
             """Keep a snapshot, unless a later event has made it worthless already."""
             snapshot = fold.freeze() if later_changes.invalid_from(fold.seq) is None else None
             if snapshot is None:
-                return kept
+                return saved_seq
             self._keep(FOLDED, fold.seq, encode_snapshot(snapshot), ancestors)
             return fold.seq
 
         for page in self._pages(fold.seq, head, FOLDED_KINDS):
             fold.take(page, later_changes.is_undone)
-            if fold.seq - kept >= self._replay_events:
-                kept = keep()
+            if fold.seq - saved_seq >= self._replay_events:
+                saved_seq = keep()
         fold.seq = head
-        if fold.seq - kept > self._snapshot_events:
+        if fold.seq - saved_seq > self._snapshot_events:
             keep()
         return fold
 
@@ -191,10 +191,10 @@ class Views:
         """Return the latest state of a view that still holds, after looking back to it."""
         seen, until = head + 1, head
         while until > 0:
-            found = self._lineage.snapshot(until, view)
-            if found is None:
+            snapshot = self._lineage.snapshot(until, view)
+            if snapshot is None:
                 break
-            seq, body = found
+            seq, body = snapshot
             seen = self._look_back(seen, seq, later_changes)
             start = later_changes.invalid_from(seq)
             if start is not None:

@@ -61,13 +61,13 @@ def _gains(
 ) -> list[float]:
     positions = index.documents.column("position")
     before = index.documents_before(numbers)
-    wanted = {*numbers, *(one for one in before if one is not None)}
-    events = events_at(sorted(int(positions[one]) for one in wanted))
-    found = [events.get(int(positions[number])) for number in numbers]
+    wanted = {*numbers, *(number for number in before if number is not None)}
+    events = events_at(sorted(int(positions[number]) for number in wanted))
+    asked_events = [events.get(int(positions[number])) for number in numbers]
     form = answer_form(query)
-    with_assistant = any(event is not None and event.kind == ASSISTANT for event in found)
+    with_assistant = any(event is not None and event.kind == ASSISTANT for event in asked_events)
     gains = []
-    for event, previous in zip(found, before, strict=True):
+    for event, previous in zip(asked_events, before, strict=True):
         if event is None or event.kind not in {PERSON, ASSISTANT}:
             gains.append(0.0)
         elif with_assistant:

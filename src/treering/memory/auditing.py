@@ -36,7 +36,7 @@ def audit(scope_memory: ScopeMemory, recorder: Recorder) -> FactAudit:
     duplicates = _near_duplicates(scope_memory, current)
     unconfirmed = sum(not row.accepted and len(row.cites) < CONFIRMED_BY for row in current)
     now_ms = recorder.engine.now_ms()
-    doubtful = {*uncited, *gone, *(one for pair in duplicates for one in pair)}
+    doubtful = {*uncited, *gone, *(fact_id for pair in duplicates for fact_id in pair)}
     return FactAudit(
         scope=scope_memory.scope,
         facts=len(current),
@@ -84,6 +84,6 @@ def _near_duplicates(scope_memory: ScopeMemory, rows: list[FactRow]) -> list[tup
         if scope_memory.documents.has_parts():
             documents = scope_memory.documents.starts[documents]
         cosines = np.triu(vectors[documents] @ vectors[documents].T, k=1)
-        for one, other in np.argwhere(cosines >= DUPLICATE_COSINE_MIN)[:LISTED_MAX]:
-            pairs.append((columns.ids[int(facts[one])], columns.ids[int(facts[other])]))
+        for first, second in np.argwhere(cosines >= DUPLICATE_COSINE_MIN)[:LISTED_MAX]:
+            pairs.append((columns.ids[int(facts[first])], columns.ids[int(facts[second])]))
     return pairs

@@ -69,8 +69,8 @@ def conversation_parts(conversation: Conversation, reach: int) -> Iterator[Conve
     """Yield parts small enough for a model, each with ``reach`` messages before it."""
     spoken = conversation.spoken
     start, size = 0, 0
-    for at, one in enumerate(spoken):
-        weight = min(len(one.utterance.text), SHOWN_CHARACTERS_MAX[one.utterance.role])
+    for at, message in enumerate(spoken):
+        weight = min(len(message.utterance.text), SHOWN_CHARACTERS_MAX[message.utterance.role])
         if size and size + weight > PART_CHARACTERS_MAX:
             yield _part(conversation, start, at, reach)
             start, size = at, 0

@@ -180,20 +180,20 @@ class DocumentIndex:
         first = self.count
         for name, values in (
             ("number", [number for number, _ in page]),
-            ("position", [one.position for _, one in page]),
-            ("session", [one.session for _, one in page]),
-            ("seq", [one.seq for _, one in page]),
-            ("ts", [one.ts_ms for _, one in page]),
+            ("position", [document.position for _, document in page]),
+            ("session", [document.session for _, document in page]),
+            ("seq", [document.seq for _, document in page]),
+            ("ts", [document.ts_ms for _, document in page]),
         ):
             self._columns[name] = _grown(self._columns[name], self.count, values, np.int64)
-        lengths = [len(one.terms) // 4 for _, one in page]
+        lengths = [len(document.terms) // 4 for _, document in page]
         self._lengths = _grown(self._lengths, self.count, lengths, np.int32)
-        terms = np.frombuffer(b"".join(one.terms for _, one in page), "<u4")
+        terms = np.frombuffer(b"".join(document.terms for _, document in page), "<u4")
         self.lexicon.extend(terms, lengths)
-        self.at.update((one.position, first + at) for at, (_, one) in enumerate(page))
+        self.at.update((document.position, first + at) for at, (_, document) in enumerate(page))
         self.count += len(page)
         self._newest = page[-1][0]
-        self._add_vectors([one for _, one in page], total)
+        self._add_vectors([document for _, document in page], total)
 
     def _add_vectors(self, documents: list[Document], total: int) -> None:
         import numpy as np  # noqa: PLC0415
@@ -316,7 +316,10 @@ class DocumentIndex:
         after = int(numbers[0]) - 1
         at = 0
         while page := self._store.documents(self._scope, self._index_name, after=after, limit=PAGE):
-            ours = [one.vectors if one.embedder == embedder.name else b"" for _, one in page]
+            ours = [
+                document.vectors if document.embedder == embedder.name else b""
+                for _, document in page
+            ]
             rows, counts = unpack(ours, self._dimensions)
             cosines = rows @ query[0]
             begin = 0
@@ -372,9 +375,9 @@ def entries(
     else:
         import numpy as np  # noqa: PLC0415
 
-        known = [ahead[part] for part in all_parts if part in ahead] if ahead else []
-        is_known = len(known) == len(all_parts)
-        matrix = np.stack(known) if is_known else embedder.embed(all_parts)
+        prepared = [ahead[part] for part in all_parts if part in ahead] if ahead else []
+        is_known = len(prepared) == len(all_parts)
+        matrix = np.stack(prepared) if is_known else embedder.embed(all_parts)
         vectors = pack_groups(matrix, [len(parts) for _, parts in indexed])
     return [
         IndexEntry(event.position, term_ids(" ".join(parts)).tobytes(), packed)

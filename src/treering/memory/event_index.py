@@ -94,7 +94,7 @@ class EventIndex:
         order = ranking.best(limit)
         if cosines is not None:
             # A neighbour of an answer must itself be about the query.
-            order = [one for one in order if matches.scores[one] > 0 or cosines[one] >= UNRELATED]
+            order = [hit for hit in order if matches.scores[hit] > 0 or cosines[hit] >= UNRELATED]
         return Ranked(order, ranking)
 
     def documents_before(self, numbers: Sequence[int]) -> list[int | None]:
@@ -104,8 +104,8 @@ class EventIndex:
         order = self._current_order()
         places = order.by_document(np.arange(len(order.order)))[np.asarray(numbers, np.int64)]
         return [
-            None if place == order.first[place] else int(order.order[place - 1])
-            for place in places.tolist()
+            None if index == order.first[index] else int(order.order[index - 1])
+            for index in places.tolist()
         ]
 
     def _similarity(

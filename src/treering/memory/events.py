@@ -102,12 +102,12 @@ def recall_events(
     """Return the events that record a recall: one, unless the ids are too long for one."""
     batches: list[list[str]] = [[]]
     room = RECALLED_BYTES_MAX
-    for one in ids:
-        size = len(encode(one)) + 1
+    for fact_id in ids:
+        size = len(encode(fact_id)) + 1
         if size > room and batches[-1]:
             batches.append([])
             room = RECALLED_BYTES_MAX
-        batches[-1].append(one)
+        batches[-1].append(fact_id)
         room -= size
     return [
         recall_event(scope, part, session=session, user=user, run_id=run_id) for part in batches

@@ -199,7 +199,7 @@ class ConversationReader:
     def _learn(self, candidates: Sequence[AttributedCandidate], session_id: str) -> None:
         facts = self._untold(self._facts(candidates, session_id))
         for look in range(LOOKS_MAX):
-            cited = dict.fromkeys(one for fact in facts for one in fact.evidence)
+            cited = dict.fromkeys(event_id for fact in facts for event_id in fact.evidence)
             gone = self._recorder.gone(self._scope, list(cited))
             facts = [fact for fact in facts if gone.isdisjoint(fact.evidence)]
             try:
@@ -217,8 +217,8 @@ class ConversationReader:
         cited = dict.fromkeys(event_id for saying in cited_by for event_id in saying)
         salts = self._recorder.salts(self._scope, list(cited))
         return [
-            _fact(one, session_id, [salts[event_id] for event_id in saying])
-            for one, saying in zip(candidates, cited_by, strict=True)
+            _fact(candidate, session_id, [salts[event_id] for event_id in saying])
+            for candidate, saying in zip(candidates, cited_by, strict=True)
             if salts.keys() >= set(saying)
         ]
 
@@ -233,7 +233,7 @@ class ConversationReader:
         }
         places = self._recorder.places(self._scope, list(legacy))
         gone = self._recorder.gone(self._scope, list(places)) if places else set()
-        return {fact_id for one in gone if (fact_id := legacy[one]) is not None}
+        return {fact_id for event_id in gone if (fact_id := legacy[event_id]) is not None}
 
     def _untold(self, facts: Sequence[NewFact]) -> list[NewFact]:
         """Return facts without those already learned from the same words.
@@ -263,10 +263,10 @@ class ConversationReader:
 
 def _by_rules(part: ConversationPart) -> list[AttributedCandidate]:
     """Return what rules find, for each speaker separately."""
-    new = {one.utterance.event_id for one in part.spoken}
+    new = {message.utterance.event_id for message in part.spoken}
     speakers: dict[str | None, list[Utterance]] = {}
-    for one in (*part.earlier, *part.spoken):
-        speakers.setdefault(one.user, []).append(one.utterance)
+    for message in (*part.earlier, *part.spoken):
+        speakers.setdefault(message.user, []).append(message.utterance)
     return [
         AttributedCandidate(_told_now(candidate, new), user)
         for user, utterances in speakers.items()
@@ -280,11 +280,13 @@ def _told_now(candidate: Candidate, new: Collection[str]) -> Candidate:
     A repeated statement holds now, whatever was said in between. Only a correction also needs the
     message that it corrects.
     """
-    new_evidence = [one for one in candidate.evidence if one in new]
+    new_evidence = [event_id for event_id in candidate.evidence if event_id in new]
     corrected = (
-        [one for one in candidate.evidence if one not in new] if candidate.correction else []
+        [event_id for event_id in candidate.evidence if event_id not in new]
+        if candidate.correction
+        else []
     )
-    sayings = [one for one in candidate.sayings if one[-1] in new]
+    sayings = [saying for saying in candidate.sayings if saying[-1] in new]
     return msgspec.structs.replace(
         candidate, evidence=(*new_evidence, *corrected), sayings=tuple(sayings or candidate.sayings)
     )
@@ -294,7 +296,7 @@ def _attributed(
     candidates: Sequence[AttributedCandidate], part: ConversationPart
 ) -> list[AttributedCandidate]:
     """Return new candidates of known people, in the order they were said."""
-    order = {one.utterance.event_id: at for at, one in enumerate(part.spoken)}
+    order = {message.utterance.event_id: at for at, message in enumerate(part.spoken)}
     ordered: list[tuple[int, AttributedCandidate]] = []
     for candidate in candidates:
         said_at = max((order.get(cited, -1) for cited in candidate.candidate.evidence), default=-1)
@@ -304,7 +306,7 @@ def _attributed(
         )
         if said_at >= 0 and is_known:
             ordered.append((said_at, candidate))
-    return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
+    return [candidate for _, candidate in sorted(ordered, key=lambda pair: pair[0])]
 
 
 def _candidate(command: WorkingCommand) -> Candidate:

@@ -100,7 +100,7 @@ class FactGate:
     def decide(self) -> list[GateDecision]:
         """Return one decision per fact."""
         self._look_near()
-        return [self._decide(at, one) for at, one in enumerate(self._asked)]
+        return [self._decide(at, asked) for at, asked in enumerate(self._asked)]
 
     def _decide(self, at: int, asked: CheckedFact) -> GateDecision:
         fact = asked.fact
@@ -235,12 +235,12 @@ class FactGate:
             event_id=fact_event_id(asked),
         )
         events, gone = [event], []
-        for one in contradicted:
-            if content.valid_from_ms >= one.content.valid_from_ms:
-                old, new, until = one.content.id, content.id, content.valid_from_ms
+        for opposed in contradicted:
+            if content.valid_from_ms >= opposed.content.valid_from_ms:
+                old, new, until = opposed.content.id, content.id, content.valid_from_ms
             else:
                 # The new fact is about earlier times: the known one about later times stays.
-                old, new, until = content.id, one.content.id, one.content.valid_from_ms
+                old, new, until = content.id, opposed.content.id, opposed.content.valid_from_ms
             gone.append(old)
             events.append(
                 fact_change_event(
@@ -276,8 +276,8 @@ class FactGate:
         denied = claim_slot(read_claim(content.text))
         slot = content.slot or (None if denied is None else hashed(denied))
         for table, key in ((self._statements, content.statement), (self._slots, slot)):
-            if key is not None and (one := table.get((*owner, key))) is not None:
-                near.setdefault(one, 1.0)
+            if key is not None and (fact_id := table.get((*owner, key))) is not None:
+                near.setdefault(fact_id, 1.0)
         wall = None if asked.wall is None else hashed(asked.wall)
         for user in self._users(asked.fact.user):
             twin = self._state.fact_with_statement((user, wall), content.statement)
@@ -285,26 +285,28 @@ class FactGate:
             for row in (twin, rival):
                 if row is not None:
                     near.setdefault(row.id, 1.0)
-        for one, similarity in self._near.get(at, []):
-            near.setdefault(one, similarity)
-        for one, similarity in self._near_among_new(at):
-            near.setdefault(one, similarity)
-        wanted = [one for one in near if one not in self._gone]
+        for fact_id, similarity in self._near.get(at, []):
+            near.setdefault(fact_id, similarity)
+        for fact_id, similarity in self._near_among_new(at):
+            near.setdefault(fact_id, similarity)
+        wanted = [fact_id for fact_id in near if fact_id not in self._gone]
         return self._read(wanted, near)
 
     def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
-        rows = {one: self._state.facts[one] for one in ids if one not in self._new}
+        rows = {fact_id: self._state.facts[fact_id] for fact_id in ids if fact_id not in self._new}
         stating_events = self._scope_memory.fold.events_at([row.position for row in rows.values()])
         known_facts: list[KnownFact] = []
-        for one in ids:
-            if one in self._new:
-                known_facts.append(msgspec.structs.replace(self._new[one], similarity=near[one]))
-            elif (event := stating_events.get(rows[one].position)) is not None:
-                content = msgspec.convert(event.payload, FactPayload)
-                content.valid_from_ms = rows[one].valid_from_ms
-                content.confidence = rows[one].confidence
+        for fact_id in ids:
+            if fact_id in self._new:
                 known_facts.append(
-                    KnownFact(content, event.user_id, event.session_id, similarity=near[one])
+                    msgspec.structs.replace(self._new[fact_id], similarity=near[fact_id])
+                )
+            elif (event := stating_events.get(rows[fact_id].position)) is not None:
+                content = msgspec.convert(event.payload, FactPayload)
+                content.valid_from_ms = rows[fact_id].valid_from_ms
+                content.confidence = rows[fact_id].confidence
+                known_facts.append(
+                    KnownFact(content, event.user_id, event.session_id, similarity=near[fact_id])
                 )
         return known_facts
 
@@ -321,7 +323,7 @@ class FactGate:
         if scope_memory.embedder is None:
             return
         try:
-            texts = [fact_text(one.fact.text) for one in self._asked]
+            texts = [fact_text(asked.fact.text) for asked in self._asked]
             self._vectors = scope_memory.embedder.embed(texts)
             if not scope_memory.is_sealed:
                 scope_memory.documents.ahead = dict(zip(texts, self._vectors, strict=True))
@@ -329,13 +331,13 @@ class FactGate:
             # Without an embedder, facts in the same words are still recognised.
             return
         owners: dict[tuple[str | None, str | None], list[int]] = {}
-        for at, one in enumerate(self._asked):
-            owners.setdefault((one.fact.user, one.wall), []).append(at)
+        for at, asked in enumerate(self._asked):
+            owners.setdefault((asked.fact.user, asked.wall), []).append(at)
         for (user, wall), indexes in owners.items():
             self._look_near_of(user, wall, indexes)
         # Fetch at once the events that will be compared one by one.
-        near = {one for neighbours in self._near.values() for one, _ in neighbours}
-        scope_memory.fold.events_at([self._state.facts[one].position for one in near])
+        near = {fact_id for neighbours in self._near.values() for fact_id, _ in neighbours}
+        scope_memory.fold.events_at([self._state.facts[fact_id].position for fact_id in near])
 
     def _look_near_of(self, user: str | None, wall: str | None, indexes: list[int]) -> None:
         scope_memory, vectors = self._scope_memory, self._vectors
@@ -350,8 +352,8 @@ class FactGate:
             cosines = scope_memory.documents.products(vectors[part], documents)
             for at, near in zip(part, cosines, strict=True):
                 self._near[at] = [
-                    (scope_memory.columns.ids[int(facts[one])], float(near[one]))
-                    for one in _largest(near)
+                    (scope_memory.columns.ids[int(facts[index])], float(near[index]))
+                    for index in _largest(near)
                 ]
 
     def _near_among_new(self, at: int) -> list[tuple[str, float]]:
@@ -361,7 +363,7 @@ class FactGate:
             return []
         cosines = self._vectors[list(stated_at.values())] @ self._vectors[at]
         ids = list(stated_at)
-        return [(ids[one], float(cosines[one])) for one in _largest(cosines)]
+        return [(ids[index], float(cosines[index])) for index in _largest(cosines)]
 
 
 def facts_visible_to(
@@ -377,7 +379,7 @@ def facts_visible_to(
     columns = scope_memory.columns
     user_numbers = np.array([number(user) for user in users], np.uint64)
     visible = np.isin(columns.column("state"), states)
-    wall_numbers = np.array([number(one) for one in walls], np.uint64)
+    wall_numbers = np.array([number(wall) for wall in walls], np.uint64)
     visible &= np.isin(columns.column("wall"), wall_numbers)
     visible &= np.isin(columns.column("user"), user_numbers)
     return np.flatnonzero(visible)

@@ -61,7 +61,7 @@ def fact_of(
             "group": content.walled,
             "session_only": row.wall not in {None, _LOGS} and not content.walled,
             "evidence": list(content.evidence),
-            "evidence_gone": [one for one in content.evidence if one in gone],
+            "evidence_gone": [event_id for event_id in content.evidence if event_id in gone],
             "created_ms": row.recorded_ms,
             "last_accessed_ms": row.accessed_ms,
             "access_count": row.uses,
@@ -155,9 +155,11 @@ def _events_about(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -
 def _gone(scope_memory: ScopeMemory, recorder: Recorder, events: Sequence[Event]) -> set[str]:
     """Return the cited events that have expired."""
     cited = [
-        one
+        event_id
         for event in events
-        for one in (event.payload if isinstance(event.payload, dict) else {}).get("evidence", [])
+        for event_id in (event.payload if isinstance(event.payload, dict) else {}).get(
+            "evidence", []
+        )
     ]
     if not cited:
         return set()

@@ -140,7 +140,7 @@ class FactWalk:
         new = [
             name
             for name in dict.fromkeys(names)
-            if (found := frozenset(terms(name))) and not found <= self._asked
+            if (words := frozenset(terms(name))) and not words <= self._asked
         ]
         return new[:NAMES_MAX]
 
@@ -157,8 +157,8 @@ class FactWalk:
         places = min(postings, key=len)
         for other in postings:
             places = np.intersect1d(places, other)
-        found: list[int] = places[self._allowed[places]].tolist()
-        return found if len(found) <= LINKED_MAX else []
+        linked: list[int] = places[self._allowed[places]].tolist()
+        return linked if len(linked) <= LINKED_MAX else []
 
     def _look(self, numbers: Sequence[int]) -> dict[int, Scores]:
         """Return how well facts meet each concept of the question; reads each fact once."""

@@ -73,7 +73,10 @@ class Learner:
                 # Another process learned a fact with the same id just now: it is known by now.
                 scope_memory.refresh()
                 decisions, headers = self._decide(scope_memory, asked)
-            learned = [_recorded(one, [next(headers) for _ in one.events]) for one in decisions]
+            learned = [
+                _recorded(decision, [next(headers) for _ in decision.events])
+                for decision in decisions
+            ]
             scope_memory.refresh()
             if scope_memory.fold.generation != generation:
                 # Evidence may have been erased meanwhile: facts must not outlive it.
@@ -85,7 +88,7 @@ class Learner:
     ) -> tuple[list[GateDecision], Iterator[Header]]:
         """Decide about facts, and record all decisions or none."""
         decisions = FactGate(scope_memory, asked, erased=self._erased(scope_memory, asked)).decide()
-        events = [event for one in decisions for event in one.events]
+        events = [event for decision in decisions for event in decision.events]
         return decisions, iter(self._recorder.engine.append(events) if events else [])
 
     def _withdraw(
@@ -95,16 +98,18 @@ class Learner:
         decisions: list[GateDecision],
         learned: list[LearnResult],
     ) -> list[LearnResult]:
-        cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
+        cited = dict.fromkeys(event_id for ask in asked for event_id in ask.fact.evidence)
         gone = self._recorder.gone(scope_memory.scope, list(cited))
         results: list[LearnResult] = []
-        for ask, decision, one in zip(asked, decisions, learned, strict=True):
-            if gone.isdisjoint(ask.fact.evidence) or one.event_id is None or not decision.events:
-                results.append(one)
+        for ask, decision, result in zip(asked, decisions, learned, strict=True):
+            if gone.isdisjoint(ask.fact.evidence) or result.event_id is None or not decision.events:
+                results.append(result)
                 continue
-            self._recorder.engine.redact(scope_memory.scope, one.event_id)
+            self._recorder.engine.redact(scope_memory.scope, result.event_id)
             results.append(
-                msgspec.structs.replace(one, outcome="refused", reason="evidence_erased", text="")
+                msgspec.structs.replace(
+                    result, outcome="refused", reason="evidence_erased", text=""
+                )
             )
         scope_memory.refresh()
         return results
@@ -113,20 +118,20 @@ class Learner:
         """Return the ids of facts that were learned before and then erased."""
         known_facts = scope_memory.fold.state.facts
         ids = {
-            event_id: one.fact_id
-            for one in asked
-            if one.fact_id not in known_facts and (event_id := fact_event_id(one)) is not None
+            event_id: ask.fact_id
+            for ask in asked
+            if ask.fact_id not in known_facts and (event_id := fact_event_id(ask)) is not None
         }
         places = self._recorder.places(scope_memory.scope, list(ids)) if ids else {}
         gone = self._recorder.gone(scope_memory.scope, list(places)) if places else set()
-        return {ids[one] for one in gone}
+        return {ids[event_id] for event_id in gone}
 
     def _check_evidence(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> None:
-        cited = dict.fromkeys(one for ask in asked for one in ask.fact.evidence)
+        cited = dict.fromkeys(event_id for ask in asked for event_id in ask.fact.evidence)
         gone = self._recorder.gone(scope_memory.scope, list(cited)) if cited else set()
-        for one in cited:
-            if one in gone:
-                raise InvalidInput(f"event {one} was erased", hint="cite another one")
+        for event_id in cited:
+            if event_id in gone:
+                raise InvalidInput(f"event {event_id} was erased", hint="cite another one")
 
     def _checked(self, fact: NewFact) -> CheckedFact:
         if not isinstance(fact, NewFact):
@@ -134,7 +139,7 @@ class Learner:
                 f"a fact is a treering.memory.NewFact, not a {type(fact).__name__}", hint="make one"
             )
         text = " ".join(check_text(fact.text, "text").split())
-        evidence = tuple(dict.fromkeys(check_id(one) for one in fact.evidence))
+        evidence = tuple(dict.fromkeys(check_id(event_id) for event_id in fact.evidence))
         session = None if fact.session_id is None else check_name(fact.session_id, "session_id")
         _check_numbers(fact, evidence)
         home, recorded_ms = self._walls.origin_of(session, evidence)

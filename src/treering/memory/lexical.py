@@ -148,8 +148,8 @@ class Lexicon:
         else:
             none = (np.empty(0, np.int64), np.empty(0, np.float32))
             parts = [none, *((part.documents[span], part.counts[span]) for part, span in where)]
-            documents = np.concatenate([one for one, _ in parts])
-            counts = np.concatenate([one for _, one in parts])
+            documents = np.concatenate([part_documents for part_documents, _ in parts])
+            counts = np.concatenate([part_counts for _, part_counts in parts])
         if self._present_count == len(self._present):
             return documents, counts
         present = self._present[documents]

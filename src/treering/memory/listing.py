@@ -49,9 +49,11 @@ class EpisodeQuery(msgspec.Struct, frozen=True, kw_only=True):
 def check_states(state: str | Sequence[str]) -> tuple[str, ...]:
     """Return the states to list. Raise InvalidInput if one does not exist."""
     states = (state,) if isinstance(state, str) else tuple(state)
-    for one in states:
-        if one not in FACT_STATES:
-            raise InvalidInput(f"invalid state: {one}", hint=f"use one of {', '.join(FACT_STATES)}")
+    for name in states:
+        if name not in FACT_STATES:
+            raise InvalidInput(
+                f"invalid state: {name}", hint=f"use one of {', '.join(FACT_STATES)}"
+            )
     return states
 
 

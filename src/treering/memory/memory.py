@@ -230,8 +230,8 @@ class Memory:
                 query=question,
                 user=self._asked_for(user_id, session),
                 walls=frozenset(
-                    None if one is None else hashed(one)
-                    for one in self._walls.visible_walls(session, user_id)
+                    None if wall is None else hashed(wall)
+                    for wall in self._walls.visible_walls(session, user_id)
                 ),
                 limit=_limit(limit),
                 episodes=0 if at_ms is not None else episode_limit,
@@ -300,12 +300,16 @@ class Memory:
         scope_memory = self._scope_memory()
         with scope_memory.lock:
             facts = scope_memory.fold.state.facts
-            archived = [one for one in ids if one in facts and facts[one].state == "archived"]
+            archived = [
+                fact_id
+                for fact_id in ids
+                if fact_id in facts and facts[fact_id].state == "archived"
+            ]
         events = [
             fact_change_event(
-                self.scope, "memory.restored", one, session=home, user=user, reason="used"
+                self.scope, "memory.restored", fact_id, session=home, user=user, reason="used"
             )
-            for one in archived
+            for fact_id in archived
         ]
         events += recall_events(self.scope, ids, session=home, user=user, run_id=run_id)
         return self._recorder.engine.append(events)[-1].event_id

@@ -92,11 +92,13 @@ class MemoryFold:
 
     def events_at(self, positions: Sequence[int]) -> dict[int, Event]:
         """Return the events at these positions that exist; read ones are cached."""
-        missing = [one for one in dict.fromkeys(positions) if one not in self._texts]
+        missing = [position for position in dict.fromkeys(positions) if position not in self._texts]
         if missing:
             for event in self._store.events_at_positions(self.scope, missing):
                 self._texts[event.position] = event
-        events = {one: self._texts[one] for one in positions if one in self._texts}
+        events = {
+            position: self._texts[position] for position in positions if position in self._texts
+        }
         while len(self._texts) > TEXTS_MAX:
             del self._texts[next(iter(self._texts))]
         return events
@@ -104,7 +106,9 @@ class MemoryFold:
     def citing(self, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of memory events that cite one of these events."""
         positions = [
-            position for one in event_ids for position in self.state.citing.get(hashed(one), [])
+            position
+            for event_id in event_ids
+            for position in self.state.citing.get(hashed(event_id), [])
         ]
         return [event.event_id for event in self.events_at(positions).values()]
 
@@ -129,7 +133,9 @@ class MemoryFold:
                 return False
         for event in events[unsettled:]:
             self.state.follow(event)
-        self._unsettled = [one for one, mark in zip(ids, marks, strict=True) if mark > page.last]
+        self._unsettled = [
+            event_id for event_id, mark in zip(ids, marks, strict=True) if mark > page.last
+        ]
         return True
 
     def _load(self) -> None:

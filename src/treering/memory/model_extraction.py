@@ -97,7 +97,7 @@ class ModelExtractor:
         self._failures = 0
         self._budget.learn([message.text for message in messages], extraction.input_tokens)
         checked = [_supported(candidate, part, messages) for candidate in extraction.candidates]
-        supported = [one for one in checked if one is not None]
+        supported = [candidate for candidate in checked if candidate is not None]
         # Record usage before results: it is spent whatever happens next.
         self._report(extraction, unsupported=len(checked) - len(supported))
         return supported
@@ -108,8 +108,11 @@ class ModelExtractor:
 
     def _messages(self, part: ConversationPart) -> list[Utterance]:
         """Return the messages shown to the model: shortened, with secrets masked."""
-        cut = [shown(one.utterance) for one in part.spoken]
-        return [msgspec.structs.replace(one, text=self._recorder.masked(one.text)) for one in cut]
+        cut = [shown(message.utterance) for message in part.spoken]
+        return [
+            msgspec.structs.replace(utterance, text=self._recorder.masked(utterance.text))
+            for utterance in cut
+        ]
 
     def _report(self, extraction: Extraction, *, unsupported: int) -> None:
         used = UsageReported(
@@ -148,7 +151,7 @@ class ModelExtractor:
 
 def _is_heard(part: ConversationPart) -> bool:
     """Return whether the part has a message that a fact may cite."""
-    return any(one.utterance.role != "assistant" for one in part.spoken)
+    return any(message.utterance.role != "assistant" for message in part.spoken)
 
 
 def _checked(extraction: Extraction) -> Extraction:
@@ -161,28 +164,28 @@ def _supported(
 ) -> AttributedCandidate | None:
     """Return a candidate with its speaker; None if its evidence does not support it."""
     cited = [
-        (one, message.text)
-        for one, message in zip(part.spoken, messages, strict=True)
+        (spoken, message.text)
+        for spoken, message in zip(part.spoken, messages, strict=True)
         if message.event_id in candidate.evidence and message.role != "assistant"
     ]
     if not cited or not candidate.text.isprintable():
         return None
     # One person's message does not prove what another one said.
     user = cited[0][0].user
-    cited = [(one, text) for one, text in cited if one.user == user]
+    cited = [(spoken, text) for spoken, text in cited if spoken.user == user]
     if not is_supported(candidate.text, [text for _, text in cited]):
         return None
-    return AttributedCandidate(_clamped(candidate, [one for one, _ in cited]), user)
+    return AttributedCandidate(_clamped(candidate, [spoken for spoken, _ in cited]), user)
 
 
 def _clamped(candidate: Candidate, cited: Sequence[Spoken]) -> Candidate:
-    is_tool = any(one.utterance.role == "tool" for one in cited)
+    is_tool = any(message.utterance.role == "tool" for message in cited)
     confidence = candidate.confidence if math.isfinite(candidate.confidence) else 0.0
     return msgspec.structs.replace(
         candidate,
         importance=min(max(candidate.importance, 1), 10),
         confidence=min(max(confidence, 0.0), CONFIDENCE_MAX),
-        evidence=tuple(one.utterance.event_id for one in cited),
+        evidence=tuple(message.utterance.event_id for message in cited),
         sayings=(),
         role="tool" if is_tool else "user",
     )

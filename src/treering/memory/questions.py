@@ -104,13 +104,13 @@ def parse_question(query: str, user: str | None = None) -> ParsedQuestion:
     if named is not None and len(named.sub("", query).split()) > 1:
         query = named.sub(" ", query)
     # Greetings and thanks ask for nothing, and neither does "and when?".
-    parts = [_asked_words(one) for one in _BREAK.split(query) if not is_filler(one.strip())]
+    parts = [_asked_words(part) for part in _BREAK.split(query) if not is_filler(part.strip())]
     asked = [part for part in parts if part] or [content_words(query)] * bool(parts)
     if len(asked) > CLAUSES_MAX:
         asked = [*asked[: CLAUSES_MAX // 2], *asked[-(CLAUSES_MAX - CLAUSES_MAX // 2) :]]
     whole = [_asked_words(query)] if len(parts) > 1 and asked else []
     foreign = foreign_attributes(query)
-    listed = dict.fromkeys(_clause(one, foreign) for one in [*whole, *asked] if one)
+    listed = dict.fromkeys(_clause(clause, foreign) for clause in [*whole, *asked] if clause)
     return ParsedQuestion(
         clauses=tuple(listed),
         general=not about_user

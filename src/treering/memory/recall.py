@@ -248,4 +248,4 @@ def _latest(scope_memory: ScopeMemory, query: RecallQuery, row: FactRow) -> Fact
             continue
         if other.state == "current":
             rivals.append(other)
-    return max(rivals, key=lambda one: (one.valid_from_ms, one.recorded_ms, one is row))
+    return max(rivals, key=lambda rival: (rival.valid_from_ms, rival.recorded_ms, rival is row))

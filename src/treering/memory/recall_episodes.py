@@ -87,14 +87,14 @@ def leading_first(
 ) -> list[RecalledEpisode]:
     """Return episodes, first those that have more words of the question than any turn."""
     wanted = frozenset(terms(query or ""))
-    turns_have = max((len(wanted.intersection(terms(one.text))) for one in turns), default=0)
+    turns_have = max((len(wanted.intersection(terms(turn.text))) for turn in turns), default=0)
     marked = [
         msgspec.structs.replace(
-            one, leads=bool(turns) and len(wanted & _words(one.summary)) > turns_have
+            episode, leads=bool(turns) and len(wanted & _words(episode.summary)) > turns_have
         )
-        for one in episodes
+        for episode in episodes
     ]
-    return sorted(marked, key=lambda one: not one.leads)
+    return sorted(marked, key=lambda episode: not episode.leads)
 
 
 def _episode(
@@ -127,7 +127,7 @@ def _topics_left(episode: Episode, summary: str) -> tuple[str, ...]:
     if summary == episode.summary:
         return tuple(episode.topics)
     text = summary.casefold()
-    return tuple(one for one in episode.topics if one.casefold() in text)
+    return tuple(topic for topic in episode.topics if topic.casefold() in text)
 
 
 def outdated_facts(
@@ -142,7 +142,9 @@ def outdated_facts(
     ][-OUTDATED_MAX:]
     # A fact that was learned twice at the same time still holds in its twin.
     rows = [row for row in rows if not _holds_still(state.facts, row)]
-    events = scope_memory.fold.events_at([one.position for row in rows for one in row.assertions])
+    events = scope_memory.fold.events_at(
+        [assertion.position for row in rows for assertion in row.assertions]
+    )
     return [
         Outdated(text=content["text"], evidence=frozenset(content.get("evidence", ())))
         for event in events.values()
@@ -172,7 +174,7 @@ def without_outdated(episode: Episode, outdated: Sequence[Outdated]) -> str:
     sentences = [
         sentence.text
         for sentence in episode.sentences
-        if not any(repeats(sentence.text, sentence.event_ids, one) for one in outdated)
+        if not any(repeats(sentence.text, sentence.event_ids, fact) for fact in outdated)
     ]
     if len(sentences) < len(episode.sentences) and len(_words(" ".join(sentences))) < TERMS_MIN:
         # The ending alone says nothing without its subject.

@@ -123,9 +123,9 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True):
 def quoted(text: str) -> str:
     """Return a text on one line that cannot close the block or pass for a turn."""
     plain = "".join(
-        " " if unicodedata.category(one) in {"Cc", "Zl", "Zp"} else one
-        for one in text
-        if unicodedata.category(one) not in {"Cf", "Co", "Cs", "Cn"}
+        " " if unicodedata.category(character) in {"Cc", "Zl", "Zp"} else character
+        for character in text
+        if unicodedata.category(character) not in {"Cf", "Co", "Cs", "Cn"}
     )
     # Replaced parts become blanks, so that what remains cannot form a new marker.
     plain = _FENCES.sub("'''", _TURNS.sub(" ", plain.translate(_WIDE)))
@@ -207,7 +207,7 @@ def _fitting(lines: Sequence[_Line], max_tokens: int, count: Callable[[str], int
     sections = any(line.section == _TURN for line in lines)
     left = max_tokens - count(_block([]))
     chosen: list[_Line] = []
-    for line in sorted(lines, key=lambda one: (one.section * sections, -one.score)):
+    for line in sorted(lines, key=lambda line: (line.section * sections, -line.score)):
         # A line is counted by itself; the whole is counted once, at the end.
         cost = count(f"{line.text}\n")
         if cost <= left:

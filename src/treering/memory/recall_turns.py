@@ -55,7 +55,7 @@ def recall_turns(
     if ranked.ranking is None or not ranked.order:
         return []
     matches = order_answers(index, ranked, text, scope_memory.events_at)
-    matches = [one for one in matches if one.score >= BEST_SHARE * matches[0].score]
+    matches = [match for match in matches if match.score >= BEST_SHARE * matches[0].score]
     access = _Access(scope_memory, query, recorder, walls)
     turns: dict[tuple[str, str], RecalledTurn] = {}
     for at in range(0, len(matches), PAGE):
@@ -113,13 +113,13 @@ class _Access:
         text = self._recorder.masked(message_text(event)).strip()
         if len(set(terms(text))) < TERMS_MIN:
             return ""
-        said = list(sentences(text))
+        parts = list(sentences(text))
         left = [
-            one
-            for one in said
-            if not any(repeats(one, (event.event_id,), fact) for fact in self._outdated)
+            part
+            for part in parts
+            if not any(repeats(part, (event.event_id,), fact) for fact in self._outdated)
         ]
-        if len(left) < len(said):
+        if len(left) < len(parts):
             text = " ".join(left)
         return text if len(text) <= TURN_CHARACTERS_MAX else _passage(text, query)
 
@@ -146,16 +146,16 @@ class _Access:
 def _passage(text: str, query: str) -> str:
     """Return the part of a long text that has most of the query's words."""
     wanted = frozenset(terms(query))
-    said = list(sentences(text))
-    counts = [len(wanted.intersection(terms(sentence))) for sentence in said]
-    best = max(range(len(said)), key=lambda at: (counts[at], -at))
-    first, last, size = best, best + 1, len(said[best])
-    while last < len(said) and size + len(said[last]) < TURN_CHARACTERS_MAX:
-        size, last = size + len(said[last]) + 1, last + 1
-    while first and size + len(said[first - 1]) < TURN_CHARACTERS_MAX:
-        first, size = first - 1, size + len(said[first - 1]) + 1
-    passage = " ".join(said[first:last])[:TURN_CHARACTERS_MAX]
-    before, after = "… " if first else "", " …" if last < len(said) else ""
+    parts = list(sentences(text))
+    counts = [len(wanted.intersection(terms(sentence))) for sentence in parts]
+    best = max(range(len(parts)), key=lambda at: (counts[at], -at))
+    first, last, size = best, best + 1, len(parts[best])
+    while last < len(parts) and size + len(parts[last]) < TURN_CHARACTERS_MAX:
+        size, last = size + len(parts[last]) + 1, last + 1
+    while first and size + len(parts[first - 1]) < TURN_CHARACTERS_MAX:
+        first, size = first - 1, size + len(parts[first - 1]) + 1
+    passage = " ".join(parts[first:last])[:TURN_CHARACTERS_MAX]
+    before, after = "… " if first else "", " …" if last < len(parts) else ""
     return f"{before}{passage}{after}"
 
 

@@ -74,7 +74,7 @@ class ScopeMemory:
             self._enter(list(state.facts.values()))
         elif state.touched or self._unindexed:
             ids = dict.fromkeys([*self._unindexed, *state.touched])
-            self._enter([state.facts[one] for one in ids])
+            self._enter([state.facts[fact_id] for fact_id in ids])
         state.touched.clear()
 
     @property
@@ -116,7 +116,7 @@ class ScopeMemory:
             *(row.position for row in state.facts.values()),
             *(row.position for row in state.episodes.values()),
         ]
-        missing = [one for one in positions if one not in self.documents.at]
+        missing = [position for position in positions if position not in self.documents.at]
         return iter(self.fold.events_at(missing).values())
 
 
@@ -223,6 +223,6 @@ class ScopeMemories:
         """Save the folds of all scopes for the next process."""
         with self._lock:
             scope_memories = list(self._held.values())
-        for one in scope_memories:
-            with one.lock:
-                one.fold.save()
+        for scope_memory in scope_memories:
+            with scope_memory.lock:
+                scope_memory.fold.save()

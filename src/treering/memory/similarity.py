@@ -74,8 +74,8 @@ class QuerySimilarity:
         self._question = parse_question(query or "", user)
         clauses = self._question.clauses
         self.words: Scores = np.zeros(scope_memory.documents.count, np.float32)
-        for one in clauses:
-            self.words = np.maximum(self.words, self._coverage(one))
+        for clause in clauses:
+            self.words = np.maximum(self.words, self._coverage(clause))
         texts = [clause.text for clause in clauses]
         self._query = scope_memory.documents.embed_queries(texts) if texts else None
 
@@ -207,4 +207,7 @@ class QuerySimilarity:
     def _texts(self, positions: NDArray[np.int64]) -> Sequence[str]:
         places = positions.tolist()
         events = self._scope_memory.fold.events_at(places)
-        return [" ".join(memory_texts(events[one])) if one in events else "" for one in places]
+        return [
+            " ".join(memory_texts(events[position])) if position in events else ""
+            for position in places
+        ]

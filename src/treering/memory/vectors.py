@@ -38,7 +38,7 @@ def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]
     import numpy as np  # noqa: PLC0415
 
     width = SCALE_BYTES + dimensions
-    counts = [len(one) // width for one in packed]
+    counts = [len(group) // width for group in packed]
     rows = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(-1, width)
     scales = np.ascontiguousarray(rows[:, :SCALE_BYTES]).view("<f4")
     vectors = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32) * scales

@@ -107,17 +107,18 @@ class Walls:
         if not evidence:
             return session, None
         places = self._recorder.places(self._scope, evidence)
-        for one in evidence:
-            if one not in places:
+        for event_id in evidence:
+            if event_id not in places:
                 raise NotFound(
-                    f"no event {one} in scope {self._scope}", hint="cite events of the same scope"
+                    f"no event {event_id} in scope {self._scope}",
+                    hint="cite events of the same scope",
                 )
-        sessions = list(dict.fromkeys(places[one][0] for one in evidence))
+        sessions = list(dict.fromkeys(places[event_id][0] for event_id in evidence))
         home = sessions[0] if session is None else session
-        walls = {self.wall_of(one) for one in [home, *sessions]}
+        walls = {self.wall_of(session_id) for session_id in [home, *sessions]}
         if len(walls) > 1:
             raise InvalidInput(
                 "a group's facts cite only the group's events, and no other facts cite them",
                 hint="learn it in the session whose events say so",
             )
-        return home, max(places[one][1] for one in evidence)
+        return home, max(places[event_id][1] for event_id in evidence)
