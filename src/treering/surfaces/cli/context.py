@@ -162,7 +162,7 @@ def context(
         if shown:
             times = find_shown(ledger, opened, turn=turn, run_id=run_id)
             contexts = [
-                _shown_context(ledger, scope, one.context, mask, explain=explain) for one in times
+                _shown_context(ledger, scope, time.context, mask, explain=explain) for time in times
             ]
         else:
             times, contexts = (
@@ -177,8 +177,8 @@ def context(
                 print_next(opened, contexts[0], explained=explain, full=full)
     elif shown:
         listed = [
-            {**_when(time), **msgspec.structs.asdict(one)}
-            for time, one in zip(times, contexts, strict=True)
+            {**_when(time), **msgspec.structs.asdict(shown_context)}
+            for time, shown_context in zip(times, contexts, strict=True)
         ]
         show({**body, "count": len(listed), "shown": listed})
     else:
@@ -476,7 +476,7 @@ def explain_all(ledger: Ledger, scope: Scope, report: Sequence[Repair]) -> list[
     """Return what each repair means; of the events, only what is safe to show."""
     mask, short = Mask(), short_events(ledger, scope)
     explained = (explain_repair(ledger, scope, repair, mask) for repair in report)
-    return [short.within(one, "event_id") for one in explained]
+    return [short.within(explanation, "event_id") for explanation in explained]
 
 
 def print_explained(report: Sequence[Explained]) -> None:

@@ -398,11 +398,11 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
         if number:
             yield f"  {kind}: {number:,} older than {days_kept(receipt, kind)}"
     if receipt.sessions_kept_open:
-        kept = counted(receipt.sessions_kept_open, "session")
-        yield f"skipped: {kept} with an open run"
+        session_count = counted(receipt.sessions_kept_open, "session")
+        yield f"skipped: {session_count} with an open run"
     if receipt.sessions_kept_imported:
-        kept = counted(receipt.sessions_kept_imported, "imported session")
-        yield f"kept: old events of {kept}; --policy TYPE=DAYS removes those, too"
+        session_count = counted(receipt.sessions_kept_imported, "imported session")
+        yield f"kept: old events of {session_count}; --policy TYPE=DAYS removes those, too"
 
 
 @group(
@@ -476,8 +476,8 @@ def unset(*, kinds: Sequence[str], scope: Scope) -> None:
                 f"nothing is set for {unknown[0]} in scope {scope}",
                 hint=f"see treering retention list --scope {scope}",
             )
-        kept = {kind: days for kind, days in own.items() if kinds and kind not in dropped}
-        ledger.set_retention(scope, kept)
+        remaining = {kind: days for kind, days in own.items() if kinds and kind not in dropped}
+        ledger.set_retention(scope, remaining)
         _show(ledger, scope, done="the retention was unset")
 
 
@@ -496,8 +496,8 @@ def _retention_lines(
 ) -> Iterator[str]:
     yield f"retention of scope {scope}; what is not listed is kept forever"
     for kind, days in sorted(held.items()):
-        kept = "forever" if days is None else counted(days, "day")
-        yield f"  {kind}: {kept}{'' if kind in own else ' (default)'}"
+        period = "forever" if days is None else counted(days, "day")
+        yield f"  {kind}: {period}{'' if kind in own else ' (default)'}"
 
 
 @command(

@@ -364,8 +364,8 @@ def _write_claude_code(ledger: Ledger, session: Session, stream: IO[bytes]) -> E
     mask = Mask()
     name, lines = _uuid_of(session), 0
     cwd = _cwd_of(list(session.events()))
-    for one, subagent in _with_subagents(ledger, session):
-        events = [_masked(event, mask) for event in one.events()]
+    for source, subagent in _with_subagents(ledger, session):
+        events = [_masked(event, mask) for event in source.events()]
         for line in lines_of(
             visible(events), session_id=name, cwd=cwd, beside=events, subagent=subagent
         ):
@@ -414,8 +414,8 @@ def _write_spans(
     mask = Mask()
     builder = ledger.admin.span_builder(with_content=with_content)
     spans = []
-    for one, _ in _with_subagents(ledger, session):
-        events = (_masked(event, mask) for event in one.events())
+    for source, _ in _with_subagents(ledger, session):
+        events = (_masked(event, mask) for event in source.events())
         for unit in units(events):
             spans += builder.of_unit(unit)
     stream.write(msgspec.json.encode(trace_request(spans, service="treering")) + b"\n")
@@ -425,7 +425,7 @@ def _write_spans(
 def _spawned(ledger: Ledger, scope: str) -> dict[str, list[SessionOutline]]:
     """Return the sessions of subagents, by the session that began them, the oldest first."""
     spawned: dict[str, list[SessionOutline]] = {}
-    for outline in sorted(_outlines(ledger, scope), key=lambda one: one.created_ms):
+    for outline in sorted(_outlines(ledger, scope), key=lambda outline: outline.created_ms):
         if outline.spawned_by is not None:
             spawned.setdefault(outline.spawned_by, []).append(outline)
     return spawned
@@ -476,7 +476,7 @@ def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exp
 
     mask = Mask()
     state = state_from_session(session)
-    episodic = Episodic([mask.value(one) for one in state.episodic.read(from_id=float("-inf"))])
+    episodic = Episodic([mask.value(entry) for entry in state.episodic.read(from_id=float("-inf"))])
     if as_state:
         context = mask.value(state.context)
         stream.write(save_state(SessionState(context=context, episodic=episodic)).encode())

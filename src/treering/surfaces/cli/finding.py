@@ -436,17 +436,17 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
     from treering.surfaces.cli.ledgers import scope_names  # noqa: PLC0415  (not for --help)
 
     scopes = [Scope(name) for name in scope_names(ledger)]
-    found = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    matches = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         raise NotFound(
             f"no session {text} in any scope",
             hint="treering sessions list --all-scopes shows them",
         )
     raise NotFound(
-        f"{len(found)} scopes have a session {text}",
-        hint=f"name one with --scope: {some_of([scope for scope, _ in found])}",
+        f"{len(matches)} scopes have a session {text}",
+        hint=f"name one with --scope: {some_of([scope for scope, _ in matches])}",
     )
 
 

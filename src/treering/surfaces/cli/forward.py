@@ -212,7 +212,7 @@ class _Forwarding:
         self._follow_all()
         moved_at, moved = time.monotonic(), 0
         while not self._spine.flush(LOOK_S):
-            count = sum(one.delivered + one.declined for one in self._spine.status())
+            count = sum(status.delivered + status.declined for status in self._spine.status())
             if count > moved:
                 moved_at, moved = time.monotonic(), count
             if time.monotonic() - moved_at > PATIENCE_S or self._is_stopped():
@@ -227,7 +227,9 @@ class _Forwarding:
             if time.monotonic() - looked_at >= SCOPES_S:
                 looked_at = time.monotonic()
                 self._follow_all()
-            error = next((one.last_error for one in self._spine.status() if one.last_error), None)
+            error = next(
+                (status.last_error for status in self._spine.status() if status.last_error), None
+            )
             if error != reported and error is not None and not invocation().as_json:
                 note(f"{error}; trying again")
             reported = error
@@ -257,4 +259,4 @@ class _Forwarding:
         return [self._scope] if self._scope is not None else scope_names(self._ledger)
 
     def _is_stopped(self) -> bool:
-        return any(one.stopped for one in self._spine.status())
+        return any(status.stopped for status in self._spine.status())

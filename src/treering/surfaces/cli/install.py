@@ -169,7 +169,7 @@ def _finish(plan: Plan, *, dry_run: bool, unchanged: str) -> None:
         "dry_run": dry_run,
         "changed": bool(plan.changes),
         "files": [str(change.path) for change in plan.changes],
-        "backups": [one.backup for one in done if one.backup],
+        "backups": [result.backup for result in done if result.backup],
         "diff": diff(plan),
         "remarks": plan.remarks,
         "next_steps": plan.next_steps,
@@ -189,10 +189,10 @@ def _lines(plan: Plan, done: list[Done], *, dry_run: bool, unchanged: str) -> It
         yield from diff(plan).splitlines()
         yield "nothing was changed; run it without --dry-run to do so"
         return
-    for change, one in zip(plan.changes, done, strict=True):
+    for change, result in zip(plan.changes, done, strict=True):
         verb = "wrote" if change.before is None else "removed"
-        yield f"{'changed' if change.before and change.after else verb} {one.path}"
-        if one.backup:
-            yield f"  as it was: {one.backup}"
+        yield f"{'changed' if change.before and change.after else verb} {result.path}"
+        if result.backup:
+            yield f"  as it was: {result.backup}"
     for step in plan.next_steps:
         yield f"next: {step}"

@@ -137,10 +137,10 @@ def of_all_scopes() -> Iterator[None]:
 def check_keys(access: Access = "read") -> None:
     """Raise StorageError if the key folder cannot be used, or not be made."""
     folder = keys_folder(invocation().keys)
-    place = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))  # noqa: PTH110  (False where it may not look)
-    if not place.is_dir():
-        reason = "it is not a folder" if place == folder else f"{place} is not a folder"
-    elif not os.access(place, os.X_OK | (os.W_OK if access == "change" else 0)):
+    nearest = next(path for path in (folder, *folder.absolute().parents) if os.path.exists(path))  # noqa: PTH110  (False where it may not look)
+    if not nearest.is_dir():
+        reason = "it is not a folder" if nearest == folder else f"{nearest} is not a folder"
+    elif not os.access(nearest, os.X_OK | (os.W_OK if access == "change" else 0)):
         reason = "permission denied"
     else:
         return
@@ -244,8 +244,8 @@ def _place_of(location: str) -> tuple[object, ...]:
     if _is_url(location):
         parts = urlsplit(location)
         options = parse_qsl(parts.query)
-        place = sorted(option for option in options if option[0] not in {"user", "password"})
-        return (parts.netloc.rpartition("@")[2], parts.path, *place)
+        settings = sorted(option for option in options if option[0] not in {"user", "password"})
+        return (parts.netloc.rpartition("@")[2], parts.path, *settings)
     path = Path(location).resolve()
     if not path.exists():
         return (path,)

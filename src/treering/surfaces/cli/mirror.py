@@ -104,10 +104,10 @@ def mirror(*, target: str, folder: Path, scope: Scope | None, payload: bool, onc
     receipt = Mirrored(
         mirror=str(folder),
         payloads="included" if payload else "withheld",
-        events=sum(one.events for one in receipts),
-        files=sum(one.files for one in receipts),
-        erasures=sum(one.erasures for one in receipts),
-        rewritten=sum(one.rewritten for one in receipts),
+        events=sum(scope_receipt.events for scope_receipt in receipts),
+        files=sum(scope_receipt.files for scope_receipt in receipts),
+        erasures=sum(scope_receipt.erasures for scope_receipt in receipts),
+        rewritten=sum(scope_receipt.rewritten for scope_receipt in receipts),
         scopes=receipts,
     )
     lines = [f"mirrored {counted(receipt.events, 'event')} to {folder}"]
@@ -120,7 +120,7 @@ def mirror(*, target: str, folder: Path, scope: Scope | None, payload: bool, onc
 def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
     with counting("mirrored", "events") as advance:
         done = [made.catch_up(name, progress=advance) for name in names]
-    return [one for one in done if one.events or one.rewritten]
+    return [receipt for receipt in done if receipt.events or receipt.rewritten]
 
 
 @command(
@@ -195,9 +195,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, bytes):
         return value.hex()
     if value is None or isinstance(value, str | int | float | bool):

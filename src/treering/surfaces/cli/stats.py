@@ -248,8 +248,8 @@ def _activity(
     progress: Callable[[int], None] | None,
 ) -> Activity:
     counter = ActivityCounter()
-    for one in _scopes(ledger, scope):
-        _count(counter, ledger, one, session_id, period, progress)
+    for counted_scope in _scopes(ledger, scope):
+        _count(counter, ledger, counted_scope, session_id, period, progress)
     return counter.activity()
 
 

@@ -144,7 +144,7 @@ def _last(ledger: Ledger, wanted: Wanted, count: int) -> list[Header]:
 def _follow(
     ledger: Ledger, wanted: Wanted, headers: Sequence[Header], start: str | None, mask: Mask
 ) -> None:
-    shown = {one.event_id for one in headers}
+    shown = {header.event_id for header in headers}
     names = Names(ledger, wanted)
     for header in _both(headers, ledger.follow(wanted.scope, after=start), shown):
         if not wanted.holds(header):

@@ -470,8 +470,8 @@ def print_call(record: ToolRecord, events: Sequence[tuple[str, Event]]) -> None:
             size_text = "" if size is None else f", {counted(size, 'byte')}"
             event = f", event {printable(event_id or '')}"
             say_painted(f"  {name} {moment(at_ms)}{size_text}{event}")
-    for name, one in events:
-        say_painted(f"  {name} {printable(encode(one.payload).decode())}")
+    for name, recorded in events:
+        say_painted(f"  {name} {printable(encode(recorded.payload).decode())}")
 
 
 def _sizes(record: ToolRecord) -> str:

@@ -240,8 +240,8 @@ def print_run(shown: RunView) -> None:
     say_painted(f"run {printable(run.run_id)} {state}{took}{f' ({why})' if why else ''}")
     say(f"agent {run.agent_id}, session {run.session_id}{_made_by(run)}")
     deltas = run.events - shown.kept
-    kept = f" ({counted(deltas, 'delta')} not kept)" if deltas > 0 else ""
-    events = f"{counted(run.events, 'event')}{kept}, {counted(run.tool_calls, 'tool call')}"
+    remark = f" ({counted(deltas, 'delta')} not kept)" if deltas > 0 else ""
+    events = f"{counted(run.events, 'event')}{remark}, {counted(run.tool_calls, 'tool call')}"
     say(f"started {moment(run.started_ms)}: {events}")
     say("")
     _print_moments(shown)

@@ -112,13 +112,13 @@ def _people(memory: Memory, user: str | None) -> list[ListedUser]:
         fact.user for fact in every_fact(memory) if fact.user and fact.state == "current"
     )
     handles = memory.users.handles(user)
-    named = [one.user for one in handles] + ([*facts] if user is None else [user])
+    named = [handle.user for handle in handles] + ([*facts] if user is None else [user])
     people: list[ListedUser] = []
     seen: set[str] = set()
-    for one in sorted(dict.fromkeys(named)):
-        if one in seen:
+    for name in sorted(dict.fromkeys(named)):
+        if name in seen:
             continue
-        names = memory.users.ids_of(one)
+        names = memory.users.ids_of(name)
         seen.update(names)
         # Any of the names will do; the one that most is known of is likely the familiar one.
         best = user if user in names else max(names, key=lambda each: facts[each])

@@ -210,8 +210,8 @@ def _place(broken: Broken | None) -> str:
         ("seq", broken.seq),
         ("event", broken.event_id),
     )
-    place = ", ".join(f"{name} {value}" for name, value in parts if value)
-    return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"
+    location = ", ".join(f"{name} {value}" for name, value in parts if value)
+    return f"{location}{': ' if location else ''}{broken.fault}: {broken.detail}"
 
 
 @command(

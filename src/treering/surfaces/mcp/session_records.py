@@ -133,9 +133,9 @@ def _cut(piece: str, characters: int) -> str:
     room = characters - 200
     fence = ""
     for line in piece.split("\n"):
-        kept = line[:room]
-        lines.append(kept)
-        room -= len(kept) + 1
+        cut = line[:room]
+        lines.append(cut)
+        room -= len(cut) + 1
         if fence:
             fence = "" if line == f"  {fence}" else fence
         elif match := _FENCE.fullmatch(line):

@@ -146,7 +146,7 @@ def _tool(shown: EntryDisplay, links: PageLinks) -> str:
     if tool is None:
         return ""
     cards = [block for block in shown.blocks if isinstance(block, SubagentBlock)]
-    body = blocks_html((one for one in shown.blocks if one not in cards), links)
+    body = blocks_html((block for block in shown.blocks if block not in cards), links)
     why = f" ({escape(tool.remark)})" if tool.remark else ""
     status = f'<span class="status {tool.status}">{tool.status}{why}</span>'
     status = "" if tool.status == "ok" else status
@@ -186,7 +186,7 @@ def _is_open(shown: EntryDisplay) -> bool:
 
 
 def _group(shown: EntryDisplay, links: PageLinks) -> str:
-    hints = ", ".join(one.tool.hint for one in shown.members if one.tool is not None)
+    hints = ", ".join(member.tool.hint for member in shown.members if member.tool is not None)
     hints = escape(hints[:_HINT_CHARACTERS])
     inner = "".join(_tool(member, links) for member in shown.members)
     return (
@@ -200,8 +200,8 @@ def _when(event: Header, links: PageLinks) -> str:
     """Return the time of an event, linked with what else is known about it."""
     time = utc_clock(event.ts_ms)
     mark = about(event.refs)
-    said = "approximate, since the log does not say: " if mark else ""
-    exact = f'datetime="{time.replace(" ", "T")}Z" title="{said}{time} UTC"'
+    remark = "approximate, since the log does not say: " if mark else ""
+    exact = f'datetime="{time.replace(" ", "T")}Z" title="{remark}{time} UTC"'
     shown = f"<time {exact}>{mark}{time.rpartition(' ')[2]}</time>"
     address = links.event(event)
     return shown if address is None else f'<a class="when" href="{escape(address)}">{shown}</a>'
@@ -230,9 +230,9 @@ def _block(block: Block, links: PageLinks) -> str:
             return _question(block)
         case SourcesBlock():
             items = "".join(
-                f"<li>{escape(one.title)} {_address(one.address)}"
-                f"{f'<p>{escape(one.excerpt)}</p>' if one.excerpt else ''}</li>"
-                for one in block.sources
+                f"<li>{escape(source.title)} {_address(source.address)}"
+                f"{f'<p>{escape(source.excerpt)}</p>' if source.excerpt else ''}</li>"
+                for source in block.sources
             )
             return f'<ol class="sources">{items}</ol>'
         case PictureBlock():
@@ -332,11 +332,11 @@ def _row(row: DiffRow, *, is_numbered: bool) -> str:
 
 def _question(block: QuestionBlock) -> str:
     options = "".join(
-        f'<li class="{"chosen" if one.is_chosen else "other"}">'
-        f'<span aria-hidden="true">{"●" if one.is_chosen else "○"}</span>'
-        f"{'<span class=unseen>chosen: </span>' if one.is_chosen else ''}<b>{escape(one.label)}</b>"
-        f" {escape(one.description)}</li>"
-        for one in block.options
+        f'<li class="{"chosen" if option.is_chosen else "other"}">'
+        f'<span aria-hidden="true">{"●" if option.is_chosen else "○"}</span>'
+        f"{'<span class=unseen>chosen: </span>' if option.is_chosen else ''}"
+        f"<b>{escape(option.label)}</b> {escape(option.description)}</li>"
+        for option in block.options
     )
     listed = f'<ul class="options">{options}</ul>' if options else ""
     answer = f'<p class="answer">→ {escape(block.answer)}</p>' if block.answer else ""

@@ -68,7 +68,7 @@ class ChangeHunk(msgspec.Struct, frozen=True, kw_only=True):
 
 def path_in(given: Mapping[str, Any]) -> str:
     """Return the file that arguments name; empty if they name none."""
-    return next((one for name in _PATHS if isinstance(one := given.get(name), str) and one), "")
+    return next((path for name in _PATHS if isinstance(path := given.get(name), str) and path), "")
 
 
 def changes_in(given: Mapping[str, Any], *, is_write: bool) -> list[FileChange]:
@@ -90,8 +90,8 @@ def changes_in(given: Mapping[str, Any], *, is_write: bool) -> list[FileChange]:
     if hunks:
         return [FileChange(path=path, hunks=tuple(hunks))]
     for name in ("diff", "patch", "unified_diff"):
-        if isinstance(text := given.get(name), str) and (found := [*unified(text, path=path)]):
-            return found
+        if isinstance(text := given.get(name), str) and (changes := [*unified(text, path=path)]):
+            return changes
     if is_write and path:
         for name in _WRITTEN:
             if isinstance(text := given.get(name), str):
@@ -111,14 +111,14 @@ def recorded_change(detail: Any, path: str) -> FileChange | None:
         return None
     path = path_in(detail) or path
     patch = detail.get("structuredPatch")
-    if isinstance(patch, list) and patch and all(isinstance(one, dict) for one in patch):
+    if isinstance(patch, list) and patch and all(isinstance(hunk, dict) for hunk in patch):
         hunks = tuple(
             ChangeHunk(
-                rows=_signed(one.get("lines")),
-                before_number=_number(one.get("oldStart")),
-                after_number=_number(one.get("newStart")),
+                rows=_signed(hunk.get("lines")),
+                before_number=_number(hunk.get("oldStart")),
+                after_number=_number(hunk.get("newStart")),
             )
-            for one in patch
+            for hunk in patch
         )
         return FileChange(path=path, hunks=hunks)
     return None
@@ -204,8 +204,8 @@ def _patched(text: str) -> Iterator[FileChange]:
     path, note = "", ""
     lines: list[str] = []
     for line in [*body.split("\n"), "*** Update File: "]:
-        found = next((mark for mark in _FILE_MARKS if line.startswith(mark[0])), None)
-        if found is None:
+        file_mark = next((mark for mark in _FILE_MARKS if line.startswith(mark[0])), None)
+        if file_mark is None:
             if line.startswith(_MOVED):
                 note = f"renamed to {line[len(_MOVED) :]}"
             else:
@@ -213,7 +213,7 @@ def _patched(text: str) -> Iterator[FileChange]:
             continue
         if path:
             yield FileChange(path=path, hunks=tuple(_patch_hunks(lines, note)), note=note)
-        path, note, lines = line[len(found[0]) :].strip(), found[1], []
+        path, note, lines = line[len(file_mark[0]) :].strip(), file_mark[1], []
 
 
 def _patch_hunks(lines: Iterable[str], note: str) -> Iterator[ChangeHunk]:

@@ -167,7 +167,7 @@ def _tool(
     card = _clean_card(subagent(tool.call_id) if tool.call_id else None, mask)
     result = entry.result if isinstance(entry.result, Event) else None
     media = tool_output(result)[1] if result is not None else []
-    facts = [one for one in (tool.took, tool.size) if one]
+    facts = [fact for fact in (tool.took, tool.size) if fact]
     if not given and result is None:
         return EntryDisplay(
             sort="tool",
@@ -214,16 +214,16 @@ def _clean_card(card: SubagentBlock | None, mask: Mask) -> SubagentBlock | None:
 
 def _attached(media: list[Media], event: Header, mask: Mask) -> Iterator[Block]:
     """Return the pictures that can be shown, and what the other attachments are."""
-    for number, one in enumerate(media):
-        facts = picture_facts(one)
-        if facts is None or one.data is None:
-            yield AttachmentBlock(text=clean(one.placeholder(), mask))
+    for number, attachment in enumerate(media):
+        facts = picture_facts(attachment)
+        if facts is None or attachment.data is None:
+            yield AttachmentBlock(text=clean(attachment.placeholder(), mask))
             continue
         yield PictureBlock(
-            name=clean(one.name or "", mask),
+            name=clean(attachment.name or "", mask),
             mime=facts.mime,
-            data=one.data,
-            bytes_count=one.size,
+            data=attachment.data,
+            bytes_count=attachment.size,
             event_id=event.event_id,
             number=number,
             width=facts.width,

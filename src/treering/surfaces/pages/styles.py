@@ -246,6 +246,8 @@ def _extended(codes: list[int]) -> int | None:
 
 def _nearest(shade: tuple[int, int, int]) -> int:
     def distance(number: int) -> int:
-        return sum((one - two) ** 2 for one, two in zip(shade, _SIXTEEN[number], strict=True))
+        return sum(
+            (level - other) ** 2 for level, other in zip(shade, _SIXTEEN[number], strict=True)
+        )
 
     return min(range(16), key=distance)

@@ -134,8 +134,8 @@ def sort_of(name: str, given: Mapping[str, Any]) -> ToolSort:
         return "edit"
     if _tasks(given):
         return "tasks"
-    if known := _SORTS.get(plain):
-        return known
+    if named_sort := _SORTS.get(plain):
+        return named_sort
     if _questions(given):
         return "question"
     return "shell" if _command(given) and not path_in(given) else "other"
@@ -210,10 +210,10 @@ class _Drawing:
 
     def options(self) -> Iterator[TextBlock]:
         """Return the arguments of a call whose line names its file."""
-        rest = {name: one for name, one in self._content.given.items() if name not in _TOLD}
+        rest = {name: value for name, value in self._content.given.items() if name not in _TOLD}
         if rest:
             yield self.text(
-                "input", ", ".join(f"{name}: {_short(one)}" for name, one in rest.items())
+                "input", ", ".join(f"{name}: {_short(value)}" for name, value in rest.items())
             )
 
     def output(self) -> Iterator[TextBlock]:
@@ -334,26 +334,26 @@ _TOLD: Final = frozenset(
 
 def exit_code(result: Any, output: str) -> tuple[int | None, str]:
     """Return the exit code of a command, and its output without the lines that only state it."""
-    found: int | None = None
+    code: int | None = None
     fields = result if isinstance(result, dict) else {}
     inner = _parsed(output)
     if isinstance(inner, dict) and isinstance(text := inner.get("output"), str):
         metadata = inner.get("metadata")
-        found = _code_in(metadata if isinstance(metadata, dict) else inner)
+        code = _code_in(metadata if isinstance(metadata, dict) else inner)
         output = text
     for holder in (fields, fields.get("details"), fields.get("detail"), fields.get("output")):
-        if found is None and isinstance(holder, dict):
-            found = _code_in(holder)
+        if code is None and isinstance(holder, dict):
+            code = _code_in(holder)
     for pattern in _EXIT_TEXTS:
-        if found is None and (match := pattern.search(output)) is not None:
-            found = int(match[1])
+        if code is None and (match := pattern.search(output)) is not None:
+            code = int(match[1])
     if (match := _GEMINI.match(output)) is not None:
         parts = [part.strip("\n") for part in match.groups()]
-        return found, "\n".join(part for part in parts if part not in {"(none)", "(empty)"})
+        return code, "\n".join(part for part in parts if part not in {"(none)", "(empty)"})
     rest = output
     while (match := _PREAMBLE.match(rest)) is not None and match.end():
         rest = rest[match.end() :]
-    return found, rest.removeprefix("Output:\n") if rest != output else output
+    return code, rest.removeprefix("Output:\n") if rest != output else output
 
 
 def _code_in(fields: Mapping[str, Any]) -> int | None:
@@ -407,18 +407,18 @@ def call_hint(given: Mapping[str, Any]) -> str:
 def _questions(given: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     asked = given.get("questions")
     every = asked if isinstance(asked, list) else [given]
-    found = []
-    for one in every:
-        text = one.get("question") if isinstance(one, dict) else None
+    questions = []
+    for question in every:
+        text = question.get("question") if isinstance(question, dict) else None
         if isinstance(text, str):
-            options = one.get("options")
-            found.append(
+            options = question.get("options")
+            questions.append(
                 (
                     text,
                     [_option(two) for two in options if two] if isinstance(options, list) else [],
                 )
             )
-    return found if isinstance(asked, list) or any(options for _, options in found) else []
+    return questions if isinstance(asked, list) or any(options for _, options in questions) else []
 
 
 def _option(value: Any) -> tuple[str, str]:
@@ -435,19 +435,19 @@ def _answers(content: ToolContent) -> dict[str, str]:
     for holder in (result.get("detail"), result.get("details"), inner):
         answers = holder.get("answers") if isinstance(holder, dict) else None
         if isinstance(answers, dict):
-            return {question: _answer(one) for question, one in answers.items()}
-    found = dict(_ANSWERED.findall(content.output))
+            return {question: _answer(answer) for question, answer in answers.items()}
+    parsed = dict(_ANSWERED.findall(content.output))
     questions = _questions(content.given)
-    if not found and len(questions) == 1 and not content.is_failed:
+    if not parsed and len(questions) == 1 and not content.is_failed:
         return {questions[0][0]: content.output.strip()}
-    return found
+    return parsed
 
 
 def _answer(value: Any) -> str:
     if isinstance(value, dict):
         value = value.get("answers", value.get("answer"))
     if isinstance(value, list):
-        return ", ".join(one for one in value if isinstance(one, str))
+        return ", ".join(answer for answer in value if isinstance(answer, str))
     return value if isinstance(value, str) else ""
 
 
@@ -461,15 +461,15 @@ def _sources(content: ToolContent) -> list[WebSource]:
         _parsed(content.output),
         _parsed(links[1]) if links else None,
     ):
-        if found := [*_sources_in(value, levels=4)]:
-            return found
+        if sources := [*_sources_in(value, levels=4)]:
+            return sources
     return [WebSource(title, address) for title, address in _LISTED_SOURCE.findall(content.output)]
 
 
 def _sources_in(value: Any, levels: int) -> Iterator[WebSource]:
     if isinstance(value, list) and levels:
-        for one in value:
-            yield from _sources_in(one, levels - 1)
+        for item in value:
+            yield from _sources_in(item, levels - 1)
     elif isinstance(value, dict) and levels:
         title, address = value.get("title"), value.get("url") or value.get("link")
         if isinstance(title, str) and isinstance(address, str):

@@ -312,5 +312,5 @@ def _codes(event: Header) -> str:
     """Return the codes of repairs, if their event is available."""
     payload = event.payload if isinstance(event, Event) else None
     report = payload.get("report") if isinstance(payload, dict) else None
-    codes = [one["code"] for one in report or [] if isinstance(one, dict) and "code" in one]
+    codes = [item["code"] for item in report or [] if isinstance(item, dict) and "code" in item]
     return f": {', '.join(dict.fromkeys(map(str, codes)))}" if codes else ""

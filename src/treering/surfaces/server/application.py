@@ -171,10 +171,10 @@ class Api:
         # The raw path, since a name in it may hold an encoded slash.
         path = raw.decode("latin-1").partition("?")[0].removeprefix(scope.get("root_path", ""))
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        found = self._router.find(method, path)
-        if isinstance(found, list):
-            raise _NotAllowed(found)
-        return found
+        match = self._router.find(method, path)
+        if isinstance(match, list):
+            raise _NotAllowed(match)
+        return match
 
     async def _answer(
         self, route: Route, names: dict[str, str], scope: Scope, receive: Receive

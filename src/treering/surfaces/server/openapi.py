@@ -101,8 +101,8 @@ def _query_parameters(
     schema = components[given["$ref"].rpartition("/")[2]]
     required = schema.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": one}
-        for name, one in schema["properties"].items()
+        {"name": name, "in": "query", "required": name in required, "schema": field}
+        for name, field in schema["properties"].items()
     ]
 
 

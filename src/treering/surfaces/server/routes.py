@@ -164,4 +164,4 @@ def _converted(convert: Callable[[], Any]) -> Any:
 
 
 def _is_list(kind: Any) -> bool:
-    return any(get_origin(one) in {list, tuple} for one in (kind, *get_args(kind)))
+    return any(get_origin(part) in {list, tuple} for part in (kind, *get_args(kind)))

@@ -43,8 +43,8 @@ def call_words(request: PageRequest, record: ToolRecord) -> CallWords:
         command = erased_text(call)
     message = ""
     if result is not None:
-        said = erased_text(result) if result.redacted else tool_output_text(result)
-        message = last_line(request.text(said))
+        output = erased_text(result) if result.redacted else tool_output_text(result)
+        message = last_line(request.text(output))
     remark = remark or request.text(record.error_class or record.reason)
     return CallWords(tool, command, message, remark)
 

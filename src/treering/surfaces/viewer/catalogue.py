@@ -91,7 +91,9 @@ class ScopeFigures:
                 self._read(since_ms, end)
             elif end != self._cursor:
                 self._advance(end)
-            for outline in [one for one in self.outlines.values() if one.state == "running"]:
+            for outline in [
+                running for running in self.outlines.values() if running.state == "running"
+            ]:
                 self._outline(outline.session_id)  # Its process may have died.
             self._now_ms = now_ms
 
@@ -163,9 +165,9 @@ class ScopeFigures:
             self.turns[event.event_id] = (event.ts_ms, event.session_id)
         elif (report := report_of(event)) is not None:
             key = event.event_id if report.call is None else (event.session_id, *report.call)
-            known = self.used.get(key)
-            if known is not None:
-                report = larger_report(known.report, report)
+            earlier = self.used.get(key)
+            if earlier is not None:
+                report = larger_report(earlier.report, report)
             self.used[key] = UsedTokens(self.scope, event.session_id, event.ts_ms, report)
 
     def _outline(self, session_id: str) -> None:
@@ -192,12 +194,12 @@ class Catalogue:
 
     def of(self, scopes: Iterable[Scope], since_ms: int, now_ms: int) -> list[ScopeFigures]:
         """Return the figures of some scopes, up to date and at least from ``since_ms`` on."""
-        found = [
+        all_figures = [
             self._scopes.setdefault(scope, ScopeFigures(self._ledger, scope)) for scope in scopes
         ]
-        for figures in found:
+        for figures in all_figures:
             figures.refresh(since_ms, now_ms)
-        return found
+        return all_figures
 
 
 def used_in(figures: Iterable[ScopeFigures], period: Period) -> Iterator[UsedTokens]:
@@ -211,8 +213,8 @@ def used_in(figures: Iterable[ScopeFigures], period: Period) -> Iterator[UsedTok
 def sums_of(used: Iterable[UsedTokens]) -> Sums:
     """Return tokens and cost by model."""
     sums: Sums = {}
-    for one in used:
-        sums.setdefault(one.report.name, Tokens()).add(one.report.tokens)
+    for use in used:
+        sums.setdefault(use.report.name, Tokens()).add(use.report.tokens)
     return sums
 
 

@@ -49,7 +49,7 @@ class CompareArguments(ViewArguments, frozen=True, kw_only=True):
 
     def named_scopes(self) -> list[str]:
         """Return the scopes of both sessions, too, for the check of the token."""
-        named = [one.partition(_SEPARATOR)[0] for one in (self.a, self.b) if _SEPARATOR in one]
+        named = [key.partition(_SEPARATOR)[0] for key in (self.a, self.b) if _SEPARATOR in key]
         return [*super().named_scopes(), *named]
 
 
@@ -68,7 +68,7 @@ class Side(NamedTuple):
 def compare_page(request: PageRequest) -> PageBody:
     """Return two sessions side by side, or a choice of sessions."""
     asked: CompareArguments = request.arguments
-    sides = [_side(request, one) for one in (asked.a, asked.b) if one]
+    sides = [_side(request, key) for key in (asked.a, asked.b) if key]
     body = html("{}{}", _form(request), _choices(request))
     if len(sides) == 2:
         body = html("{}{}", _form(request), _comparison(request, *sides))
@@ -133,17 +133,17 @@ def _choices(request: PageRequest) -> Markup:
 def _forks(request: PageRequest, scope: Scope, family: Family) -> Iterable[tuple[Any, ...]]:
     parent = family.session
     for fork in family.forks:
-        one = fork.session
+        child = fork.session
         yield (
-            session_link(one, request, scope=scope, session_id=one.session_id),
+            session_link(child, request, scope=scope, session_id=child.session_id),
             session_link(parent, request, scope=scope, session_id=parent.session_id),
-            when(one.updated_ms, request),
+            when(child.updated_ms, request),
             html(
                 '<a href="{}">Compare<span class="unseen"> {} with {}</span></a>',
                 request.url(
-                    "/compare", a=_key(scope, parent.session_id), b=_key(scope, one.session_id)
+                    "/compare", a=_key(scope, parent.session_id), b=_key(scope, child.session_id)
                 ),
-                one.session_id,
+                child.session_id,
                 parent.session_id,
             ),
         )

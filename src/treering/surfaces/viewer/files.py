@@ -140,14 +140,14 @@ def _table(request: PageRequest, files: list[TouchedFile]) -> Markup:
 def _file_page(request: PageRequest, path: str) -> PageBody:
     if not path.strip(" /.") or len(path) > PATH_CHARACTERS_MAX:
         raise InvalidInput("this is not the path of a file", hint="choose one in the list of files")
-    found: list[tuple[Scope, Touch]] = []
+    touched: list[tuple[Scope, Touch]] = []
     has_more = False
     for scope in request.scopes:
         touches, more = find_touches(request.ledger, scope, [path], TOUCHES)
-        found += [(scope, touch) for touch in touches]
+        touched += [(scope, touch) for touch in touches]
         has_more |= more
-    found.sort(key=lambda one: -one[1].ts_ms)
-    sessions = {(scope, touch.session_id) for scope, touch in found}
+    touched.sort(key=lambda pair: -pair[1].ts_ms)
+    sessions = {(scope, touch.session_id) for scope, touch in touched}
     shown = request.text(path)
     return PageBody(
         title=shown,
@@ -157,12 +157,12 @@ def _file_page(request: PageRequest, path: str) -> PageBody:
 <p class="muted">{count} in {sessions}{more}</p><ol class="touches">{touches}</ol>""",
             back=request.url(path=None),
             path=shown,
-            count="Touched " + counted(len(found), "time"),
+            count="Touched " + counted(len(touched), "time"),
             sessions=counted(len(sessions), "session"),
             more=", and earlier" if has_more else "",
-            touches=[_touch(request, scope, touch) for scope, touch in found[:TOUCHES]],
+            touches=[_touch(request, scope, touch) for scope, touch in touched[:TOUCHES]],
         )
-        if found
+        if touched
         else html(
             '<p><a href="{}">All files</a></p><h1 class="mono" dir="auto">{}</h1>{}',
             request.url(path=None),

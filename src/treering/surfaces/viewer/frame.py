@@ -207,7 +207,7 @@ def _filters(request: PageRequest) -> Markup:
     if request.since not in periods:
         periods[request.since] = f"since {request.since}"
     path = "/sessions" if request.path.startswith("/sessions/") else request.path
-    kept = {} if path != request.path else request.query
+    fields = {} if path != request.path else request.query
     return html(
         """<form class="filters" method="get" action="{path}" data-instant>
 {kept}<label><span class="unseen">Scope</span><select name="scope">{scopes}</select></label>
@@ -217,7 +217,7 @@ def _filters(request: PageRequest) -> Markup:
         path=path,
         kept=[
             html('<input type="hidden" name="{}" value="{}">\n', name, value)
-            for name, value in kept.items()
+            for name, value in fields.items()
             if name not in _OWN
         ],
         scopes=[_option(value, name, chosen=scope or "") for value, name in names],

@@ -90,8 +90,8 @@ def sessions_page(request: PageRequest) -> PageBody:
         wanted = parse_filter(typed)
         period = _narrowed(request, wanted)
     except InvalidInput as error:
-        said = sentence(str(error)), sentence(error.hint)
-        problem = html('<p class="notice bad" role="alert">{} {}</p>', *said)
+        message = sentence(str(error)), sentence(error.hint)
+        problem = html('<p class="notice bad" role="alert">{} {}</p>', *message)
         period = request.period
     earlier = request.period.previous()
     first_ms = min(period.since_ms, request.period.since_ms)
@@ -156,26 +156,32 @@ def _rows(
     request: PageRequest, figures: list[ScopeFigures], wanted: SessionFilter, period: Period
 ) -> list[SessionRow]:
     """Return the matching sessions: the running ones first, then the last written to."""
-    found = _found(request, wanted) if wanted.words else None
+    matched = _found(request, wanted) if wanted.words else None
     rows: list[SessionRow] = []
-    for one in figures:
-        failed = Counter(record.session_id for record in one.failures)
-        last = {record.session_id: record for record in one.failures}
-        for outline in one.outlines.values():
+    for scope_figures in figures:
+        failed = Counter(record.session_id for record in scope_figures.failures)
+        last = {record.session_id: record for record in scope_figures.failures}
+        for outline in scope_figures.outlines.values():
             if outline.spawned_by is not None:
                 continue  # Its parent shows it.
             if not period.since_ms <= outline.updated_ms <= period.until_ms:
                 continue
             name = outline.session_id
-            row = SessionRow(outline, one, one.state_of(outline), failed[name], last.get(name))
+            row = SessionRow(
+                outline,
+                scope_figures,
+                scope_figures.state_of(outline),
+                failed[name],
+                last.get(name),
+            )
             if not wanted.matches(outline, row.state, row.failed):
                 continue
             if wanted.numbers and not wanted.compares(row.numbers()):
                 continue
             title = f"{outline.title or ''} {name}".casefold()
             if (
-                found is not None
-                and (one.scope, name) not in found
+                matched is not None
+                and (scope_figures.scope, name) not in matched
                 and not (wanted.plain and wanted.plain.casefold() in title)
             ):
                 continue
@@ -186,17 +192,17 @@ def _rows(
 
 def _found(request: PageRequest, wanted: SessionFilter) -> set[tuple[str, str]]:
     """Return scope and id of the sessions that a search for the filter's words finds."""
-    found: set[tuple[str, str]] = set()
+    matched: set[tuple[str, str]] = set()
     for scope in request.scopes:
         result = request.ledger.search(
             wanted.words, scope=scope, limit=HITS_MAX, include_failed=True, zone=typed_zone()
         )
-        found.update(
+        matched.update(
             (hits.scope, hits.session_id)
             for hits in result.sessions
             if any(not hit.partial for hit in hits.hits)
         )
-    return found
+    return matched
 
 
 def _totals(request: PageRequest, figures: list[ScopeFigures]) -> Markup:
@@ -226,24 +232,24 @@ class _Sum(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        return sum(one.total_tokens for one in self.sums.values())
+        return sum(model_tokens.total_tokens for model_tokens in self.sums.values())
 
 
 def _sum(figures: Iterable[ScopeFigures], period: Period) -> _Sum:
     figures = list(figures)
     turns = [
-        (one.scope, session_id)
-        for one in figures
-        for ts_ms, session_id in one.turns.values()
+        (scope_figures.scope, session_id)
+        for scope_figures in figures
+        for ts_ms, session_id in scope_figures.turns.values()
         if period.since_ms <= ts_ms <= period.until_ms
     ]
     used = list(used_in(figures, period))
-    active = {*turns, *((one.scope, one.session_id) for one in used)}
+    active = {*turns, *((use.scope, use.session_id) for use in used)}
     tops = {
-        (one.scope, outline.spawned_by or outline.session_id)
-        for one in figures
-        for outline in one.outlines.values()
-        if (one.scope, outline.session_id) in active
+        (scope_figures.scope, outline.spawned_by or outline.session_id)
+        for scope_figures in figures
+        for outline in scope_figures.outlines.values()
+        if (scope_figures.scope, outline.session_id) in active
         or period.since_ms <= outline.updated_ms <= period.until_ms
     }
     return _Sum(len(tops), len(turns), sums_of(used))
@@ -265,8 +271,8 @@ def _activity(request: PageRequest, figures: list[ScopeFigures]) -> Markup:
     period = request.period
     turns = [
         ts_ms
-        for one in figures
-        for ts_ms, _ in one.turns.values()
+        for scope_figures in figures
+        for ts_ms, _ in scope_figures.turns.values()
         if period.since_ms <= ts_ms <= period.until_ms
     ]
     if not turns:

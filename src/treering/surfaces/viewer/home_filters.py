@@ -118,7 +118,7 @@ def toggled(text: str, piece: str) -> str | None:
         pieces.remove(piece)
     else:
         name, colon, _ = piece.partition(":")
-        pieces = [one for one in pieces if not (colon and one.startswith(f"{name}:"))]
+        pieces = [other for other in pieces if not (colon and other.startswith(f"{name}:"))]
         pieces.append(piece)
     return " ".join(pieces) or None
 

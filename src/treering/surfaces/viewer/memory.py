@@ -143,7 +143,7 @@ def _as_of(request: PageRequest) -> int | None:
 
 
 def _facts(request: PageRequest, state: str, at_ms: int | None) -> list[Fact]:
-    found = [
+    facts = [
         fact
         for scope in request.scopes
         for fact in request.ledger.memory(scope)
@@ -155,8 +155,8 @@ def _facts(request: PageRequest, state: str, at_ms: int | None) -> list[Fact]:
         )
         .items
     ]
-    found.sort(key=lambda fact: -fact.recorded_ms)
-    return found[:FACTS]
+    facts.sort(key=lambda fact: -fact.recorded_ms)
+    return facts[:FACTS]
 
 
 def _rows(request: PageRequest, facts: Iterable[Fact]) -> Markup:
@@ -214,7 +214,7 @@ def fact_page(request: PageRequest) -> PageBody:
             actions=_actions(request, fact),
             facts=facts_list(_about(request, fact)),
             evidence=_evidence(request, scope, fact),
-            history=[_change(request, one) for one in memory.history(fact.id)],
+            history=[_change(request, change) for change in memory.history(fact.id)],
         ),
     )
 
@@ -247,11 +247,11 @@ def _about(request: PageRequest, fact: Fact) -> Iterable[tuple[str, Any]]:
 
 
 def _evidence(request: PageRequest, scope: Scope, fact: Fact) -> Markup:
-    found = request.ledger.find_ids(scope, list(fact.evidence)) if fact.evidence else {}
+    locations = request.ledger.find_ids(scope, list(fact.evidence)) if fact.evidence else {}
     rows = []
     for event_id in fact.evidence:
-        place = found.get(event_id)
-        if place is None:
+        location = locations.get(event_id)
+        if location is None:
             continue
         event = request.ledger.event(scope, event_id)
         rows.append(
@@ -259,7 +259,7 @@ def _evidence(request: PageRequest, scope: Scope, fact: Fact) -> Markup:
                 '<li><blockquote dir="auto">{}</blockquote><p class="small muted">'
                 '<a href="{}">Open in its session</a> · {} · {}</p></li>',
                 text_of(event, request.mask)[:600],
-                request.session_url(scope, place.session_id, event_id=event_id),
+                request.session_url(scope, location.session_id, event_id=event_id),
                 event.kind,
                 when(event.ts_ms, request),
             )
@@ -317,15 +317,15 @@ def _actions(request: PageRequest, fact: Fact) -> Markup:
 
 
 def _episodes_tab(request: PageRequest) -> Markup:
-    found = [
+    episodes = [
         (scope, episode)
         for scope in request.scopes
         for episode in request.ledger.memory(scope)
         .episodes(limit=EPISODES, user=request.arguments.user)
         .items
     ]
-    found.sort(key=lambda one: -one[1].ended_ms)
-    if not found:
+    episodes.sort(key=lambda pair: -pair[1].ended_ms)
+    if not episodes:
         return empty(
             "No episode is written yet.",
             html(
@@ -335,7 +335,7 @@ def _episodes_tab(request: PageRequest) -> Markup:
         )
     return html(
         '<ul class="memories">{}</ul>',
-        [_episode(request, scope, episode) for scope, episode in found[:EPISODES]],
+        [_episode(request, scope, episode) for scope, episode in episodes[:EPISODES]],
     )
 
 
@@ -347,7 +347,10 @@ def _episode(request: PageRequest, scope: Scope, episode: Episode) -> Markup:
         summary=request.text(episode.summary),
         decisions=html(
             "<ul>{}</ul>",
-            [html('<li dir="auto">{}</li>', request.text(one)) for one in episode.key_decisions],
+            [
+                html('<li dir="auto">{}</li>', request.text(decision))
+                for decision in episode.key_decisions
+            ],
         )
         if episode.key_decisions
         else None,
@@ -405,8 +408,8 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
         weights=Weights(threshold=0.0, episodes=1.0),
         turns=0,
     )
-    known = {hit.fact.id for hit in recalled.fact_hits}
-    missed = [hit for hit in near.fact_hits if hit.fact.id not in known]
+    recalled_ids = {hit.fact.id for hit in recalled.fact_hits}
+    missed = [hit for hit in near.fact_hits if hit.fact.id not in recalled_ids]
     if not (recalled.fact_hits or recalled.episode_hits or recalled.turn_hits or missed):
         return NOTHING
     return html(
@@ -434,7 +437,7 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
         else None,
         missed=html(
             '<h3>Left out, the closest first</h3><ol class="bench missed">{}</ol>',
-            [_recalled(request, one) for one in missed],
+            [_recalled(request, hit) for hit in missed],
         )
         if missed
         else None,

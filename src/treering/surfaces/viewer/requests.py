@@ -152,9 +152,9 @@ class PageRequest(Request):
 
         Without ``path`` it is this page, with the rest of its query.
         """
-        kept = ("scope", "since", "until")
+        carried = ("scope", "since", "until")
         query: dict[str, Any] = {
-            name: value for name, value in self.query.items() if path is None or name in kept
+            name: value for name, value in self.query.items() if path is None or name in carried
         }
         if path is None:
             query.pop("after", None)

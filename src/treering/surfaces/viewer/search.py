@@ -64,12 +64,12 @@ def _hits(request: PageRequest) -> Markup:
     try:
         results = [_search(request, scope) for scope in _groups(request)]
     except InvalidInput as error:
-        said = sentence(str(error)), sentence(error.hint)
-        return html('<p class="notice bad" role="alert">{} {}</p>', *said)
+        message = sentence(str(error)), sentence(error.hint)
+        return html('<p class="notice bad" role="alert">{} {}</p>', *message)
     sessions = [session for result in results for session in result.sessions]
     if not sessions:
         return _nothing(request, results)
-    sessions.sort(key=lambda one: -one.best)
+    sessions.sort(key=lambda session: -session.best)
     total = sum(result.total for result in results)
     at_least = "at least " if any(result.at_least for result in results) else ""
     widened = " ".join({word for result in results for word in result.widened})
@@ -81,7 +81,7 @@ def _hits(request: PageRequest) -> Markup:
         total=counted(total, "matching event"),
         widened=f", for {widened}" if widened else "",
         missing=f"; {counted(missing, 'event')} by words only" if missing else "",
-        sessions=[_session(request, one) for one in sessions[:SESSIONS_MAX]],
+        sessions=[_session(request, session) for session in sessions[:SESSIONS_MAX]],
     )
 
 

@@ -101,14 +101,14 @@ def session_page(request: PageRequest) -> PageBody:
     target = _target(request, outline, total)
     title = request.text(outline.title).split("\n")[0][:200] or outline.session_id
     is_small = total <= OUTLINE_EVENTS_MAX
-    known = MAPS.map_of(request, session) if is_small else None
+    drawn_map = MAPS.map_of(request, session) if is_small else None
     page = page_of(target)
     following: int | str = ""
     if asked.show == "all":
         rows = page_rows(request, session, page)
     else:
-        found = found_rows(request, session, asked.show, 0)
-        rows, following = Markup(found.rows), found.next_seq or ""
+        batch = found_rows(request, session, asked.show, 0)
+        rows, following = Markup(batch.rows), batch.next_seq or ""
     return PageBody(
         title=title,
         is_wide=True,
@@ -148,14 +148,14 @@ def session_page(request: PageRequest) -> PageBody:
             next=following,
             cursor=cursor,
             kinds=" ".join(KINDS),
-            head=_head(request, session, outline, known),
+            head=_head(request, session, outline, drawn_map),
             lanes=_lanes(),
             bar=_bar(request),
-            outline=_outline(request, known),
+            outline=_outline(request, drawn_map),
             show=asked.show,
             rows=rows or html('<p class="empty">{}</p>', _nothing(asked.show)),
             pages=_pages(request, page, total) if asked.show == "all" else NOTHING,
-            known=_json(known),
+            known=_json(drawn_map),
         ),
     )
 

@@ -79,7 +79,9 @@ def event_drawer(request: PageRequest) -> Markup:
         id=event.event_id,
         before=_step(request, before, "Before"),
         after=_step(request, after, "After"),
-        facts=[html("<dt>{}</dt><dd>{}</dd>", name, one) for name, one in _facts(request, event)],
+        facts=[
+            html("<dt>{}</dt><dd>{}</dd>", name, value) for name, value in _facts(request, event)
+        ],
         refs=_refs(request, event),
         digest=event.content_digest.hex(),
         link=event.link.hex(),
@@ -161,7 +163,8 @@ def _refs(request: PageRequest, event: Event) -> Markup:
     if not refs:
         return NOTHING
     rows = [
-        html("<dt>{}</dt><dd>{}</dd>", name, _ref(request, name, one)) for name, one in refs.items()
+        html("<dt>{}</dt><dd>{}</dd>", name, _ref(request, name, value))
+        for name, value in refs.items()
     ]
     return html('<h3>Refers to</h3><dl class="facts">{}</dl>', rows)
 
@@ -224,8 +227,8 @@ def _payload(request: PageRequest, event: Event) -> Markup:
 def _not_recorded(session: Session, turn: int) -> Markup:
     """Return a turn whose context was not recorded."""
     behind = session.summary().turns - turn
-    known = next(session.turns(last=behind + 1), None) if behind >= 0 and turn > 0 else None
-    count = sum(used.total_tokens for used in known.usage) if known is not None else 0
+    turn_view = next(session.turns(last=behind + 1), None) if behind >= 0 and turn > 0 else None
+    count = sum(used.total_tokens for used in turn_view.usage) if turn_view is not None else 0
     tokens = (
         html("<p>The provider counted <b>{}</b> tokens in this turn.</p>", f"{count:,}")
         if count
@@ -284,7 +287,7 @@ def _cuts(request: PageRequest, context: Context) -> Markup:
         return html("<p>Nothing was cut or repaired.</p>")
     groups = []
     for code in dict.fromkeys(repair.code for repair in report):
-        found = [repair for repair in report if repair.code == code]
+        repairs = [repair for repair in report if repair.code == code]
         items = [
             html(
                 "<li>{}{}</li>",
@@ -293,13 +296,13 @@ def _cuts(request: PageRequest, context: Context) -> Markup:
                 else None,
                 request.text(repair.detail or repair.summary or ""),
             )
-            for repair in found
+            for repair in repairs
         ]
         groups.append(
             html(
                 "<details><summary>{}: {}</summary><ul>{}</ul></details>",
-                len(found),
-                found[0].meaning,
+                len(repairs),
+                repairs[0].meaning,
                 items,
             )
         )

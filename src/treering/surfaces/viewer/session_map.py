@@ -106,16 +106,16 @@ class MapCache:
         # An erasure changes what may be shown, and not the number of events.
         key = (session.scope, session.session_id, counts.events, counts.erased, counts.last_ms)
         with self._lock:
-            kept = self._maps.setdefault(request.ledger, OrderedDict())
+            maps = self._maps.setdefault(request.ledger, OrderedDict())
             drawing = self._drawing.setdefault(key[:2], threading.Lock())
         # Several pages may ask for the same map: one draws it, the others wait for it.
         with drawing:
-            made = kept.get(key) or session_map(request, session)
+            made = maps.get(key) or session_map(request, session)
         with self._lock:
-            kept[key] = made
-            kept.move_to_end(key)
-            while len(kept) > KEPT_MAPS:
-                kept.popitem(last=False)
+            maps[key] = made
+            maps.move_to_end(key)
+            while len(maps) > KEPT_MAPS:
+                maps.popitem(last=False)
             if len(self._drawing) > KEPT_MAPS:
                 self._drawing.clear()
         return made
@@ -151,9 +151,9 @@ def session_map(request: PageRequest, session: Session) -> SessionMap:
 
 def merged(spans: Iterable[LaneSpan], spans_max: int = SPANS_MAX) -> list[LaneSpan]:
     """Return at most ``spans_max`` spans: neighbours become one, which is bad if any of them is."""
-    found = sorted(spans, key=lambda span: span.start_ms)
-    size = -(-len(found) // spans_max) if found else 1
-    return [_joined(found[at : at + size]) for at in range(0, len(found), size)]
+    ordered = sorted(spans, key=lambda span: span.start_ms)
+    size = -(-len(ordered) // spans_max) if ordered else 1
+    return [_joined(ordered[at : at + size]) for at in range(0, len(ordered), size)]
 
 
 def _joined(spans: Sequence[LaneSpan]) -> LaneSpan:
@@ -181,7 +181,7 @@ def _facts(counts: Counts, spent: Spent) -> str:
 
 def _turn(request: PageRequest, number: int, turn: TurnView, failures: Sequence[int]) -> MapTurn:
     costs = [used.cost_usd for used in turn.usage]
-    known = [cost for cost in costs if cost is not None]
+    priced = [cost for cost in costs if cost is not None]
     return MapTurn(
         number=number,
         first_seq=turn.first_seq,
@@ -192,7 +192,7 @@ def _turn(request: PageRequest, number: int, turn: TurnView, failures: Sequence[
         tools=turn.tool_calls,
         failures=bisect_right(failures, turn.last_seq) - bisect_left(failures, turn.first_seq),
         tokens=sum(used.total_tokens for used in turn.usage),
-        cost=float(sum(known)) if costs and len(known) == len(costs) else None,
+        cost=float(sum(priced)) if costs and len(priced) == len(costs) else None,
         state="undone" if turn.is_undone else turn.state or "",
     )
 

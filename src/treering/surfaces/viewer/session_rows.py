@@ -106,18 +106,18 @@ def found_rows(request: PageRequest, session: Session, chosen: RowFilter, after:
     wants = _wants(request, chosen)
     events = list(islice(session.events(after_seq=after), SCAN_EVENTS + AHEAD_EVENTS_MAX))
     until = events[min(len(events), SCAN_EVENTS) - 1].seq if events else after
-    found: list[PageEntry] = []
+    page_entries: list[PageEntry] = []
     for entry in _entries(request, session, _until(events, until), after + 1):
         if entry.event.seq <= until and wants(entry):
-            found.append(entry)
-            if len(found) == FOUND_ROWS:
+            page_entries.append(entry)
+            if len(page_entries) == FOUND_ROWS:
                 until = entry.event.seq
                 break
     is_end = not events or until >= events[-1].seq
     return FoundRows(
-        rows=str(_drawn(request, session, found)),
+        rows=str(_drawn(request, session, page_entries)),
         next_seq=None if is_end else until,
-        count=len(found),
+        count=len(page_entries),
     )
 
 
@@ -131,9 +131,9 @@ def found_hits(request: PageRequest, session: Session, text: str, after: int) ->
         seq, count = event.seq, count + 1
         if event.redacted:
             continue
-        if any(word in one.casefold() for one in _texts(event)):
+        if any(word in passage.casefold() for passage in _texts(event)):
             # A masked secret must not be found.
-            shown = any(word in request.text(one).casefold() for one in _texts(event))
+            shown = any(word in request.text(passage).casefold() for passage in _texts(event))
             hits += [seq] if shown else []
         if len(hits) >= HITS_MAX:
             break
@@ -245,13 +245,13 @@ def _calls_before(session: Session, first: int) -> set[str]:
     if first <= 1:
         return set()
     before = session.headers(after_seq=max(first - 1 - LOOKBACK_EVENTS, 0))
-    found = set()
+    call_ids = set()
     for header in takewhile(lambda header: header.seq < first, before):
         if header.kind == "tool.call":
             part = safe_part(header.kind, header.refs)
             if isinstance(part, ToolCalled) and part.call_id:
-                found.add(part.call_id)
-    return found
+                call_ids.add(part.call_id)
+    return call_ids
 
 
 def _wants(request: PageRequest, chosen: RowFilter) -> Callable[[PageEntry], bool]:

@@ -136,9 +136,9 @@ class ViewerSite:
             is_read_only=self._is_read_only,
             theme=theme,
         )
-        found = self._router.find("GET", path)
-        if not isinstance(found, list):
-            name_route(scope, found[0].path)
+        match = self._router.find("GET", path)
+        if not isinstance(match, list):
+            name_route(scope, match[0].path)
         made, request = self._screen(asked, query)
         status = made.status if isinstance(made, PageBody) else 200
         if isinstance(made, Response):
@@ -152,10 +152,10 @@ class ViewerSite:
     ) -> tuple[PageBody | Markup | Response, PageRequest]:
         """Return what a path shows, or an error page; and the request."""
         try:
-            found = self._router.find("GET", asked.path)
-            if isinstance(found, list):
+            match = self._router.find("GET", asked.path)
+            if isinstance(match, list):
                 raise NotFound("there is no such page", hint="choose one above")  # noqa: TRY301
-            route, names = found
+            route, names = match
             arguments = read_query(_without_blanks(query), route.arguments)
             # Every page passes here: the token must cover the scope of its address.
             asked.grant.check("read", route.scopes_of({}, arguments))
@@ -213,7 +213,9 @@ def _takes_gzip(headers: Headers) -> bool:
 
 def _cookies(headers: Headers) -> dict[str, str]:
     try:
-        return {name: one.value for name, one in SimpleCookie(headers.get("cookie", "")).items()}
+        return {
+            name: cookie.value for name, cookie in SimpleCookie(headers.get("cookie", "")).items()
+        }
     except CookieError:
         return {}
 
@@ -224,12 +226,12 @@ def _without_blanks(query: str) -> str:
 
 
 def _static_files() -> dict[str, StaticFile]:
-    found: dict[str, StaticFile] = {}
+    contents: dict[str, StaticFile] = {}
     for entry in files(__package__).joinpath("static").iterdir():
         media_type = _TYPES.get(entry.name.rpartition(".")[2])
         if media_type is not None:
             content = entry.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
             compressed = gzip.compress(content, 9, mtime=0)
-            found[entry.name] = StaticFile(content, compressed, media_type, etag)
-    return found
+            contents[entry.name] = StaticFile(content, compressed, media_type, etag)
+    return contents

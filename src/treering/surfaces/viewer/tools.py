@@ -57,11 +57,13 @@ def tools_page(request: PageRequest) -> PageBody:
     }
     groups: ToolGroups = defaultdict(list)
     for scope in request.scopes:
-        for one in request.ledger.tool_statistics(scope, tool=tool, **period):
-            groups[one.tool].append((scope, one))
+        for statistics in request.ledger.tool_statistics(scope, tool=tool, **period):
+            groups[statistics.tool].append((scope, statistics))
     if not groups:
         return PageBody(title="Tools", body=html("<h1>Tools</h1>{}", _nothing(request)))
-    ranked = sorted(groups.items(), key=lambda item: -sum(one.calls for _, one in item[1]))
+    ranked = sorted(
+        groups.items(), key=lambda item: -sum(statistics.calls for _, statistics in item[1])
+    )
     failures = _calls(request, tool, status=FAILING)
     slowest = _calls(request, tool, order="slowest")
     return PageBody(
@@ -88,10 +90,10 @@ def tools_page(request: PageRequest) -> PageBody:
 
 
 def _answer(groups: ToolGroups) -> Markup:
-    everything = [one for group in groups.values() for _, one in group]
-    calls = sum(one.calls for one in everything)
+    everything = [statistics for group in groups.values() for _, statistics in group]
+    calls = sum(statistics.calls for statistics in everything)
     failed = sum(map(_failed, groups.values()))
-    ended = calls - sum(one.open for one in everything)
+    ended = calls - sum(statistics.open for statistics in everything)
     worst = max(groups, key=lambda tool: _failed(groups[tool]))
     return answer(
         figure(f"{calls:,}", "calls" if calls != 1 else "call"),
@@ -100,22 +102,22 @@ def _answer(groups: ToolGroups) -> Markup:
             "most often <b>{}</b> <small>{} of {}</small>",
             worst or "(unnamed)",
             _failed(groups[worst]),
-            sum(one.calls for _, one in groups[worst]),
+            sum(statistics.calls for _, statistics in groups[worst]),
         )
         if failed
         else None,
-        figure(took(sum(one.total_ms for one in everything)), "spent in tools"),
+        figure(took(sum(statistics.total_ms for statistics in everything)), "spent in tools"),
     )
 
 
 def _failed(group: list[tuple[str, ToolStatistics]]) -> int:
-    return sum(one.failed + one.synthetic for _, one in group)
+    return sum(statistics.failed + statistics.synthetic for _, statistics in group)
 
 
 def _row(
     request: PageRequest, tool: str | None, group: list[tuple[str, ToolStatistics]]
 ) -> tuple[Any, ...]:
-    parts = [one for _, one in group]
+    parts = [part for _, part in group]
     calls = sum(part.calls for part in parts)
     failed = _failed(group)
     ended = calls - sum(part.open for part in parts)
@@ -163,7 +165,7 @@ def _calls(request: PageRequest, tool: str | None, **query: Any) -> list[ToolRec
     """Return calls of the period in all scopes of the page: the latest, or the slowest."""
     is_slowest = query.get("order") == "slowest"
     query["first" if is_slowest else "last"] = SHOWN
-    found = [
+    records = [
         record
         for scope in request.scopes
         for record in request.ledger.tool_calls(
@@ -174,8 +176,8 @@ def _calls(request: PageRequest, tool: str | None, **query: Any) -> list[ToolRec
             **query,
         ).items
     ]
-    found.sort(key=lambda one: -(one.duration_ms or 0) if is_slowest else -one.at_ms)
-    return found[:SHOWN]
+    records.sort(key=lambda record: -(record.duration_ms or 0) if is_slowest else -record.at_ms)
+    return records[:SHOWN]
 
 
 def _list(request: PageRequest, records: list[ToolRecord], otherwise: str) -> Markup:

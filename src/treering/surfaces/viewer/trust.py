@@ -90,7 +90,7 @@ def _proof(request: PageRequest) -> Markup:
     results = [(None, request.ledger.admin.verify())] if _is_whole(request) else [
         (scope, request.ledger.admin.verify(scope)) for scope in request.scopes
     ]  # fmt: skip
-    return html("{}{}", [_verified(scope, one) for scope, one in results], _anchor(request))
+    return html("{}{}", [_verified(scope, result) for scope, result in results], _anchor(request))
 
 
 def _is_whole(request: PageRequest) -> bool:
@@ -148,15 +148,15 @@ def _anchor(request: PageRequest) -> Markup:
 
 
 def _erasures(request: PageRequest) -> list[Header]:
-    found = [
+    headers = [
         header
         for scope in request.scopes
         for header in request.ledger.headers(
             scope, kinds=sorted(ERASURE_KINDS), last=ERASURES
         ).items
     ]
-    found.sort(key=lambda header: -header.ts_ms)
-    return found[:ERASURES]
+    headers.sort(key=lambda header: -header.ts_ms)
+    return headers[:ERASURES]
 
 
 def _erasure_table(request: PageRequest, erasures: list[Header]) -> Markup:
@@ -251,12 +251,12 @@ def _secrets(request: PageRequest) -> Markup:
 def _findings(request: PageRequest) -> Iterator[DoctorFinding]:
     """Return the findings of treering doctor on the ledger, without those on the machine."""
     ledger, at_ms = request.ledger, request.now_ms
-    found: list[DoctorFinding] = []
+    problems: list[DoctorFinding] = []
     for scope in request.scopes:
         for what, look in ledger_checks.CHECKS:
             findings = safely(what, partial(look, ledger, scope, at_ms))
-            found += [finding for finding in findings if finding.level != "ok"]
-    yield from (masked(finding, request.mask) for finding in found)
+            problems += [finding for finding in findings if finding.level != "ok"]
+    yield from (masked(finding, request.mask) for finding in problems)
 
 
 def _health(findings: list[DoctorFinding]) -> Markup:
@@ -265,7 +265,7 @@ def _health(findings: list[DoctorFinding]) -> Markup:
             '<p class="good">✓ Nothing is wrong.</p><p class="small muted"><code>treering doctor'
             "</code> also looks at logs, hooks and the disk of this machine.</p>"
         )
-    return html('<ul class="findings">{}</ul>', [_finding(one) for one in findings])
+    return html('<ul class="findings">{}</ul>', [_finding(finding) for finding in findings])
 
 
 def _finding(finding: DoctorFinding) -> Markup:

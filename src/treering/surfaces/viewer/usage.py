@@ -84,7 +84,7 @@ def usage_page(request: PageRequest) -> PageBody:
             chart=_chart(request, used),
             models=_models(request, used, sums),
             projects=_grouped(
-                request, used, "Project", lambda one: one.scope, lambda name: html(
+                request, used, "Project", lambda use: use.scope, lambda name: html(
                     '<a href="{}">{}</a>', request.url(scope=name), name),
             ),
             sessions=_sessions(request, used, figures, tops),
@@ -111,11 +111,11 @@ def _answer(sums: Sums, before: Sums) -> Markup:
 
 
 def _chart(request: PageRequest, used: list[UsedTokens]) -> Markup:
-    spans = spans_of(request.period, [one.ts_ms for one in used])
+    spans = spans_of(request.period, [use.ts_ms for use in used])
     index = span_index(spans)
     groups: defaultdict[int, list[UsedTokens]] = defaultdict(list)
-    for one in used:
-        groups[index[day_of(one.ts_ms)]].append(one)
+    for use in used:
+        groups[index[day_of(use.ts_ms)]].append(use)
     bars = []
     for at, span in enumerate(spans):
         sums = sums_of(groups[at])
@@ -134,7 +134,7 @@ def _chart(request: PageRequest, used: list[UsedTokens]) -> Markup:
 
 def _models(request: PageRequest, used: list[UsedTokens], sums: Sums) -> Markup:
     names = {name: request.text(name.model) or "unknown model" for name in sums}
-    return _grouped(request, used, "Model", lambda one: names[one.report.name], lambda name: name)
+    return _grouped(request, used, "Model", lambda use: names[use.report.name], lambda name: name)
 
 
 def _sessions(
@@ -144,7 +144,9 @@ def _sessions(
     tops: dict[tuple[str, str], str],
 ) -> Markup:
     outlines = {
-        (str(one.scope), name): top for one in figures for name, top in one.outlines.items()
+        (str(scope_figures.scope), name): top
+        for scope_figures in figures
+        for name, top in scope_figures.outlines.items()
     }
 
     def link(key: tuple[str, str]) -> Markup:
@@ -154,7 +156,7 @@ def _sessions(
 
     return _grouped(
         request, used, "Session",
-        lambda one: (one.scope, tops.get((one.scope, one.session_id), one.session_id)), link,
+        lambda use: (use.scope, tops.get((use.scope, use.session_id), use.session_id)), link,
     )  # fmt: skip
 
 
@@ -163,14 +165,14 @@ def _grouped(
 ) -> Markup:
     """Return a table of usage by ``key``, the most expensive first."""
     groups: defaultdict[Any, list[UsedTokens]] = defaultdict(list)
-    for one in used:
-        groups[key(one)].append(one)
+    for use in used:
+        groups[key(use)].append(use)
     sums = {name: sums_of(group) for name, group in groups.items()}
     by_tokens = request.arguments.by == "tokens"
-    totals = {name: _total(one) for name, one in sums.items()}
+    totals = {name: _total(group_sums) for name, group_sums in sums.items()}
     weights = {
-        name: float(totals[name].total_tokens) if by_tokens else float(known_cost(one)[0])
-        for name, one in sums.items()
+        name: float(totals[name].total_tokens) if by_tokens else float(known_cost(group_sums)[0])
+        for name, group_sums in sums.items()
     }
     whole = sum(weights.values()) or 1
     ranked = sorted(sums, key=lambda name: (-weights[name], -totals[name].total_tokens))
@@ -210,15 +212,15 @@ def _total(sums: Sums) -> Tokens:
 def _tops(figures: list[ScopeFigures]) -> dict[tuple[str, str], str]:
     """Return the topmost session that started each session."""
     tops: dict[tuple[str, str], str] = {}
-    for one in figures:
-        for name in one.outlines:
+    for scope_figures in figures:
+        for name in scope_figures.outlines:
             top, seen = name, {name}
-            while (outline := one.outlines.get(top)) and outline.spawned_by:
+            while (outline := scope_figures.outlines.get(top)) and outline.spawned_by:
                 if outline.spawned_by in seen:
                     break
                 top = outline.spawned_by
                 seen.add(top)
-            tops[one.scope, name] = top
+            tops[scope_figures.scope, name] = top
     return tops
 
 

@@ -61,7 +61,7 @@ def look_at_logs(ledger: Ledger | None, scope: Scope | None, at_ms: int) -> Iter
 def _agent(
     agent: str, places: Sequence[LogFolder], ledger: Ledger | None, scope: Scope | None, at_ms: int
 ) -> Iterator[DoctorFinding]:
-    forbidden = [folder for place in places for folder in unreadable_folders(place.root)]
+    forbidden = [folder for log_folder in places for folder in unreadable_folders(log_folder.root)]
     if forbidden:
         yield DoctorFinding(
             level="warning",
@@ -71,7 +71,7 @@ def _agent(
             items=some(iter(forbidden), of=len(forbidden)),
         )
     files = sorted(
-        (pair for place in places for pair in log_files(place.root)),
+        (pair for log_folder in places for pair in log_files(log_folder.root)),
         key=lambda pair: -pair[1].st_mtime_ns,
     )
     if not files:

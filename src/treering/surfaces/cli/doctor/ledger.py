@@ -185,8 +185,8 @@ def _place(verification: Verification) -> str:
     if broken is None:
         return "the proof fails"
     named = (("scope", broken.scope), ("session", broken.session_id), ("seq", broken.seq))
-    place = ", ".join(f"{name} {value}" for name, value in named if value)
-    return f"{place}{': ' if place else ''}{broken.fault}: {broken.detail}"
+    location = ", ".join(f"{name} {value}" for name, value in named if value)
+    return f"{location}{': ' if location else ''}{broken.fault}: {broken.detail}"
 
 
 def _file(path: Path) -> Iterator[DoctorFinding]:
@@ -234,17 +234,17 @@ def _size(path: str) -> int:
 def _server(path: str) -> Iterator[DoctorFinding]:
     from treering.app import administer  # noqa: PLC0415  (only for a server)
 
-    place = shown(path)
+    address = shown(path)
     try:
         status = administer(path).status()
     except NotPermitted:
-        yield DoctorFinding(level="ok", code="ledger", message=f"{place} opens")
+        yield DoctorFinding(level="ok", code="ledger", message=f"{address} opens")
         return
     versions = (status.schema_version, status.schema_version_known)
     yield DoctorFinding(
         level="ok" if versions[0] >= versions[1] else "warning",
         code="ledger" if versions[0] >= versions[1] else "schema_old",
-        message=f"{place} opens, schema version {versions[0]} of {versions[1]}:"
+        message=f"{address} opens, schema version {versions[0]} of {versions[1]}:"
         f" {sized(status.bytes)}",
         fix=None if versions[0] >= versions[1] else "treering db init",
     )

@@ -197,12 +197,13 @@ def _lines(result: SearchResult, sessions: list[dict[str, Any]]) -> Iterator[str
     if not sessions:
         yield f"nothing in scope {result.scope} matches: use fewer words, or check the scope"
         return
-    for one in sessions:
-        latest = clock(one["latest_ts_ms"])[:16]
-        yield f"{one['session_id']}  {latest}  {counted(one['hit_count'], 'hit')}: {one['summary']}"
-        for matched in one["matched_items"]:
+    for session in sessions:
+        latest = clock(session["latest_ts_ms"])[:16]
+        hits = counted(session["hit_count"], "hit")
+        yield f"{session['session_id']}  {latest}  {hits}: {session['summary']}"
+        for matched in session["matched_items"]:
             yield f"  {matched['type']}  {matched['match']['snippet']}"
-        yield f"  {one['replay_hint']['command']}"
+        yield f"  {session['replay_hint']['command']}"
     more = "at least " if result.at_least else ""
     yield f"{more}{counted(result.total, 'event')} found, {counted(len(sessions), 'session')} shown"
     if result.widened:

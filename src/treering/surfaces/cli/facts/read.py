@@ -194,8 +194,8 @@ def _asked(
 def _say_nothing(scope: Scope, asked: FactFilter, *, is_going_on: bool) -> None:
     flag = scope_flag(scope)
     states = "" if asked.states == FACT_STATES else f"{' or '.join(asked.states)} "
-    kept = "match" if asked.is_narrow or is_going_on else "are remembered"
-    say(f"no {states}facts of scope {scope} {kept}")
+    verb = "match" if asked.is_narrow or is_going_on else "are remembered"
+    say(f"no {states}facts of scope {scope} {verb}")
     if asked.is_narrow or is_going_on:
         say("  drop a filter, or check the names")
     if asked.states != FACT_STATES:

@@ -209,7 +209,9 @@ def _lines(receipt: SweepReceipt) -> Iterator[str]:
         yield f"nothing to do: no session of scope {scope} is old enough"
     if receipt.kept:
         yield f"{counted(len(receipt.kept), 'session')} kept"
-        yield from _named([f"{one}: {_WHY.get(why, why)}" for one, why in receipt.kept.items()])
+        yield from _named(
+            [f"{session_id}: {_WHY.get(why, why)}" for session_id, why in receipt.kept.items()]
+        )
 
 
 def _named(lines: list[str]) -> Iterator[str]:
