@@ -14,6 +14,7 @@ from treering.model.parts import (
     PARTS,
     SafePart,
     Said,
+    TimeNote,
     ToolCalled,
     ToolReturned,
     envelope_name,
@@ -91,7 +92,7 @@ def test_whatever_is_recorded_has_a_safe_part(kind: str, refs: Any) -> None:
 @pytest.mark.parametrize("kind", sorted(PARTS))
 def test_a_part_comes_back_from_its_refs(kind: str) -> None:
     part = PARTS[kind]
-    samples: dict[Any, Any] = {str: "x", int: 3, bool: True}
+    samples: dict[Any, Any] = {str: "x", int: 3, bool: True, TimeNote: "approximate"}
     filled = part(
         **{
             field.name: [3] if field.type == list[int] else samples.get(_plain(field.type), "ok")

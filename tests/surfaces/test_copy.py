@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import signal
@@ -286,8 +287,11 @@ def wait_for_events(process: subprocess.Popen[str], target: Path) -> None:
 
 
 def events_in(path: Path) -> int:
-    count = [PROGRAM, "--db", str(path), "episodes", "query", "--scope", HERE, "--limit", "1"]
-    return len(subprocess.run(count, capture_output=True, check=False).stdout)
+    query = ["episodes", "query", "--scope", HERE, "--limit", "1", "--json"]
+    asked = subprocess.run([PROGRAM, "--db", str(path), *query], capture_output=True, check=False)
+    # A file that is just being made cannot be asked yet.
+    count: int = json.loads(asked.stdout)["count"] if asked.returncode == 0 else 0
+    return count
 
 
 def test_a_source_that_may_only_be_read_is_copied(long: Path, run: Run, tmp_path: Path) -> None:

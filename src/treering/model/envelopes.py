@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 import msgspec
 
 from treering.model.kinds import Visibility
-from treering.model.parts import PARTS, SafePart, envelope_name, part_of
+from treering.model.parts import PARTS, SafePart, TimeNote, envelope_name, part_of
 from treering.model.tools import Reason, Status
 
 ENVELOPE_VERSION: Final = 1
@@ -108,6 +108,8 @@ class _Returned(Payload, frozen=True, kw_only=True):
     """For a late result: the event id of the valid outcome."""
     run: str | None = None
     """For a late result: the run of its call, which is closed."""
+    time: TimeNote | None = None
+    """``approximate`` if the log it was imported from does not tell its time."""
 
 
 class _Compacting(Payload, frozen=True, kw_only=True):
