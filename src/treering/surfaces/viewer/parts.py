@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from treering.surfaces.viewer.requests import PageRequest
 
 NONE: Final = "-"
-SHORT_ID: Final = 8
+SHORT_ID: Final = 13
+"""An id begins with its time: the first eight characters are the same for a minute."""
 CHART_HEIGHT: Final = 96
 _UNITS: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 _STILL: Final = 0.005
