@@ -40,7 +40,7 @@ _RECALL_NOTE: Final = (
     "Bare is numpy's product of as many vectors of 256 numbers with one, the best 10 of it, and"
     " FTS5's best 10 for any of the question's words but small ones, porter stemmed, over the same"
     " texts: it embeds no question, knows no users, times or states, and reads no fact. Both in"
-    " turns, each time with another question."
+    " turns, each time with another question. Facts have vectors of the table."
 )
 _LEARNING_NOTE: Final = (
     "Facts of one user, embedded and compared with what is known, in a ledger as shipped: durable,"
@@ -69,7 +69,7 @@ def run(effort: Effort, folder: Path) -> list[Section]:
 def _recall(effort: Effort, folder: Path, many: int) -> Section:
     few, path = many // 20, folder / "facts.db"
     said, asked = texts(many), questions(CALLS * (effort.repeats + 1), few)
-    with treering.open(path) as ledger:
+    with treering.open(path, embedder="static") as ledger:
         record(ledger, MANY, said)
         record(ledger, FEW, said[:few])
         ways = {
@@ -153,7 +153,7 @@ def _cold_s(path: Path, question: str) -> float:
 
 def _ask_once(path: str, scope: str, question: str) -> float:
     began = time.perf_counter()
-    with treering.open(path) as ledger:
+    with treering.open(path, embedder="static") as ledger:
         ledger.memory(scope).recall(question, user=USER, record=False)
         return time.perf_counter() - began
 
@@ -163,7 +163,7 @@ def _ask_once(path: str, scope: str, question: str) -> float:
 
 def _learning(folder: Path, count: int) -> Section:
     said = texts(count + SINGLES)
-    with treering.open(folder / "learnt.db") as ledger:
+    with treering.open(folder / "learnt.db", embedder="static") as ledger:
         ledger.memory(FEW).learn(said[0])  # Has the embedder's table read.
         memory = ledger.memory(LEARNT)
         began = time.perf_counter()
