@@ -62,21 +62,12 @@ export const mount = (main, signal) => {
       time.setAttribute("data-local", "");
     }
   };
-  // After a jump one is where one jumped to, and at the end one follows, until one scrolls by hand.
-  let isHeld = false;
-  /** @type {Element | null} */
-  let aim = null;
-  /** Stay where one jumped to while rows are filled in above it. */
-  const hold = () => {
-    if (aim?.isConnected) aim.scrollIntoView();
-  };
   const filled = (/** @type {Element} */ rows) => {
     localTimes(rows);
     folds.restore(rows);
     undone(rows);
     if (player?.isOn()) player.hide();
     search?.mark();
-    hold();
   };
   const fetchRows = async (/** @type {number} */ page) => {
     const answer = await ask(`${base}/rows?${new URLSearchParams({ scope, page: String(page) })}`, signal);
@@ -112,15 +103,16 @@ export const mount = (main, signal) => {
     }
     here = seq;
     isHeld = true;
-    aim = block === "start" ? row : null;
-    pages.update();
+    // The browser holds a place while rows are filled in above it, once it has drawn it.
+    requestAnimationFrame(() => requestAnimationFrame(() => signal.aborted || pages.update()));
     placed();
     // An address that names an event stays as it was given.
     if (!isGiven) remember();
   };
+  // After a jump one is where one jumped to, and at the end one follows, until one scrolls by hand.
+  let isHeld = false;
   const letGo = () => {
     isHeld = false;
-    aim = null;
     grown.letGo();
   };
   for (const name of ["wheel", "touchmove", "pointerdown"]) addEventListener(name, letGo, { passive: true, signal });
