@@ -57,7 +57,11 @@ def look_with_program(path: Path) -> None:
     """Count the events with the ``sqlite3`` program, or with apsw's own where it is missing."""
     program = shutil.which("sqlite3")
     command = [program] if program else [sys.executable, "-m", "apsw"]
-    subprocess.run([*command, str(path), COUNT], check=True, capture_output=True, timeout=LIMIT_S)
+    # By itself it does not wait for the writer that mends the file after a kill.
+    patience = ["-cmd", f".timeout {LIMIT_S * 1_000}"]
+    subprocess.run(
+        [*command, *patience, str(path), COUNT], check=True, capture_output=True, timeout=LIMIT_S
+    )
 
 
 LOOKS: Final = [look_with_sqlite3, look_with_duckdb, look_at_bytes, look_with_program]

@@ -24,7 +24,7 @@ from treering.model.cursors import pack
 from treering.surfaces.server.limits import Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from served import Caller
     from treering import Ledger
@@ -201,10 +201,14 @@ async def _read_slowly(server: ThreadServer, ledger: Ledger) -> list[str]:
         stream = follow(server.port, server.token, STREAM)
         cursor, event = await anext(stream)
         seen.append(event["summary"])
+        _await(
+            lambda: any(one.listeners for one in list(server.application.hub._channels.values()))
+        )
         for begin in range(1, 2_000, 100):
             batch = range(begin, min(begin + 100, 2_000))
             ledger.append([said(f"{number:04} {'x' * 900}") for number in batch])
-        _await_full_queue(server)  # In this thread, so that the client reads nothing.
+        # In this thread, so that the client reads nothing.
+        _await(lambda: all(one.is_over for one in list(server.application.hub._subscriptions)))
         # It ends by itself, since the queue of this client was full.
         async for place, event in stream:
             cursor = place
@@ -216,10 +220,10 @@ async def _read_slowly(server: ThreadServer, ledger: Ledger) -> list[str]:
     raise AssertionError(len(seen))
 
 
-def _await_full_queue(server: ThreadServer) -> None:
-    """Return when no more is put into the queue of any client."""
+def _await(is_reached: Callable[[], bool]) -> None:
+    """Return when the server is where a test wants it."""
     deadline = time.monotonic() + PATIENCE_S
-    while not all(client.is_over for client in list(server.application.hub._subscriptions)):
+    while not is_reached():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
