@@ -164,6 +164,7 @@ def test_keys_move_by_turn_and_by_failure_and_fold(page: Page) -> None:
     expect(page.locator("#outline a[aria-current]")).to_contain_text("Part 1")
     page.keyboard.press("n")
     expect(page.locator(f"#e{asked_at(100) + 1}")).to_be_in_viewport()
+    settle(page)
     page.keyboard.press("n")
     expect(page.locator(f"#e{asked_at(400) + 1}")).to_be_in_viewport()
     expect(page.locator(f"#e{asked_at(400) + 1}")).to_contain_text(
