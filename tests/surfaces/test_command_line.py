@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -64,6 +66,31 @@ def test_help_has_sections_for_what_one_wants_to_do(cli: CommandLine) -> None:
     sections = ["Capture", "Look", "Remember", "Prove and erase", "Serve", "Administer"]
     assert titles[2:] == sections
     assert found == set(root.list_commands(click.Context(root)))
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself(cli: CommandLine) -> None:
+    context = click.Context(root)
+    loaded = {name: root.get_command(context, name) for name in root.list_commands(context)}
+
+    listed = {item.value: item.help for item in root.shell_complete(context, "")}
+
+    assert listed == {
+        name: command.get_short_help_str(200)
+        for name, command in loaded.items()
+        if command is not None
+    }
+    lines = cli.bare("--help").out.splitlines()
+    assert all(any(line.endswith(f"  {text}") for line in lines) for text in listed.values())
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    program = (
+        "import sys, treering.surfaces.cli.main as cli; cli.main(['--help']);"
+        "loaded = [name for name in sys.modules if name.startswith('treering.surfaces.cli.')];"
+        "sys.exit('treering.surfaces.cli.imports' in loaded)"
+    )
+
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_help_fits_eighty_columns(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,12 @@ from treering.surfaces.cli.output import print_error, print_receipt, say
 from treering.surfaces.cli.streams import status_of, writing_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from click.shell_completion import CompletionItem
 
 _EXTRA: Final = re.compile(r"unexpected extra argument \((\S+)\)")
-
+_PACKAGE: Final = __name__.rpartition(".")[0]
 TRACEBACK_VARIABLE: Final = "TREERING_TRACEBACK"
 
 
@@ -113,13 +115,21 @@ class LazyGroup(_Shown, click.Group):
         self,
         *arguments: Any,
         lazy: Mapping[str, str] | None = None,
-        sections: Mapping[str, Mapping[str, str]] | None = None,
+        sections: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
         aliases: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
+        """Take where commands are, by name; ``sections`` also say what each does.
+
+        A list of many commands, for help or a shell's Tab, imports none of those.
+        """
         super().__init__(*arguments, **settings)
-        self._sections = sections or {"Commands": lazy or {}}
-        self._lazy = {name: at for part in self._sections.values() for name, at in part.items()}
+        listed = {name: row for rows in (sections or {}).values() for name, row in rows.items()}
+        self._lazy = lazy or {
+            name: f"{_PACKAGE}.{address}" for name, (address, _) in listed.items()
+        }
+        self._sections: Mapping[str, Collection[str]] = sections or {"Commands": self._lazy}
+        self._summaries = {name: summary for name, (_, summary) in listed.items()}
         self._aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
@@ -140,13 +150,27 @@ class LazyGroup(_Shown, click.Group):
         room = formatter.width - 6 - max(map(len, self._lazy))
         widest = max(map(len, self._lazy))
         for title, names in self._sections.items():
-            rows = [
-                (name.ljust(widest), command.get_short_help_str(room))
-                for name in names
-                if (command := self.get_command(ctx, name)) is not None
-            ]
+            rows = [(name.ljust(widest), self._summary(ctx, name, room)) for name in names]
             with formatter.section(title):
                 formatter.write_dl(rows)
+
+    def _summary(self, ctx: click.Context, name: str, room: int) -> str:
+        if name in self._summaries:
+            return self._summaries[name]
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(room)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands, and else the options, that begin with what was typed."""
+        if not self._summaries:
+            return super().shell_complete(ctx, incomplete)
+        from click.shell_completion import CompletionItem  # noqa: PLC0415  (only for a shell's Tab)
+
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in self._summaries.items()
+            if name.startswith(incomplete)
+        ] or click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
