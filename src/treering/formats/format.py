@@ -73,9 +73,11 @@ class LogPlace(msgspec.Struct, frozen=True):
         base = PurePath(self.base).parts
         if base and any(path.parts[at : at + len(base)] == base for at in range(len(path.parts))):
             return True
+        if self.variable is None:
+            return False
         # As strings: pathlib takes five times as long, and every file passes here.
         folder = os.path.join(os.path.realpath(self.at()), "")  # noqa: PTH118
-        return bool(self.variable) and os.path.realpath(path).startswith(folder)
+        return os.path.realpath(path).startswith(folder)
 
 
 _LATER: Final[dict[tuple[Path, str], tuple[float, list[Path]]]] = {}
