@@ -189,7 +189,7 @@ class ClaudeCodeReader:
         repeated: str | None = None
         reason = "nothing is said in it"
         ours = value.get(OURS)
-        if ours is not None and (exported := _exported_event(ours)) is not None:
+        if line.sort == "system" and (exported := _exported_event(ours)) is not None:
             pieces = [exported]
         elif line.sort == "user" and line.message:
             pieces = said_by_user(line, past)
@@ -392,9 +392,9 @@ def _exported_pieces(ours: dict[str, Any], pieces: Sequence[LineEvent]) -> list[
     if "event" in ours and ours["event"] is None:
         return []
     usage = name_in(ours, "usage", most=EVENT_ID_CHARACTERS_MAX)
-    spoken = [piece for piece in pieces if piece.kind != USED or "told" in ours][:1]
+    spoken = [_as_recorded(piece, ours) for piece in pieces if piece.kind != USED or "told" in ours]
     used = [piece for piece in pieces if piece.kind == USED and usage is not None]
-    return spoken + [msgspec.structs.replace(piece, key=usage) for piece in used]
+    return spoken[:1] + [msgspec.structs.replace(piece, key=usage) for piece in used]
 
 
 def _exported_event(ours: Any) -> LineEvent | None:
@@ -409,6 +409,25 @@ def _exported_event(ours: Any) -> LineEvent | None:
         payload=event.get("payload"),
         refs=refs if isinstance(refs, dict) else {},
     )
+
+
+def _as_recorded(piece: LineEvent, ours: dict[str, Any]) -> LineEvent:
+    """Return the event of a line of our own export, with what was recorded of it otherwise."""
+    told, first = ours.get("told"), name_in(ours, "first", most=EVENT_ID_CHARACTERS_MAX)
+    told = told if isinstance(told, dict) else {}
+    dropped = told.get("dropped")
+    payload = told.get("payload", piece.payload)
+    if isinstance(dropped, list) and isinstance(payload, dict) and isinstance(piece.payload, dict):
+        payload = {
+            name: value for name, value in piece.payload.items() if name not in dropped
+        } | payload
+    exported = _exported_event({
+        "told": {"kind": piece.kind, "summary": piece.summary, "refs": piece.refs, **told,
+                 "payload": payload}
+    })  # fmt: skip
+    if exported is None:
+        return piece
+    return msgspec.structs.replace(exported, key=piece.key, first=first or piece.first)
 
 
 def _said_in(value: dict[str, Any]) -> Any:

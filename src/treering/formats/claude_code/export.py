@@ -2,13 +2,15 @@
 
 The messages are those that a model is shown: every call with its result right after it. Each line
 names its ``event`` in a field of our own, ``treering``, so that a later import recognises it; a
-line without an event was added by the export.
+line without an event was added by the export. The lines are read again while they are written:
+what the reader would not make of one as it was recorded, the field holds as well.
 """
 
 from __future__ import annotations
 
 import re
 from hashlib import sha256
+from heapq import merge
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -19,9 +21,11 @@ from treering.context.dialects.turns import CONTINUED, arguments_of, calls_with_
 from treering.context.pairing import pair
 from treering.derive.reports import REPORT, larger_report, report_of
 from treering.derive.visible import UndoFilter
+from treering.formats.claude_code import ClaudeCodeReader
 from treering.formats.claude_code.lines import ERRORS, OURS, VERBATIM, name_in
 from treering.formats.claude_code.results import INTERRUPTED
 from treering.formats.loose import count
+from treering.formats.parsed import LogRecord
 from treering.model.events import Event
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.times import instant
@@ -30,6 +34,7 @@ from treering.model.tools import SyntheticPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from treering.formats.parsed import ParsedEvent
     from treering.model.messages import Call, ModelMessage, Result
 
 UNKNOWN_MODEL: Final = "unknown"
@@ -41,8 +46,24 @@ _INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 VERSION: Final = "2.1.0"
 """The version of Claude Code whose lines these look like."""
+COMPACTED: Final = "context.compacted"
+THROUGH: Final = "through_seq"
+"""What an import finds out anew: the last event that a compaction replaced."""
+_OPENING: Final = frozenset({"session.opened", "session.imported", "session.forked"})
+"""Kinds that every import writes itself."""
+_WHOSE: Final = ("isSidechain", "agentId", "attributionAgent", "parent_tool_use_id", "sessionId")
+"""Fields of a title: they say whose it is."""
 _RESULT_BLOCKS: Final = frozenset({"text", "image"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class ExportedSession(msgspec.Struct, frozen=True):
+    """The log of a session."""
+
+    lines: list[bytes]
+    """Each with its newline."""
+    left_out: int
+    """How many of its events are not in it."""
 
 
 def write_session(
@@ -55,54 +76,47 @@ def write_session(
     policy: SyntheticPolicy | None = None,
     beside: Iterable[Event] | None = None,
     subagent: Subagent | None = None,
-) -> Iterator[bytes]:
-    """Yield the lines of a session whose ``events`` are given in order, each with its newline.
+) -> ExportedSession:
+    """Return the lines of a session whose ``events`` are given in order.
 
-    Undone events are left out; calls without a result get one that says so; results without a call
-    are dropped. What such a log has no line for is written in our own field: decisions,
-    observations, alerts; and of all events, which ``beside`` gives, errors and usage: undone turns
-    cost money as well. The same events give the same lines.
+    Undone events are left out; calls without a result get one that says so. What such a log has no
+    line for is written in our own field: decisions, observations, goals, results without a call;
+    and of all events, which ``beside`` gives, errors and usage: undone turns cost money as well.
+    Erased events are left out, and those that only mean something in their own ledger: of runs,
+    memory and state. The same events give the same lines.
     """
     every = list(events)
-    extra = [event for event in (every if beside is None else beside) if not event.redacted]
+    beside = every if beside is None else list(beside)
     shown = _shown(every)
     messages, _ = pair(shown, policy or SyntheticPolicy())
-    aside = _aside(extra, shown, messages)
-    pending = [event for event in aside if thought_in(event) is None]
     whose = {"isSidechain": False} if subagent is None else subagent.fields
-    lines = _ExportLines(
-        {
-            **whose,
-            "userType": "external",
-            "cwd": cwd,
-            "sessionId": session_id,
-            "version": version,
-            "gitBranch": git_branch or "",
-        },
-        {event.event_id: event for event in shown},
-        tool_names(messages, COMMON),
+    shared = {
+        **whose,
+        "userType": "external",
+        "cwd": cwd,
+        "sessionId": session_id,
+        "version": version,
+        "gitBranch": git_branch or "",
+    }
+    names = tool_names(messages, COMMON)
+    drafts = _ExportLines(shared, {event.event_id: event for event in shown}, names)
+    lines = list(drafts.session(messages))
+    written = _checked(lines)
+    ids = {event.event_id for event in shown}
+    rest = [
+        drafts.verbatim(event)
+        for event in beside
+        if event.event_id not in written
+        and not event.redacted
+        and event.kind in VERBATIM
+        and (event.event_id in ids or event.kind in ERRORS or event.kind == REPORT)
+    ]
+    written |= {line.source.event_id for line in rest if line.source is not None}
+    _link(ordered := list(merge(lines, rest, key=lambda line: line.seq)))
+    return ExportedSession(
+        [msgspec.json.encode(line.value) + b"\n" for line in ordered],
+        sum(event.event_id not in written and event.kind not in _OPENING for event in beside),
     )
-    compactions = [event for event in shown if _summary_in(event)]
-    if messages and not isinstance(messages[0], UserMessage) and not compactions:
-        yield lines.user(CONTINUED, None, "start", isMeta=True)
-    for message in messages:
-        while compactions and compactions[0].seq < message.seq:
-            yield from lines.compaction(compactions.pop(0))
-        while pending and pending[0].seq < message.seq:
-            yield lines.verbatim(pending.pop(0))
-        yield from lines.message(message)
-    for event in compactions:
-        yield from lines.compaction(event)
-    for event in pending:
-        yield lines.verbatim(event)
-    for event in [*aside, *extra]:
-        if lines.lacks(event):
-            yield lines.verbatim(event)
-    titled = [event for event in shown if _title_in(event)]
-    if titled:
-        title = {"type": "custom-title", "customTitle": _title_in(titled[-1]), **whose,
-                "sessionId": session_id, OURS: {"event": titled[-1].event_id}}  # fmt: skip
-        yield msgspec.json.encode(title) + b"\n"
 
 
 class Subagent(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,8 +136,19 @@ class Subagent(msgspec.Struct, frozen=True, kw_only=True):
         return {"isSidechain": True, "agentId": self.agent_id, **stated}
 
 
+class _ExportLine(msgspec.Struct):
+    """One line, and what it is of."""
+
+    value: dict[str, Any]
+    seq: int
+    """Where it belongs: the seq of the first event of its message."""
+    source: Event | None = None
+    report: Event | None = None
+    """The usage of its message, if that is to be read from it."""
+
+
 class _ExportLines:
-    """Lines that follow each other."""
+    """Makes the lines of one session."""
 
     def __init__(
         self, shared: dict[str, Any], events: dict[str, Event], names: dict[str, str]
@@ -132,102 +157,137 @@ class _ExportLines:
         self._events = events
         self._names = names
         self._answers = Answers(events.values())
-        self._reported: set[tuple[str | None, str | None]] = set()
-        """The calls of the model whose usage a line has: by message and request."""
-        self._thought: set[str] = set()
-        """The events of the thoughts that a line has."""
-        self._last: str | None = None
+        self._uuids: set[str] = set()
+        self._seq = 0
         self._ts_ms = next((event.ts_ms for event in events.values()), 1)
 
-    def message(self, message: ModelMessage) -> Iterator[bytes]:
-        """Yield the lines of one message."""
+    def session(self, messages: list[ModelMessage]) -> Iterator[_ExportLine]:
+        """Yield the lines of messages, compactions and titles, in order."""
+        compactions = self._compactions()
+        spoken = list(self._spoken(messages, is_compacted=bool(compactions)))
+        titles = [self._title(event) for event in self._events.values() if _title_in(event)]
+        yield from merge(spoken, compactions, titles, key=lambda line: line.seq)
+
+    def verbatim(self, event: Event) -> _ExportLine:
+        """Return a line that holds an event besides the conversation verbatim."""
+        self._at(event)
+        shown = {"type": "system", "subtype": OURS, "content": event.summary, "level": "info"}
+        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=_told(event))
+
+    def _spoken(self, messages: list[ModelMessage], *, is_compacted: bool) -> Iterator[_ExportLine]:
+        if messages and not isinstance(messages[0], UserMessage) and not is_compacted:
+            yield self._user(CONTINUED, None, "start", isMeta=True)
+        for message in messages:
+            self._seq = message.seq
+            yield from self._message(message)
+
+    def _message(self, message: ModelMessage) -> Iterator[_ExportLine]:
         if isinstance(message, AssistantMessage):
             yield from self._answer(message)
             return
         source = self._source(message.event_ids)
         name = f"seq {message.seq}"
         if message.mark == "interrupt":
-            yield self.user([_text(_interruption(source))], source, name)
+            yield self._user([_text(_interruption(source))], source, name)
         elif not is_blank(message.text):
-            yield self.user(self._prompt(message.text, source), source, name)
+            yield self._user(self._prompt(message.text, source), source, name)
 
-    def compaction(self, event: Event) -> Iterator[bytes]:
-        """Yield the two lines of a compaction."""
-        self._ts_ms = event.ts_ms
-        metadata = {"trigger": "auto", "preTokens": (event.payload or {}).get("from_tokens") or 0}
-        before, self._last = self._last, None
+    def _compactions(self) -> list[_ExportLine]:
+        """Return the two lines of each compaction with a summary."""
+        lines: list[_ExportLine] = []
+        boundary: Event | None = None
+        for event in self._events.values():
+            if event.kind == "compaction.ended" and not event.redacted:
+                boundary = event
+            if _summary_in(event):
+                lines += self._compaction(event, boundary)
+                boundary = None
+        return lines
+
+    def _compaction(self, event: Event, boundary: Event | None) -> Iterator[_ExportLine]:
+        payload = event.payload or {}
+        self._at(event if boundary is None else boundary)
+        ours: dict[str, Any] = {} if boundary is None else {"told": _told(boundary)}
         yield self._line(
-            None,
+            boundary,
             f"{event.event_id} boundary",
             {
-                "logicalParentUuid": before,
+                "logicalParentUuid": None,
                 "type": "system",
                 "subtype": "compact_boundary",
                 "content": "Conversation compacted",
                 "level": "info",
-                "compactMetadata": metadata,
+                "compactMetadata": {
+                    "trigger": "auto",
+                    "preTokens": payload.get("from_tokens") or 0,
+                },
             },
+            **ours,
         )
-        yield self.user(
+        self._at(event)
+        through = payload.get(THROUGH)
+        kept = (
+            earlier.event_id
+            for earlier in self._events.values()
+            if type(through) is int
+            and through < earlier.seq < event.seq
+            and earlier.kind in VERBATIM
+            and earlier is not boundary
+        )
+        first = next(kept, None)
+        line = self._user(
             _summary_in(event),
             event,
             event.event_id,
             isCompactSummary=True,
             isVisibleInTranscriptOnly=True,
         )
+        if first is not None:
+            line.value[OURS]["first"] = first
+        yield line
 
-    def verbatim(self, event: Event) -> bytes:
-        """Return a line that holds an event besides the conversation verbatim."""
-        self._ts_ms = event.ts_ms
-        shown = {"type": "system", "subtype": OURS, "content": event.summary, "level": "info"}
-        event_fields = {"kind": event.kind, "summary": event.summary, "payload": event.payload,
-                "refs": event.refs}  # fmt: skip
-        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=event_fields)
+    def _title(self, event: Event) -> _ExportLine:
+        self._at(event)
+        whose = {name: self._shared[name] for name in _WHOSE if name in self._shared}
+        title = {"type": "custom-title", "customTitle": _title_in(event), **whose,
+                 "timestamp": instant(event.ts_ms), OURS: {"event": event.event_id}}  # fmt: skip
+        return _ExportLine(title, event.seq, event)
 
-    def lacks(self, report: Event) -> bool:
-        """Whether it is a thought, or the usage of a model's call, that no line has."""
-        if report.kind != REPORT:
-            is_written = report.event_id in self._thought
-            self._thought.add(report.event_id)
-            return thought_in(report) is not None and not is_written
-        call = message_of(report), name_in(report.refs, "request_id")
-        return call == (None, None) or call not in self._reported
-
-    def user(self, content: Any, source: Event | None, name: str, **more: Any) -> bytes:
+    def _user(self, content: Any, source: Event | None, name: str, **more: Any) -> _ExportLine:
         """Return a line in the user's place for the event ``source``."""
         message = {"role": "user", "content": content}
         return self._line(source, name, {"type": "user", "message": message, **more})
 
-    def _answer(self, message: AssistantMessage) -> Iterator[bytes]:
+    def _answer(self, message: AssistantMessage) -> Iterator[_ExportLine]:
         name = message.event_ids[0]
         parts = [] if is_blank(message.text) else [(self._source((name,)), _text(message.text))]
         parts += [(self._source((call.event_id,)), self._call(call)) for call in message.calls]
         stop_reason = "tool_use" if message.calls else "end_turn"
         of = next(filter(None, (message_of(source) for source, _ in parts)), None)
         of = of or f"msg_{_digest(self._shared['sessionId'], name)[:24]}"
-        asked: list[str | None] = []
+        asked: list[str] = []
         for number, (source, block) in enumerate(parts, 1):
             yield from self._thoughts(source)
             part = {
                 "content": [block],
                 "stop_reason": stop_reason if number == len(parts) else None,
             }
-            yield self._said(source, f"{name} {number}", of, part)
-            asked.append(self._last)
+            line = self._said(source, f"{name} {number}", of, part)
+            asked.append(line.value["uuid"])
+            yield line
         texts = len(parts) - len(message.calls)
-        for (call, result), line in zip(calls_with_results(message), asked[texts:], strict=True):
-            yield self._result(call, result, line, f"{name} {call.call_id}")
+        for (call, result), uuid in zip(calls_with_results(message), asked[texts:], strict=True):
+            yield self._result(call, result, uuid, f"{name} {call.call_id}")
 
-    def _thoughts(self, source: Event | None) -> Iterator[bytes]:
+    def _thoughts(self, source: Event | None) -> Iterator[_ExportLine]:
         """Yield the thoughts of the same message before ``source`` that are not written yet."""
         thoughts = self._answers.find(source).thoughts
         while source is not None and thoughts and thoughts[0].seq < source.seq:
             event = thoughts.pop(0)
-            self._thought.add(event.event_id)
             part = {"content": [thought_in(event)], "stop_reason": None}
             yield self._said(event, event.event_id, "", part)
 
-    def _said(self, source: Event | None, name: str, of: str, part: dict[str, Any]) -> bytes:
+    def _said(self, source: Event | None, name: str, of: str, part: dict[str, Any]) -> _ExportLine:
         """Return a line in the model's place: a part of its message, or else of ``of``."""
         if source is not None:
             self._ts_ms = source.ts_ms
@@ -242,19 +302,17 @@ class _ExportLines:
         }
         request = None if answer.report is None else name_in(answer.report.refs, "request_id")
         more = {} if request is None else {"requestId": request}
-        used = {}
+        line = self._line(source, name, {"type": "assistant", "message": message | part, **more})
         if answer.report is not None and answer.is_counted_alike:
-            used = {"usage": answer.report.event_id}
-            self._reported.add((message_of(answer.report), request))
-        return self._line(
-            source, name, {"type": "assistant", "message": message | part, **more}, **used
-        )
+            line.report = answer.report
+            line.value[OURS]["usage"] = answer.report.event_id
+        return line
 
     def _call(self, call: Call) -> dict[str, Any]:
         name, given = self._names[call.tool], arguments_of(call)
         return {"type": "tool_use", "id": call.call_id, "name": name, "input": given}
 
-    def _result(self, call: Call, result: Result, asked: str | None, name: str) -> bytes:
+    def _result(self, call: Call, result: Result, asked: str, name: str) -> _ExportLine:
         source = self._source((result.event_id,) if result.event_id else ())
         payload = source.payload if source is not None else None
         payload = payload if isinstance(payload, dict) else {}
@@ -267,7 +325,7 @@ class _ExportLines:
             block["is_error"] = True
         detail = payload.get("detail")
         more = {} if detail is None else {"toolUseResult": detail}
-        return self.user([block], source, name, sourceToolAssistantUUID=asked, **more)
+        return self._user([block], source, name, sourceToolAssistantUUID=asked, **more)
 
     def _prompt(self, text: str, source: Event | None) -> Any:
         payload = source.payload if source is not None else None
@@ -282,21 +340,106 @@ class _ExportLines:
         self._ts_ms = self._ts_ms if source is None else source.ts_ms
         return source
 
-    def _line(self, source: Event | None, name: str, said: dict[str, Any], **ours: Any) -> bytes:
-        parent, event_id = self._last, None if source is None else source.event_id
-        digest = _digest(self._shared["sessionId"], name)
+    def _at(self, event: Event) -> None:
+        self._seq, self._ts_ms = event.seq, event.ts_ms
+
+    def _line(
+        self, source: Event | None, name: str, said: dict[str, Any], **ours: Any
+    ) -> _ExportLine:
+        event_id = None if source is None else source.event_id
         # The id of an event can be that of its line: it survives a program that drops our field.
-        own = event_id is not None and _UUID.fullmatch(event_id)
-        self._last = event_id if own else str(UUID(digest[:32], version=4))
+        uuid = event_id if event_id is not None and _UUID.fullmatch(event_id) else None
+        if uuid is None or uuid in self._uuids:
+            uuid = str(UUID(_digest(self._shared["sessionId"], name)[:32], version=4))
+        self._uuids.add(uuid)
         line = {
-            "parentUuid": parent,
+            "parentUuid": None,
             **self._shared,
             **said,
-            "uuid": self._last,
+            "uuid": uuid,
             "timestamp": instant(self._ts_ms),
             OURS: {"event": event_id, **ours},
         }
-        return msgspec.json.encode(line) + b"\n"
+        return _ExportLine(line, self._seq, source)
+
+
+def _checked(lines: list[_ExportLine]) -> set[str]:
+    """Add to each line what is read otherwise of it; return the ids of the events that are read."""
+    reader = ClaudeCodeReader()
+    outcomes = [
+        outcome
+        for number, line in enumerate(lines)
+        for outcome in reader.read(LogRecord(line.value, number, number, number + 1))
+    ]
+    written: set[str] = set()
+    for outcome in [*outcomes, *reader.finish()]:
+        line = lines[outcome.record.line]
+        parsed = {event.key: event for event in outcome.events}
+        source, report, ours = line.source, line.report, line.value[OURS]
+        if report is not None and report.event_id in parsed and _is_read(report, parsed):
+            written.add(report.event_id)
+        else:
+            ours.pop("usage", None)
+        if source is not None and source.event_id in parsed:
+            written.add(source.event_id)
+            lacking = {} if source.redacted else _lacking(source, parsed[source.event_id])
+            if lacking and "told" not in ours:
+                ours["told"] = lacking
+    return written
+
+
+def _is_read(report: Event, parsed: dict[str, ParsedEvent]) -> bool:
+    """Whether a report is among ``parsed`` as it was recorded."""
+    read = parsed[report.event_id]
+    return read.ts_ms == report.ts_ms and not _lacking(report, read)
+
+
+def _told(event: Event) -> dict[str, Any]:
+    """Return an event as our field holds it."""
+    return {"kind": event.kind, "summary": event.summary, "payload": event.payload,
+            "refs": event.refs}  # fmt: skip
+
+
+def _lacking(event: Event, read: ParsedEvent) -> dict[str, Any]:
+    """Return what ``event`` says otherwise than what is read of its line.
+
+    Of a payload, the fields that differ and the names of those that it does not have.
+    """
+    aimed = {THROUGH} if event.kind == COMPACTED else set()
+    told: dict[str, Any] = {}
+    if event.kind != read.kind:
+        told["kind"] = event.kind
+    if event.summary != read.summary:
+        told["summary"] = event.summary
+    if _without(event.refs or {}, aimed) != _without(read.refs or {}, aimed):
+        told["refs"] = event.refs
+    payload, has = _without(event.payload, aimed), _without(read.payload, aimed)
+    if payload != has:
+        told["payload"] = payload
+    if payload != has and isinstance(payload, dict) and isinstance(has, dict):
+        told["payload"] = {
+            name: value for name, value in payload.items() if name not in has or has[name] != value
+        }
+        told["dropped"] = [name for name in has if name not in payload]
+    return told
+
+
+def _without(fields: Any, names: set[str]) -> Any:
+    if not names or not isinstance(fields, dict):
+        return fields
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _link(lines: Iterable[_ExportLine]) -> None:
+    """Let each line name the one before it."""
+    last: str | None = None
+    for line in lines:
+        value = line.value
+        if "logicalParentUuid" in value:
+            value["logicalParentUuid"] = last
+        elif "uuid" in value:
+            value["parentUuid"] = last
+        last = value.get("uuid", last)
 
 
 def _shown(events: Iterable[Event]) -> list[Event]:
@@ -307,23 +450,9 @@ def _shown(events: Iterable[Event]) -> list[Event]:
     return shown
 
 
-def _aside(
-    extra: Iterable[Event], shown: Iterable[Event], messages: Iterable[ModelMessage]
-) -> list[Event]:
-    """Return what happened beside the conversation: errors, and what else was not undone."""
-    message_event_ids = {event_id for message in messages for event_id in message.event_ids}
-    other_ids = {event.event_id for event in shown} - message_event_ids
-    return [
-        event
-        for event in extra
-        if event.kind in ERRORS
-        or (event.kind in VERBATIM - {REPORT} and event.event_id in other_ids)
-    ]
-
-
 def _summary_in(event: Event) -> str:
     payload = event.payload if isinstance(event.payload, dict) else {}
-    summary = payload.get("summary") if event.kind == "context.compacted" else None
+    summary = payload.get("summary") if event.kind == COMPACTED else None
     return summary if isinstance(summary, str) and not is_blank(summary) else ""
 
 

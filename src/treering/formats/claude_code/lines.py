@@ -9,6 +9,7 @@ import msgspec
 
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
+from treering.model.kinds import KINDS
 from treering.spine.words import shorten
 
 NAME: Final = "claude-code"
@@ -23,11 +24,15 @@ LOOKED_AT_CHARACTERS: Final = 2_000
 
 ERRORS: Final = frozenset({"ops.error", "ops.warning"})
 """Kinds of events that report a failure."""
-VERBATIM: Final = ERRORS | {
-    "ops.alert", "ops.blocked", "ops.cache_hit", "ops.decision", "ops.observation", "ops.receipt",
-    "usage.reported",
-}  # fmt: skip
-"""Kinds that our own exports write as they are recorded: such logs have no line for them."""
+VERBATIM: Final = frozenset(
+    name
+    for name in KINDS
+    if name.startswith((
+        "boundary.", "compaction.", "conversation.", "goal.", "ops.", "schedule.", "tool.",
+        "usage.",
+    ))
+) | {"context.compacted", "session.titled"}  # fmt: skip
+"""Kinds that our own exports can hold as they are recorded."""
 SPOKEN: Final = frozenset({"user", "assistant"})
 _NOTED: Final = frozenset({
     "agent-name", "ai-title", "attachment", "custom-title", "file-history-snapshot", "last-prompt",

@@ -68,6 +68,8 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that still looked like a secret when the file was checked."""
     secrets: int
     """Of jsonl, which is an exact copy: lines with a secret that is recorded as it is."""
+    left_out: int
+    """Of claude-code: events that are not in the file."""
     root: str | None = None
     """Of a bundle: the digest that its proof comes to."""
 
@@ -118,12 +120,13 @@ def export(
     """Write SESSION to a file, readable by you alone.
 
     markdown and html are for people. openai is a list of chat messages. claude-code is a log as
-    Claude Code writes it; apeira and clawser are logs of those agents; apeira-state is what
-    Apeira stores of a session. bundle is the page and the events in one file, with a proof that
-    treering verify-bundle checks anywhere. atif is a trajectory for evaluations and training;
-    otlp are the spans of OpenTelemetry, with texts only if you pass --payload. jsonl is an exact
-    copy that treering episodes import reads. Secrets are masked, except in jsonl; in a bundle,
-    an event that holds one has no content.
+    Claude Code writes it, and the whole session in another ledger, except for what was undone or
+    erased; apeira and clawser are logs of those agents; apeira-state is what Apeira stores of a
+    session. bundle is the page and the events in one file, with a proof that treering
+    verify-bundle checks anywhere. atif is a trajectory for evaluations and training; otlp are the
+    spans of OpenTelemetry, with texts only if you pass --payload. jsonl is an exact copy that
+    treering episodes import reads. Secrets are masked, except in jsonl; in a bundle, an event
+    that holds one has no content.
 
     The file appears under its name when it is complete. An export to standard output puts its
     receipt on standard error.
@@ -217,6 +220,12 @@ def _lines(receipt: SessionExport, done: Exported) -> list[str]:
         lines.append(f"{counted(done.masked, 'text')} held secrets, which are masked in it")
     if done.withheld:
         lines.append(_withheld(done.withheld))
+    if done.left_out:
+        verb = "is" if done.left_out == 1 else "are"
+        lines.append(
+            f"{counted(done.left_out, 'event')} {verb} not in it: undone or erased, or of runs,"
+            " memory and state"
+        )
     if done.root:
         lines.append(f"root {done.root}: give it to the receiver of the file separately")
         lines.append(f"they check it with: treering verify-bundle {PurePath(receipt.out).name}")
@@ -241,6 +250,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     masked: int = 0
     withheld: int = 0
     secrets: int = 0
+    left_out: int = 0
     root: str | None = None
 
 
@@ -362,16 +372,22 @@ def _write_claude_code(ledger: Ledger, session: Session, stream: IO[bytes]) -> E
     from treering.formats.claude_code.export import write_session as lines_of  # noqa: PLC0415
 
     mask = Mask()
-    name, lines = _uuid_of(session), 0
-    cwd = _cwd_of(list(session.events()))
+    name, lines, left_out = _uuid_of(session), 0, 0
+    cwd, branch = _origin_of(session)
     for source, subagent in _with_subagents(ledger, session):
         events = [_masked(event, mask) for event in source.events()]
-        for line in lines_of(
-            visible(events), session_id=name, cwd=cwd, beside=events, subagent=subagent
-        ):
-            stream.write(line)
-            lines += 1
-    return Exported(items=lines, masked=mask.masked)
+        exported = lines_of(
+            visible(events),
+            session_id=name,
+            cwd=cwd,
+            git_branch=branch,
+            beside=events,
+            subagent=subagent,
+        )
+        stream.writelines(exported.lines)
+        lines += len(exported.lines)
+        left_out += exported.left_out
+    return Exported(items=lines, masked=mask.masked, left_out=left_out)
 
 
 def _write_atif(ledger: Ledger, session: Session, stream: IO[bytes]) -> Exported:
@@ -437,18 +453,20 @@ def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session,
 
     spawned = _spawned(ledger, session.scope)
     yield session, None
-    ahead, seen = [session.session_id], {session.session_id}
+    ahead, seen = [(session.session_id, "")], {session.session_id}
     while ahead:
-        for outline in spawned.get(ahead.pop(0), []):
+        parent, above = ahead.pop(0)
+        for outline in spawned.get(parent, []):
             if outline.session_id in seen:
                 continue
             seen.add(outline.session_id)
-            ahead.append(outline.session_id)
+            agent_id = above + outline.session_id.rpartition("/agent-")[2]
+            ahead.append((outline.session_id, f"{agent_id}/agent-"))
             child = ledger.session(outline.session_id, scope=session.scope, agent=outline.agent)
             yield (
                 child,
                 export.Subagent(
-                    agent_id=outline.session_id.rpartition("/agent-")[2],
+                    agent_id=agent_id,
                     sort=outline.agent.partition(":")[2] or None,
                     call_id=child.settings.spawned_call,
                 ),
@@ -507,14 +525,16 @@ def _uuid_of(session: Session) -> str:
     return match[0] if match else str(uuid5(NAMESPACE_URL, f"{session.scope} {session.session_id}"))
 
 
-def _cwd_of(events: list[Event]) -> str:
-    """Return the folder that a session worked in; the current one if it is unknown."""
-    for event in events:
-        if event.kind == "session.imported" and isinstance(event.payload, dict):
-            folder = event.payload.get("cwd")
-            if isinstance(folder, str) and folder:
-                return folder
-    return str(Path.cwd())
+def _origin_of(session: Session) -> tuple[str, str | None]:
+    """Return the folder that a session worked in, by default the current one, and its branch."""
+    origin = next((e.payload for e in session.events() if e.kind == "session.imported"), None)
+    origin = origin if isinstance(origin, dict) else {}
+    branch = origin.get("branch") or origin.get("git_branch")
+    folder = origin.get("cwd")
+    return (
+        folder if isinstance(folder, str) and folder else str(Path.cwd()),
+        branch if isinstance(branch, str) else None,
+    )
 
 
 def _write_page(
