@@ -162,8 +162,10 @@ class Sketch:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         last = self._last(name)
+        first = last[:FIRST_EVENTS]
+        if len(last) == LAST_EVENTS:  # There are others before these.
+            first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
         settings = self._settings(name, first)
         taken_from = _imported_from(first)
         # The times in a log say more than the time of its import.
