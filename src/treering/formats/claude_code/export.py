@@ -51,7 +51,7 @@ THROUGH: Final = "through_seq"
 """What an import finds out anew: the last event that a compaction replaced."""
 _OPENING: Final = frozenset({"session.opened", "session.imported", "session.forked"})
 """Kinds that every import writes itself."""
-_WHOSE: Final = ("isSidechain", "agentId", "attributionAgent", "parent_tool_use_id", "sessionId")
+_WHOSE: Final = {"isSidechain", "agentId", "attributionAgent", "parent_tool_use_id", "sessionId"}
 """Fields of a title: they say whose it is."""
 _RESULT_BLOCKS: Final = frozenset({"text", "image"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -248,9 +248,13 @@ class _ExportLines:
 
     def _title(self, event: Event) -> _ExportLine:
         self._at(event)
-        whose = {name: self._shared[name] for name in _WHOSE if name in self._shared}
-        title = {"type": "custom-title", "customTitle": _title_in(event), **whose,
-                 "timestamp": instant(event.ts_ms), OURS: {"event": event.event_id}}  # fmt: skip
+        title = {
+            "type": "custom-title",
+            "customTitle": _title_in(event),
+            **{name: value for name, value in self._shared.items() if name in _WHOSE},
+            "timestamp": instant(event.ts_ms),
+            OURS: {"event": event.event_id},
+        }
         return _ExportLine(title, event.seq, event)
 
     def _user(self, content: Any, source: Event | None, name: str, **more: Any) -> _ExportLine:
