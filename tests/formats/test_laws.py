@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -14,16 +15,23 @@ from treering.importing.testing import LAWS, LogSample
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+def terminal_log(sample: str) -> LogSample:
+    """Return a log of an agent in the terminal; one in the grammar of another, as that one's."""
+    form, log, beside = LOGS[sample]
+    family = named_format(form).family
+    if family:
+        form, log = family[0], PurePath(log).name
+    return LogSample(named_format(form), log, {log: content(RECORDS[sample]), **beside})
+
+
 SAMPLES: Final = {
     form: LogSample(named_format(form), name, {name: lines(records)})
     for form, (name, records) in VOYAGES.items()
-} | {
-    sample: LogSample(named_format(form), log, {log: content(RECORDS[sample]), **beside})
-    for sample, (form, log, beside) in LOGS.items()
-}
+} | {sample: terminal_log(sample) for sample in LOGS}
 
 
-BUT: Final = {("codex", "grows_into_the_same")}
+BUT: Final = {("codex", "grows_into_the_same"), ("trae", "grows_into_the_same")}
 """Codex reasoning that is cut from its text is told apart from it: docs/how-to/importing.md."""
 
 

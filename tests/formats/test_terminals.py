@@ -19,6 +19,7 @@ from formats.logs.terminals import (
     GROK_SIGNALS,
     KIMI_SESSION,
     LOGS,
+    OMP_SESSION,
     QWEN_SESSION,
     RECORDS,
     content,
@@ -281,6 +282,50 @@ def of_codex_exec(log: list[dict[str, Any]]) -> Told:
     )
 
 
+def of_pi(log: list[dict[str, Any]]) -> Told:
+    """Count a log of pi's grammar: that of OMP and Prime."""
+    messages = [line["message"] for line in log if line["type"] == "message"]
+    blocks = [block for one in messages if one["role"] == "assistant" for block in one["content"]]
+    run = {"bashExecution": "bash", "pythonExecution": "python"}
+    ran = [one for one in messages if one["role"] in run]
+    results = [one for one in messages if one["role"] == "toolResult"]
+    usage = [one["usage"] for one in walk(log) if "usage" in one]
+    users = [one["content"] for one in messages if one["role"] == "user"]
+    return Told(
+        user=[one if isinstance(one, str) else one[0]["text"] for one in users],
+        assistant=[block["text"] for block in blocks if block["type"] == "text"],
+        thoughts=sum(block["type"] == "thinking" for block in blocks),
+        calls=[
+            *(block["name"] for block in blocks if block["type"] == "toolCall"),
+            *(run[one["role"]] for one in ran),
+        ],
+        results=len(results) + len(ran),
+        failures=sum(one["isError"] for one in results) + sum(one["exitCode"] > 0 for one in ran),
+        input_tokens=sum(one["input"] + one["cacheRead"] + one["cacheWrite"] for one in usage),
+        output_tokens=sum(one["output"] for one in usage),
+        cached_tokens=sum(one["cacheRead"] for one in usage),
+    )
+
+
+def of_trae(log: list[dict[str, Any]]) -> Told:
+    items = [line["payload"] for line in log if line["type"] == "response_item"]
+    said = [(one["role"], one["content"][0]["text"]) for one in items if one["type"] == "message"]
+    kinds = Counter(one["type"] for one in items)
+    total = [one["total_token_usage"] for one in walk(log) if "total_token_usage" in one][-1]
+    outputs = [one["output"] for one in items if "output" in one]
+    return Told(
+        user=[text for role, text in said if role == "user"],
+        assistant=[text for role, text in said if role == "assistant"],
+        thoughts=kinds["reasoning"],
+        calls=[one["name"] for one in items if one["type"] == "function_call"],
+        results=kinds["function_call_output"],
+        failures=sum('"exit_code": 2' in one for one in outputs),
+        input_tokens=total["input_tokens"],
+        output_tokens=total["output_tokens"],
+        cached_tokens=total["cached_input_tokens"],
+    )
+
+
 COUNTERS: Final[dict[str, Callable[[list[dict[str, Any]]], Told]]] = {
     "copilot": of_copilot,
     "qwen": of_qwen,
@@ -291,6 +336,9 @@ COUNTERS: Final[dict[str, Callable[[list[dict[str, Any]]], Told]]] = {
     "kimi older": of_kimi_older,
     "antigravity": of_antigravity,
     "codex exec": of_codex_exec,
+    "omp": of_pi,
+    "prime": of_pi,
+    "trae": of_trae,
 }
 
 
@@ -471,6 +519,27 @@ def test_an_agent_with_the_format_of_another_is_known_by_its_folder(
     assert (receipt.by_format, again.events) == ({agent: 1}, 0)
     assert {one.agent.partition(":")[0] for one in outlines} == {agent}
     assert elsewhere.by_format == {form: 1}
+
+
+def test_a_session_of_omp_has_its_title_its_folder_and_its_subagents(tmp_path: Path) -> None:
+    _, log, _ = LOGS["omp"]
+    path, records = tmp_path / log, RECORDS["omp"]
+    child = [one | {"id": "child"} if one["type"] == "session" else one for one in records]
+    write(path, [one for one in records if one["type"] not in {"session_init", "title_change"}])
+    write(path.with_suffix("") / "0-Scout.jsonl", child)
+
+    with treering.open(":memory:") as ledger:
+        receipt = treering.import_logs(ledger, [path.parent])
+        outlines = {one.session_id: one for one in ledger.sessions("harbour", subagents=True).items}
+
+    assert (receipt.by_format, receipt.errors, set(receipt.by_scope)) == (
+        {"omp": 2},
+        0,
+        {"harbour"},
+    )
+    assert (outlines[OMP_SESSION].title, outlines[OMP_SESSION].agent) == ("Tides", "omp")
+    assert (outlines["child"].spawned_by, outlines["child"].agent) == (OMP_SESSION, "omp:scout")
+    assert outlines["child"].title == "Tides of Bergen"
 
 
 def _line(n: int, sort: str, parent: int | None, content: Any, **more: Any) -> dict[str, Any]:

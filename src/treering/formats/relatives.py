@@ -12,7 +12,15 @@ FORMAT: Final = (
         family=("claude-code", "gemini", "qwen"),
         places=(LogPlace(".iflow", "projects"), LogPlace(".iflow", "tmp")),
     ),
-    Format(name="trae", family=("codex",), places=(LogPlace(".trae", "cli/sessions"),)),
+    Format(
+        name="trae",
+        family=("codex",),
+        places=(
+            LogPlace(".trae", "cli/sessions"),
+            LogPlace(".trae", "cli/archived_sessions"),
+            LogPlace(".trae", "sessions"),
+        ),
+    ),
     Format(name="prime", family=("pi",), places=(LogPlace(".prime/agent", "sessions"),)),
     Format(name="omp", family=("pi",), places=(LogPlace(".omp/agent", "sessions"),)),
 )

@@ -16,6 +16,11 @@ KIMI_SESSION: Final = "0190c000-0000-4000-8000-0000000000c1"
 QWEN_SESSION: Final = "0190c000-0000-7000-8000-00000000000a"
 
 
+OMP_SESSION: Final = "0190a000-0000-7000-8000-0000000000d1"
+PRIME_SESSION: Final = "0190a000-0000-7000-8000-0000000000d2"
+TRAE_SESSION: Final = "0190a000-0000-7000-8000-0000000000d3"
+
+
 def _clock(n: int) -> str:
     return f"2026-10-01T10:{n // 60:02d}:{n % 60:02d}.000Z"
 
@@ -670,6 +675,138 @@ def codex_exec() -> Records:
     ]
 
 
+def omp() -> Records:
+    """Return a session of OMP: a line for its title, entries of its own, a call that fails."""
+
+    def entry(n: int, sort: str, **fields: Any) -> dict[str, Any]:
+        parent = None if n == 1 else f"0000{n - 1:04x}"
+        return {"type": sort, "id": f"0000{n:04x}", "parentId": parent, "timestamp": _clock(n),
+                **fields}  # fmt: skip
+
+    def message(n: int, role: str, **fields: Any) -> dict[str, Any]:
+        return entry(n, "message", message={"role": role, "timestamp": 1_790_000_000_000, **fields})
+
+    def answer(n: int, *content: Any, stop: str = "toolUse") -> dict[str, Any]:
+        return message(
+            n, "assistant", content=list(content), api="anthropic-messages", provider="anthropic",
+            model="claude-test-1", stopReason=stop,
+            usage={"input": 7, "output": 3, "cacheRead": 50, "cacheWrite": 2, "totalTokens": 62,
+                   "cost": {"input": 0.1, "output": 0.2, "total": 0.3}},
+        )  # fmt: skip
+
+    def result(n: int, call_id: str, tool: str, text: str, *, failed: bool) -> dict[str, Any]:
+        return message(n, "toolResult", toolCallId=call_id, toolName=tool, isError=failed,
+                       content=[{"type": "text", "text": text}])  # fmt: skip
+
+    def call(call_id: str, tool: str, **given: Any) -> dict[str, Any]:
+        return {"type": "toolCall", "id": call_id, "name": tool, "arguments": given}
+
+    return [
+        {"type": "title", "v": 1, "title": "Tides", "source": "auto", "updatedAt": _clock(0),
+         "pad": " " * 90},
+        {"type": "session", "version": 3, "id": OMP_SESSION, "timestamp": _clock(0),
+         "cwd": "/srv/harbour"},
+        entry(1, "model_change", model="anthropic/claude-test-1", role="default"),
+        entry(2, "session_init", systemPrompt=["You look."], task="Look.", tools=["read"],
+              agent="scout"),
+        message(3, "user", content=[{"type": "text", "text": "When is high tide?"}]),
+        answer(4, {"type": "thinking", "thinking": "A table?", "thinkingSignature": "x1"},
+               {"type": "text", "text": "I look."}, call("t1", "read", path="tides.txt"),
+               call("t2", "eval", code="tide()")),
+        result(5, "t1", "read", "14:10", failed=False),
+        result(6, "t2", "eval", "no such name", failed=True),
+        message(7, "pythonExecution", code="1 / 0", output="by zero", exitCode=1, cancelled=False),
+        message(8, "fileMention", files=[{"path": "a.md", "content": "tide", "lineCount": 1}]),
+        entry(9, "model_usage", purpose="title", role="tiny", api="openai", provider="openai",
+              model="tiny-1", stopReason="stop",
+              usage={"input": 5, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 6,
+                     "cost": {"total": 0.01}}),
+        entry(10, "title_change", title="Tides of Bergen", previousTitle="Tides", source="user"),
+        entry(11, "ttsr_injection", injectedRules=["short"]),
+        entry(12, "compaction", summary="They asked for the tide.", shortSummary="tide",
+              firstKeptEntryId="00000008", tokensBefore=900, method="summary"),
+        answer(13, {"type": "text", "text": "At 14:10."}, stop="stop"),
+    ]  # fmt: skip
+
+
+def prime() -> Records:
+    """Return a session of Prime's: pi's entries, a command of the user's, an interruption."""
+
+    def entry(n: int, sort: str, **fields: Any) -> dict[str, Any]:
+        parent = None if n == 1 else f"p{n - 1}"
+        return {"type": sort, "id": f"p{n}", "parentId": parent, "timestamp": _clock(n), **fields}
+
+    def message(n: int, role: str, **fields: Any) -> dict[str, Any]:
+        return entry(n, "message", message={"role": role, **fields})
+
+    usage = {"input": 11, "output": 4, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15,
+             "cost": {"total": 0.0}}  # fmt: skip
+    maker = {"api": "openai-completions", "provider": "prime", "model": "intellect-test"}
+    return [
+        {"type": "session", "version": 3, "id": PRIME_SESSION, "timestamp": _clock(0),
+         "cwd": "/srv/harbour"},
+        entry(1, "model_change", provider="prime", modelId="intellect-test"),
+        entry(2, "thinking_level_change", thinkingLevel="high"),
+        message(3, "user", content="When is high tide?"),
+        message(4, "assistant", content=[
+            {"type": "thinking", "thinking": "Run it."},
+            {"type": "toolCall", "id": "k1", "name": "ipython", "arguments": {"code": "tide()"}},
+        ], stopReason="toolUse", usage=usage, **maker),
+        message(5, "toolResult", toolCallId="k1", toolName="ipython", isError=True,
+                content=[{"type": "text", "text": "NameError"}]),
+        message(6, "bashExecution", command="tide --now", output="14:10", exitCode=0,
+                cancelled=False, truncated=False),
+        message(7, "assistant", content=[{"type": "text", "text": "At 14:10."}],
+                stopReason="aborted", usage=usage, **maker),
+        entry(8, "custom", customType="kernel", data={"state": "dill"}),
+    ]  # fmt: skip
+
+
+def trae() -> Records:
+    """Return a rollout of Trae's: every text in two lanes, a call that fails, a running total."""
+
+    def line(n: int, sort: str, **payload: Any) -> dict[str, Any]:
+        return {"timestamp": _clock(n), "type": sort, "payload": payload}
+
+    def counted(n: int, sent: int, received: int) -> dict[str, Any]:
+        total = {"input_tokens": sent, "cached_input_tokens": 20, "output_tokens": received,
+                 "reasoning_output_tokens": 1, "total_tokens": sent + received}  # fmt: skip
+        return line(n, "event_msg", type="token_count",
+                    info={"total_token_usage": total, "last_token_usage": total,
+                          "model_context_window": 200_000})  # fmt: skip
+
+    def said(n: int, role: str, sort: str, text: str) -> dict[str, Any]:
+        return line(n, "response_item", type="message", role=role,
+                    content=[{"type": sort, "text": text}])  # fmt: skip
+
+    def called(n: int, call_id: str, tool: str, **given: Any) -> dict[str, Any]:
+        return line(n, "response_item", type="function_call", name=tool, call_id=call_id,
+                    arguments=json.dumps(given))  # fmt: skip
+
+    def returned(n: int, call_id: str, output: Any) -> dict[str, Any]:
+        return line(n, "response_item", type="function_call_output", call_id=call_id, output=output)
+
+    failed = {"output": "no such quay", "metadata": {"exit_code": 2, "duration_seconds": 0.1}}
+    return [
+        line(0, "session_meta", id=TRAE_SESSION, timestamp=_clock(0), cwd="/srv/harbour",
+             originator="traex", cli_version="0.9.1", source="cli",
+             git={"branch": "tides", "repository_url": "https://example.com/acme/harbour.git"}),
+        line(1, "turn_context", cwd="/srv/harbour", model="doubao-test", approval_policy="never"),
+        said(2, "user", "input_text", "When is high tide?"),
+        line(2, "event_msg", type="user_message", message="When is high tide?", images=[]),
+        line(3, "event_msg", type="agent_reasoning", text="**Looking**"),
+        line(3, "response_item", type="reasoning", encrypted_content="sealed",
+             summary=[{"type": "summary_text", "text": "**Looking**"}]),
+        called(4, "f1", "Skill", skill="tides"),
+        returned(5, "f1", "14:10"),
+        called(6, "f2", "shell", command=["tide", "--quay", "9"]),
+        returned(7, "f2", json.dumps(failed)),
+        counted(7, 60, 9),
+        line(8, "event_msg", type="agent_message", message="At 14:10."),
+        said(8, "assistant", "output_text", "At 14:10."),
+    ]  # fmt: skip
+
+
 def content(records: Records) -> bytes:
     """Return records as a log, one a line."""
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
@@ -713,6 +850,21 @@ LOGS: Final[dict[str, tuple[str, str, dict[str, bytes]]]] = {
         {},
     ),
     "codex exec": ("codex-exec", "run.jsonl", {}),
+    "omp": (
+        "omp",
+        f".omp/agent/sessions/--srv-harbour--/2026-10-01T10-00-00-000Z_{OMP_SESSION}.jsonl",
+        {},
+    ),
+    "prime": (
+        "prime",
+        f".prime/agent/sessions/--srv-harbour--/2026-10-01T10-00-00-000Z_{PRIME_SESSION}.jsonl",
+        {},
+    ),
+    "trae": (
+        "trae",
+        f".trae/cli/sessions/2026/10/01/rollout-2026-10-01T10-00-00-{TRAE_SESSION}.jsonl",
+        {},
+    ),
 }
 """Of each sample: its format, where its log lies, and what lies beside it."""
 RECORDS: Final[dict[str, Records]] = {
@@ -725,4 +877,7 @@ RECORDS: Final[dict[str, Records]] = {
     "kimi older": kimi_older(),
     "antigravity": antigravity(),
     "codex exec": codex_exec(),
+    "omp": omp(),
+    "prime": prime(),
+    "trae": trae(),
 }

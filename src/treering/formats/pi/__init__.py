@@ -1,7 +1,7 @@
 """The reader of pi's session logs: one file per session, in any of three format versions.
 
 Version 1 has no ids, version 2 makes the entries a tree, version 3 renames a role. OpenClaw uses
-the same format.
+the same format; OMP adds entries, a line for the title before the header, and folders of subagents.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, 
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.formats.pi.entries import entry_contents
 from treering.formats.pi.entry_keys import EntryKeys
+from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,11 +32,14 @@ HEADER: Final = "session"
 ENTRIES: Final = frozenset({
     "message", "model_change", "thinking_level_change", "compaction", "branch_summary", "custom",
     "custom_message", "label", "session_info", "reset", "leaf", "usage", "context_edit",
+    "archive", "credential_pin", "mode_change", "model_usage", "reset_boundary",
+    "service_tier_change", "session_init", "title_change", "ttsr_injection",
 })  # fmt: skip
 _ROLES: Final = frozenset({
     "user", "assistant", "toolResult", "bashExecution", "hookMessage", "custom", "system",
+    "developer", "pythonExecution", "fileMention", "branchSummary", "compactionSummary",
 })  # fmt: skip
-_OWN_ROLES: Final = _ROLES - {"user", "assistant", "system"}
+_OWN_ROLES: Final = _ROLES - {"user", "assistant", "system", "developer"}
 _BLOCKS: Final = frozenset({"text", "thinking", "image", "toolCall"})
 _OF_AN_ANSWER: Final = ("api", "provider", "model", "usage", "stopReason")
 _OF_ENTRIES: Final = {
@@ -45,6 +49,8 @@ _OF_ENTRIES: Final = {
     "custom": "customType",
     "custom_message": "customType",
     "branch_summary": "fromId",
+    "session_init": "systemPrompt",
+    "title": "pad",
 }
 """Entries that other formats rarely have, each with one of its fields."""
 _FORKED_FROM: Final = ("parentSession", "branchedFrom")
@@ -64,7 +70,8 @@ def score(values: Sequence[Any]) -> float:
 def family_score(values: Sequence[Any]) -> float:
     """Return the share of values in the format of pi and OpenClaw."""
     verdicts = [_is_own(value) for value in values]
-    if values and _is_header(fields_of(values[0])):
+    first = next((fields_of(value) for value in values if not _is_title(fields_of(value))), {})
+    if _is_header(first):
         # After a header, ambiguous values count as the format's own.
         verdicts = [verdict is not False for verdict in verdicts]
     return share(verdicts)
@@ -89,6 +96,8 @@ class PiReader:
         self._path = path
         self._session: str | None = None
         self._header: dict[str, Any] = {}
+        self._title: str | None = None
+        """The title in the line before the header."""
         self._entry_keys = EntryKeys()
         self._now_ms = 1
         self._leaf: tuple[str, str] | None = None
@@ -118,6 +127,9 @@ class PiReader:
         entry = record.value
         if isinstance(entry, dict) and _is_header(entry):
             return self._open(record, entry)
+        if isinstance(entry, dict) and _is_title(entry):
+            self._title = word(entry.get("title"))
+            return ParsedRecord(record=record, skipped="the title of the session")
         if self._session is None:
             self._begin({})
         if not isinstance(entry, dict):
@@ -133,6 +145,7 @@ class PiReader:
             "id": name(self._header.get("id")),
             "session": self._session,
             "forked_from": self.sessions[self._session].forked_from,
+            "agent": self.sessions[self._session].agent,
             "now_ms": self._now_ms,
             "leaf": self._leaf,
             **self._entry_keys.state(),
@@ -150,7 +163,8 @@ class PiReader:
         session, forked_from = str(state.get("session")), name(state.get("forked_from"))
         self._session, self._header = session, {"id": state.get("id")}
         opening = self.opening(session, self._header)
-        self.sessions[session] = replace(opening, forked_from=forked_from)
+        agent = name(state.get("agent")) or opening.agent
+        self.sessions[session] = replace(opening, forked_from=forked_from, agent=agent)
 
     # Overridden for OpenClaw.
 
@@ -164,7 +178,8 @@ class PiReader:
         parent = next(
             (path for at in _FORKED_FROM if isinstance(path := header.get(at), str)), None
         )
-        handled = {"type", "id", "timestamp", "cwd", *_FORKED_FROM}
+        handled = {"type", "id", "timestamp", "cwd", "title", *_FORKED_FROM}
+        title = self._title or word(header.get("title"))
         rest = {
             at: value
             for at, value in header.items()
@@ -174,6 +189,8 @@ class PiReader:
             session=session,
             agent=self.agent,
             cwd=word(header.get("cwd")),
+            title=shorten(title) if title else None,
+            parent=_caller(self._path),
             forked_from=id_in_name(parent) if parent else None,
             about=rest,
         )
@@ -215,6 +232,9 @@ class PiReader:
         self._now_ms = self._time_of(entry)
         reason = self.repeat_reason(entry)
         contents = [] if reason else entry_contents(entry, key, self._entry_keys, self.agent)
+        if entry.get("type") == "session_init" and (agent := name(entry.get("agent"))):
+            opening = self.sessions[str(self._session)]
+            self.sessions[str(self._session)] = replace(opening, agent=f"{self.agent}:{agent}")
         undo = self._undo(entry, key) if contents else None
         keys = _keys_of(contents, key)
         events = [
@@ -291,7 +311,7 @@ def _keys_of(contents: Sequence[EventContent], key: str) -> list[str]:
 
 FORMAT: Final = Format(
     name=NAME,
-    version=2,
+    version=3,
     score=score,
     reader=PiReader,
     places=(LogPlace(".pi/agent", "sessions", "PI_CODING_AGENT_DIR"),),
@@ -305,6 +325,17 @@ def _is_header(value: dict[str, Any]) -> bool:
         and isinstance(value.get("id"), str)
         and ("cwd" in value or "version" in value or "timestamp" in value)
     )
+
+
+def _is_title(value: dict[str, Any]) -> bool:
+    """Return whether a value is the line that OMP keeps the title in, padded to be replaced."""
+    return value.get("type") == "title" and "pad" in value
+
+
+def _caller(path: PurePath | None) -> str | None:
+    """Return the session that started a subagent: the folder of its log is named after it."""
+    folder = "" if path is None else path.parent.name
+    return id_in_name(folder) if _TIME_IN_NAME.match(folder) else None
 
 
 def _id_in(value: Any) -> str | None:

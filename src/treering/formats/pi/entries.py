@@ -29,17 +29,16 @@ def entry_contents(
             return [_compaction(entry, entry_keys, agent), *_usage(entry, key)]
         case "branch_summary" if word(entry.get("summary")):
             return [_branch_summary(entry), *_usage(entry, key)]
-        case "session_info" if word(entry.get("name")):
-            title = entry["name"].strip()
+        case "session_info" | "title_change" if title := _title(entry):
             return [
                 EventContent(
                     kind="session.titled", summary=shorten(title), payload={"title": title}
                 )
             ]
-        case "reset":
+        case "reset" | "reset_boundary":
             payload = {"title": "reset", **_content(entry)}
             return [EventContent(kind="boundary.segment", summary="reset", payload=payload)]
-        case "usage" if used := usage_content(entry, key):
+        case "usage" | "model_usage" if used := usage_content(entry, key):
             return [used]
         case type_:
             return [_observed(name(type_) or "entry", entry)]
@@ -72,6 +71,11 @@ def _branch_summary(entry: dict[str, Any]) -> EventContent:
     )
 
 
+def _title(entry: dict[str, Any]) -> str | None:
+    title = word(entry.get("name")) or word(entry.get("title"))
+    return title and title.strip()
+
+
 def _usage(entry: dict[str, Any], key: str) -> list[EventContent]:
     used = usage_content(entry, key)
     return [used] if used else []
@@ -81,7 +85,7 @@ def _observed(type_: str, entry: dict[str, Any]) -> EventContent:
     content = observation(type_, {at: value for at, value in entry.items() if at != "type"})
     named = without_none(
         custom=name(entry.get("customType")),
-        model=name(entry.get("modelId")),
+        model=name(entry.get("modelId")) or name(entry.get("model")),
         provider=name(entry.get("provider")),
     )
     refs = {**fields_of(content.refs), **named}

@@ -21,6 +21,8 @@ from treering.spine.words import shorten
 
 BASH: Final = "bash"
 """A command that the user ran counts as a call of this tool."""
+PYTHON: Final = "python"
+"""So does code."""
 _UNNAMED: Final = "tool"
 _FAILED: Final = frozenset({"error", "failed", "forbidden", "timeout"})
 """Statuses that OpenClaw's tools return for a failed call."""
@@ -46,7 +48,9 @@ def message_contents(message: dict[str, Any], key: str) -> list[EventContent]:
         case "toolResult":
             return [_result(message)]
         case "bashExecution":
-            return _command(message, key)
+            return _command(message, key, BASH, "command")
+        case "pythonExecution":
+            return _command(message, key, PYTHON, "code")
         case role:
             observed = f"message: {role}" if name(role) else "message"
             return [observation(observed, message)]
@@ -228,20 +232,19 @@ def output_of(content: Any) -> str | list[Any]:
     return text_of(blocks) if one_text else blocks
 
 
-def _command(message: dict[str, Any], key: str) -> list[EventContent]:
-    """Return a command that the user ran, as a call and its result."""
-    call_id = f"{BASH}-{key}"
-    command, output = message.get("command"), text_of(message.get("output"))
-    given = {"command": command}
+def _command(message: dict[str, Any], key: str, tool: str, field: str) -> list[EventContent]:
+    """Return what the user ran, which ``field`` holds, as a call and its result."""
+    call_id = f"{tool}-{key}"
+    output, given = text_of(message.get("output")), {field: message.get(field)}
     code = message.get("exitCode")
-    own_fields = {"role", "command", "output", "timestamp"}
+    own_fields = {"role", field, "output", "timestamp"}
     called = EventContent(
         kind="tool.call",
-        summary=hint_of(BASH, given),
-        payload={"call_id": call_id, "name": BASH, "input": given},
-        refs={"call_id": call_id, "tool": BASH},
+        summary=hint_of(tool, given),
+        payload={"call_id": call_id, "name": tool, "input": given},
+        refs={"call_id": call_id, "tool": tool},
         source="user",
     )
     failed = message.get("cancelled") is True or (type(code) is int and code != 0)
     details = {at: value for at, value in message.items() if at not in own_fields}
-    return [called, outcome(call_id, BASH, output, failed=failed, details=details)]
+    return [called, outcome(call_id, tool, output, failed=failed, details=details)]
