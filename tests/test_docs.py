@@ -51,7 +51,7 @@ DIFFERS: Final = (
     (r"\b[0-9a-f]{64}\b", "<digest>"),
     (r"\[redacted:([a-z-]+):[0-9a-f]{8}\]", r"[redacted:\1:<hash>]"),
     (r"\b20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\b", "<time>"),
-    (r"(<time>  |seq \d+, )[0-9a-f]{8}(?:-[0-9a-f]{1,12})*\b", r"\1<id>"),
+    (r"(<time>  |seq \d+, )[0-9a-f]{8}(?:(?:-|\.\.)[0-9a-f]{1,12})*\b", r"\1<id>"),
     (r"\bafter \d+ ms\b", "after <n> ms"),
     (r"--cursor [\w-]+", "--cursor <cursor>"),
 )

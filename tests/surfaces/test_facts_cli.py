@@ -230,7 +230,7 @@ def test_what_is_known_gathers_its_evidence(facts: CommandLine) -> None:
     told = facts("facts", "add", "Lives in Porto", *IN, "--user", "jo", "--evidence", "e-nuts")
 
     assert told.out == (
-        "fact fact-porto of scope acme/app was known; updated, said by 2 events: Lives in Porto\n"
+        "fact fact-porto of scope acme/app was known; updated, evidence: 2 events: Lives in Porto\n"
     )
 
 

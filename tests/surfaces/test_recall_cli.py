@@ -30,7 +30,7 @@ def test_what_is_recalled_comes_with_its_score_why_and_evidence(facts: CommandLi
     assert float(lines[0].split()[0]) > 0.5
     assert lines[1].strip().startswith("personal · of jo · since 2024-09-22 · ")
     assert "words 1.00" in lines[1]
-    assert lines[2].strip() == "said by e-nuts, e-moved"
+    assert lines[2].strip() == "evidence: e-nuts, e-moved"
     assert lines[3].strip() == "→ treering facts show fact-peanuts --scope acme/app"
     assert lines[-2:] == [
         "1 fact and 1 turn of scope acme/app for jo",

@@ -11,6 +11,7 @@ from builders import ELSEWHERE, HERE, NOON, said
 from effort import PATIENCE_S
 from surfaces.processes import line_of, start
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
+from treering.surfaces.cli.tables import width
 
 if TYPE_CHECKING:
     from postgres_server import Places
@@ -31,6 +32,18 @@ def test_the_last_events_are_one_a_line_in_the_order_of_time(cli: CommandLine) -
     assert cli("tail", *IN, "-n", "1").out.endswith("word 29\n")
     assert cli("tail", *IN, "--session", "s2").out.endswith("early\n")
     assert cli("tail", *IN, "-n", "0").out.startswith("no such events")
+
+
+def test_summaries_are_aligned_whatever_the_sessions_are_called(cli: CommandLine) -> None:
+    with treering.open(cli.database) as ledger:
+        names = ("s1", "main:telegram:jo", "日本", "a-name-that-is-wider-than-its-column")
+        for number, name in enumerate(names):
+            ledger.append([said("hello", ts_ms=NOON + number, session_id=name)])
+
+    lines = cli("tail", *IN).out.splitlines()
+
+    ends = [width(line[: line.index("hello")]) for line in lines]
+    assert ends == [ends[0], ends[0], ends[0], ends[0] + 12]
 
 
 def test_kinds_narrow_it_down(cli: CommandLine) -> None:

@@ -232,9 +232,10 @@ class Lineage:
             page = read(
                 self.scope, segment.session_id, after_seq=max(seq, segment.after_seq), limit=limit
             )
-            own = [item for item in page if item.seq <= segment.until_seq]
-            if own:
-                return own
+            if page and page[-1].seq > segment.until_seq:
+                page = [item for item in page if item.seq <= segment.until_seq]
+            if page:
+                return page
         return []
 
     def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:

@@ -8,6 +8,10 @@ minute share their beginnings, so theirs are ends:
     01997e76-d124-7da3-8c20-c736db82a7c5    db82a7c5
 
 An id that extends another one, as those of subagents and forks do, does not make it ambiguous.
+
+No index has the ends of event ids. Where many events share a beginning, their short ids have both:
+
+    01997e76-d124-7592-9cac-2ec05abbca08    01997e76..ca08
 """
 
 from __future__ import annotations
@@ -55,12 +59,14 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 _LAST: Final = "\U0010ffff"
 _WORD: Final = lazy_pattern(r"[^\W_]+")
-NEIGHBOURS_MAX: Final = 64
+NEIGHBOURS_MAX: Final = 1_000
 """Ids with the same beginning that are compared before a longer beginning is tried."""
 MATCHES_MAX: Final = 10_000
 """Events that are counted before an ambiguous id is refused."""
-_BEGINNINGS: Final = (SHOWN_CHARACTERS_MIN, 13, 18, 23)
-"""The parts of a UUID: 65 seconds, one millisecond, and two that are random."""
+_BEGINNINGS: Final = (SHOWN_CHARACTERS_MIN, 13)
+"""What UUIDs of version 7 share that were made in the same 65 seconds, or millisecond."""
+_GAP: Final = ".."
+"""What stands between the beginning and the end of an id."""
 RUNS_MAX: Final = 100_000
 """How many runs are searched for a short id: the latest ones."""
 SHORT_RUNS_MAX: Final = 5_000
@@ -131,11 +137,18 @@ class ShortIds:
         return self.matching(text) == [whole]
 
     def matching(self, text: str) -> list[str]:
-        """Return the ids that ``text`` may mean: itself, else those that begin or end with it."""
+        """Return the ids that ``text`` may mean: itself, else those that begin or end with it.
+
+        ``0199..ca08`` means those that begin with one part and end with the other.
+        """
         begun = [self._ids[at] for at in _range(self._ids, text)]
         if begun and begun[0] == text:
             return [text]
         ended = [self._reversed[at][::-1] for at in _range(self._reversed, text[::-1])]
+        if not begun and not ended and _GAP in text:
+            beginning, end = text.split(_GAP, 1)
+            same = (self._ids[at] for at in _range(self._ids, beginning))
+            return [whole for whole in same if whole.endswith(end)]
         matches = dict.fromkeys([*begun, *ended])
         return [
             whole for whole in matches if not any(other in matches for other in _extended_by(whole))
@@ -214,32 +227,45 @@ def short_events(ledger: Ledger, scope: Scope) -> ShortIds:
 class _ShortEventIds(ShortIds):
     """Ids of events, each compared with its neighbours only: a scope may have millions.
 
-    Short ids of events are beginnings. No index has their ends, and names are shown whole.
+    No index has the names that callers gave to events; they are shown whole.
     """
 
     def __init__(self, ledger: Ledger, scope: Scope) -> None:
         super().__init__(())
         self._ledger = ledger
         self._scope = scope
+        self._neighbours: dict[str, list[str]] = {}
 
     def _shortened(self, whole: str) -> str:
         if len(whole) <= WHOLE_CHARACTERS_MAX:
             return whole
         for length in _BEGINNINGS:
-            same = self._ledger.event_ids(self._scope, whole[:length], limit=NEIGHBOURS_MAX)
-            if whole not in same and len(same) < NEIGHBOURS_MAX:
-                return whole
+            same = self._starting(whole[:length])
             if len(same) < NEIGHBOURS_MAX:
-                return _beginning(whole, [event_id for event_id in same if event_id != whole])
+                return _shortest(whole, length, same) if whole in same else whole
         return whole
 
+    def _starting(self, beginning: str) -> list[str]:
+        if beginning not in self._neighbours:
+            self._neighbours[beginning] = self._ledger.event_ids(
+                self._scope, beginning, limit=NEIGHBOURS_MAX
+            )
+        return self._neighbours[beginning]
 
-def _beginning(whole: str, others: list[str]) -> str:
-    """Return the shortest beginning of ``whole`` that none of ``others`` has."""
-    for length in range(SHOWN_CHARACTERS_MIN, len(whole)):
+
+def _shortest(whole: str, shared: int, same: list[str]) -> str:
+    """Return the shortest beginning of ``whole``, or beginning and end, that no other id has.
+
+    ``same`` has all ids that begin with the same ``shared`` characters.
+    """
+    for length in range(shared, _BEGINNINGS[-1] + 1):
         # A dash at the end reads badly.
-        if whole[length - 1] != "-" and not any(id_.startswith(whole[:length]) for id_ in others):
+        if whole[length - 1] != "-" and sum(id_.startswith(whole[:length]) for id_ in same) == 1:
             return whole[:length]
+    for length in range(TYPED_CHARACTERS_MIN, len(whole) - shared):
+        end = whole[-length:]
+        if end[0] != "-" and sum(id_.endswith(end) for id_ in same) == 1:
+            return whole[:shared] + _GAP + end
     return whole
 
 
@@ -252,7 +278,7 @@ def _candidates(ledger: Ledger, scope: Scope, text: str) -> Iterator[str]:
     if len(text) < TYPED_CHARACTERS_MIN:
         return
     if len(text) >= SHOWN_CHARACTERS_MIN:
-        begun = ledger.event_ids(scope, text, limit=MATCHES_MAX)
+        begun = ledger.event_ids(scope, text.split(_GAP, 1)[0], limit=MATCHES_MAX)
         if begun:
             yield from begun
             return

@@ -17,7 +17,7 @@ from treering.model.times import instant
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
@@ -131,6 +131,11 @@ def say_price_hint() -> None:
 def counted(number: int, noun: str) -> str:
     """Return ``1 event`` or ``1,200 events``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
 
 
 def days(number: float) -> str:

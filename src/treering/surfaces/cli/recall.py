@@ -19,6 +19,7 @@ from treering.surfaces.cli.ledgers import asking, location_of, open_existing, op
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.output import (
     counted,
+    in_words,
     note,
     one_line,
     painted,
@@ -208,7 +209,7 @@ def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> No
         )
         if hits
     ]
-    say(f"{' and '.join(parts)} of scope {scope}{_for(question)}")
+    say(f"{in_words(parts)} of scope {scope}{_for(question)}")
     _print_notes(recalled.notes)
     if question.as_of_ms is None:
         say(
@@ -280,10 +281,10 @@ def _why(parts: Mapping[str, float]) -> str:
 
 def _evidence(events: Sequence[str]) -> str:
     if not events:
-        return "no event says so"
+        return "no evidence"
     named = ", ".join(printable(event) for event in events[:NAMED_MAX])
     more = f" and {len(events) - NAMED_MAX:,} more" if len(events) > NAMED_MAX else ""
-    return f"said by {named}{more}"
+    return f"evidence: {named}{more}"
 
 
 def _for(question: Question) -> str:
@@ -352,7 +353,12 @@ def _shortened(
     return replace(
         recalled,
         fact_hits=[
-            replace(hit, fact=cited(facts.within(hit.fact, "id"))) for hit in recalled.fact_hits
+            replace(
+                hit,
+                fact=cited(facts.within(hit.fact, "id")),
+                path=tuple(map(facts.shown, hit.path)),
+            )
+            for hit in recalled.fact_hits
         ],
         episode_hits=[cited(sessions.within(hit, "session_id")) for hit in recalled.episode_hits],
         turn_hits=[

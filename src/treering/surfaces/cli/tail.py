@@ -11,7 +11,7 @@ import msgspec
 from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.finding import narrow_to_session, short_sessions
+from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
 from treering.surfaces.cli.ledgers import open_existing, session_option
 from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import (
@@ -58,12 +58,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Names:
-    """The short ids of sessions at the beginning of a line; none, if only one is shown."""
+    """The column of short session ids; none, if only one session is shown.
 
-    def __init__(self, ledger: Ledger, wanted: Wanted) -> None:
+    It is as wide as the ids of ``headers``, and grows with those that come.
+    """
+
+    def __init__(self, ledger: Ledger, wanted: Wanted, headers: Sequence[Header]) -> None:
         self._ledger = ledger
         self._wanted = wanted
         self._short = self._read()
+        self._columns = 0
+        for header in headers:
+            self.of(header)
 
     def of(self, header: Header) -> str:
         """Return the short id of an event's session, and a gap."""
@@ -71,10 +77,12 @@ class Names:
             return ""
         if not self._short.knows(header.session_id):
             self._short = self._read()
-        return f"{printable(self._short.shown(header.session_id))}  "
+        name = printable(self._short.shown(header.session_id))
+        columns = width(name)
+        self._columns = max(self._columns, min(columns, WHOLE_CHARACTERS_MAX))
+        return name + " " * (max(self._columns - columns, 0) + 2)
 
     def _read(self) -> ShortIds:
-
         return short_sessions(self._ledger, parse_scope(self._wanted.scope))
 
 
@@ -123,7 +131,7 @@ def tail(
         headers = _last(ledger, wanted, last)
         mask = Mask()
         if not follow:
-            _print_all(wanted, headers, mask, Names(ledger, wanted))
+            _print_all(wanted, headers, mask, Names(ledger, wanted, headers))
             return
         try:
             with writing_output():
@@ -145,7 +153,7 @@ def _follow(
     ledger: Ledger, wanted: Wanted, headers: Sequence[Header], start: str | None, mask: Mask
 ) -> None:
     shown = {header.event_id for header in headers}
-    names = Names(ledger, wanted)
+    names = Names(ledger, wanted, headers)
     for header in _both(headers, ledger.follow(wanted.scope, after=start), shown):
         if not wanted.holds(header):
             continue

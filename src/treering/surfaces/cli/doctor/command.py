@@ -16,7 +16,15 @@ from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.doctor.findings import LEVELS, DoctorFinding, counts, masked, safely
 from treering.surfaces.cli.ledgers import database_path, open_to_ask, shown
 from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import counted, one_line, painted, print_receipt, say, say_painted
+from treering.surfaces.cli.output import (
+    counted,
+    in_words,
+    one_line,
+    painted,
+    print_receipt,
+    say,
+    say_painted,
+)
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import say_folded
 
@@ -169,6 +177,6 @@ def print_findings(findings: Sequence[DoctorFinding]) -> None:
     number = counts(findings)
     if number["error"] or number["warning"]:
         parts = (counted(number["error"], "error"), counted(number["warning"], "warning"))
-        say(f"{' and '.join(parts)}; {counted(number['ok'], 'check')} passed")
+        say(f"{in_words(parts)}; {counted(number['ok'], 'check')} passed")
     else:
         say(f"{counted(number['ok'], 'check')} passed")

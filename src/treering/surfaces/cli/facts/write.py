@@ -194,7 +194,7 @@ def _learn(
 def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
     named = f"fact {short.shown(receipt.fact_id)} of scope {receipt.scope}"
     text = one_line(receipt.text)
-    cited = f", said by {counted(receipt.evidence, 'event')}" if receipt.evidence else ""
+    cited = f", evidence: {counted(receipt.evidence, 'event')}" if receipt.evidence else ""
     match receipt.outcome:
         case "known":
             yield f"{named} is already known; nothing new{cited}: {text}"
