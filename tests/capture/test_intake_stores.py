@@ -162,6 +162,67 @@ def test_a_text_that_is_still_written_waits_while_it_is_followed(tmp_path: Path)
         assert said == ["The horn is fine."]
 
 
+UNCHANGED: Final = "as it was when it was last imported"
+
+
+def test_sessions_of_a_database_that_have_not_changed_are_not_read_again(tmp_path: Path) -> None:
+    path, rows_of_first = tmp_path / "opencode.db", "SELECT count(*) FROM {} WHERE session_id = ?"
+    more = {"id": "msg_z", "role": "user", "time": {"created": T0 + 50}}
+    part = {"id": "prt_z", "type": "text", "text": "And the horn?"}
+    with (
+        closing(opencode_database(path, mode="wal")) as database,
+        treering.open(":memory:") as ledger,
+        treering.open(":memory:") as fresh,
+    ):
+        tables = ("message", "part", "session_message", "todo")
+        counts = [database.execute(rows_of_first.format(one), ["ses_1"]) for one in tables]
+        first = 1 + sum(count.fetchone()[0] for count in counts)
+        treering.import_logs(ledger, [path], scope=SCOPE)
+        put_message(database, "ses_2", more, [part])
+
+        grown = treering.import_logs(ledger, [path], scope=SCOPE)
+        assert (grown.events, grown.skipped[UNCHANGED]) == (1, first)
+        parts = grown.imported + grown.duplicates + sum(grown.skipped.values()) + grown.errors
+        assert parts == grown.lines
+        again = treering.import_logs(ledger, [path], scope=SCOPE, again=True)
+        assert (again.events, UNCHANGED in again.skipped, again.lines) == (0, False, grown.lines)
+        treering.import_logs(fresh, [path], scope=SCOPE)
+        assert told(ledger) == told(fresh)
+
+
+def test_a_session_that_is_still_written_costs_no_other_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "opencode.db"
+    begun = {"id": "msg_z", "role": "assistant", "time": {"created": T0 + 50}}
+    part = {"id": "prt_z", "type": "text", "text": "The ho", "time": {"start": T0 + 50}}
+    with (
+        closing(opencode_database(path, mode="wal")) as database,
+        treering.open(":memory:") as ledger,
+    ):
+        put_message(database, "ses_2", begun, [part])
+        first, second = (
+            treering.import_logs(ledger, [path], scope=SCOPE, live=True) for _ in range(2)
+        )
+
+        assert UNCHANGED not in first.skipped
+        assert second.skipped[UNCHANGED] > 0
+        assert second.skipped["is still being written"] == 1
+
+
+def test_conversations_of_cursor_that_have_not_changed_are_not_read_again(tmp_path: Path) -> None:
+    path, rows = tmp_path / "state.vscdb", cursor_rows()
+    with (
+        closing(cursor_database(path, rows, mode="wal")) as database,
+        treering.open(":memory:") as ledger,
+    ):
+        treering.import_logs(ledger, [path], scope=SCOPE)
+        put_rows(database, {"bubbleId:lost:b-2": {"type": 1, "bubbleId": "b-2", "text": "Ada."}})
+
+        grown = treering.import_logs(ledger, [path], scope=SCOPE)
+        known = [key for key in rows if key.startswith(("composerData:", "bubbleId:"))]
+        assert (grown.events, grown.duplicates) == (1, 1)
+        assert grown.skipped[UNCHANGED] == len(known) - 1
+
+
 def test_what_was_left_unfinished_is_read_when_nobody_writes_any_more(tmp_path: Path) -> None:
     path = tmp_path / ".aider.chat.history.md"
     path.write_text(AIDER)

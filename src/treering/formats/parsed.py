@@ -48,6 +48,20 @@ class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """The number of lines it covers: blank lines are grouped."""
 
 
+class RecordGroup(msgspec.Struct, frozen=True):
+    """Records that are left out while none of them has changed: the rows of one session.
+
+    How they are read must not depend on other groups.
+    """
+
+    mark: str
+    """A digest of all that the records hold."""
+    lines: int
+    """How many lines they count as."""
+    records: Any
+    """Iterates over the values, or ``LogRecord``s; it is asked only if they have changed."""
+
+
 class ParsedEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a record."""
 

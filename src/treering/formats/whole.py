@@ -7,12 +7,19 @@ recognized by its ids.
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.formats.codex.drafts import PendingEvent, digest
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import (
+    ParsedEvent,
+    ParsedRecord,
+    RecordGroup,
+    SessionHeader,
+    content_key,
+)
 from treering.formats.records.values import Unreadable, read_value
 from treering.spine.words import shorten
 
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 NOTHING: Final = "tells nothing"
 UNFINISHED: Final = "is still being written"
 _VERSION_DIGITS: Final = 8
+_MARK_BYTES: Final = 8
 
 
 class WholeReader:
@@ -141,6 +149,15 @@ def titled(title: str) -> PendingEvent:
         payload=payload,
         refs={},
     )
+
+
+def group(rows: Iterable[Any], records: Iterable[Any]) -> RecordGroup:
+    """Return ``records`` as a group that changes with ``rows``, of which each counts as a line."""
+    mark, lines = blake2b(digest_size=_MARK_BYTES), 0
+    for row in rows:
+        mark.update(msgspec.msgpack.encode(row))
+        lines += 1
+    return RecordGroup(mark.hexdigest(), lines, records)
 
 
 def json_of(text: Any) -> Any:

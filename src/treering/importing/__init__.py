@@ -28,6 +28,7 @@ from treering.formats.parsed import (
     LogRecord,
     ParsedEvent,
     ParsedRecord,
+    RecordGroup,
     SessionHeader,
     content_key,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ParsedEvent",
     "ParsedRecord",
     "ReaderState",
+    "RecordGroup",
     "RecordReader",
     "SessionHeader",
     "called",

@@ -6,7 +6,7 @@ twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,9 +15,14 @@ from treering.formats.registry import version_of
 from treering.formats.sources import Source, fingerprint, tail_print
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import BinaryIO
 
     from treering.formats.parsed import SessionSource
+
+
+MARKS_MAX: Final = 4_096
+"""The groups that are remembered: those of a larger database are read again, the oldest first."""
 
 
 class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +48,8 @@ class Bookmark(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an older reader derived events that were not replaced since."""
     former: str | None = None
     """The format that this older reader read it in."""
+    marks: tuple[str, ...] = ()
+    """The groups of records that need not be read again; see ``RecordGroup``."""
     sessions: dict[str, SessionHeader] = {}
     """How its sessions are related. Their words are in the ledger alone, to be erased there."""
 
@@ -93,11 +100,13 @@ def make_bookmark(
     format_name: str,
     reader: SessionSource | None,
     before: Bookmark | None = None,
+    marks: Sequence[str] = (),
 ) -> Bookmark:
     """Return the bookmark of a file that was read up to the byte and the line ``end``.
 
     ``reader`` is its reader, if that can continue there. ``before`` is the bookmark whose events
-    are still there, if an older reader recorded some of them.
+    are still there, if an older reader recorded some of them. ``marks`` are the groups that are
+    imported.
     """
     is_stale = before is not None and (before.is_stale or not before.is_up_to_date)
     offset, line = end
@@ -117,6 +126,7 @@ def make_bookmark(
         version=version_of(format_name),
         state=state,
         is_stale=is_stale,
+        marks=tuple(marks[-MARKS_MAX:]),
         former=(before.former or before.format) if before is not None and is_stale else None,
         sessions={name: header.bare() for name, header in sessions.items()},
     )

@@ -10,6 +10,7 @@ import msgspec
 
 from treering.capture.intake.bookmarks import make_bookmark
 from treering.capture.intake.reading import (
+    UNCHANGED,
     ReadJob,
     make_reader,
     read_steps,
@@ -21,7 +22,7 @@ from treering.capture.intake.record_import import RecordImport
 from treering.capture.intake.restoring import restore
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, InvalidInput
-from treering.formats.parsed import LogRecord
+from treering.formats.parsed import LogRecord, RecordGroup
 from treering.formats.sources import open_source
 from treering.formats.whole import UNFINISHED, WholeReader
 
@@ -69,6 +70,8 @@ class FileImport(RecordImport):
         self._parallel = parallel
         self._databases = databases
         self._reason: str | None = None
+        self._marks: list[str] = []
+        """The groups of records that are imported."""
         self.sessions.scopes.folder = probe.folder
         self.sessions.scopes.may_be_named = probe.may_name_scope
 
@@ -123,12 +126,38 @@ class FileImport(RecordImport):
         if isinstance(reader, WholeReader):
             age_s = time.time() - probe.source.mtime_ns / 1e9
             reader.is_live = self._live and age_s < SETTLED_S
-        records = _records(values(probe.source.path, self._databases))
+        records = self._records(values(probe.source.path, self._databases))
         self.import_steps(reader, read_steps(reader, records), 0, 1)
-        if UNFINISHED in self._counter.skipped:
-            return  # It may be left as it is, and is read again then.
         with open_source(probe.source.path) as stream:
             self._keep_bookmark(stream, None, 0, 1)
+
+    def _records(self, values: Iterable[Any]) -> Iterator[LogRecord]:
+        """Give the rows of a database, or the documents of a folder, as records by their numbers.
+
+        A group that is as its bookmark left it is one record, which is not read.
+        """
+        known: set[str] = set()
+        bookmark = self._probe.bookmark
+        if bookmark is not None and bookmark.is_up_to_date and bookmark.format == self._format:
+            known.update(bookmark.marks)
+        number = 1
+        try:
+            for value in values:
+                group = value if isinstance(value, RecordGroup) else None
+                if group is not None and group.mark in known:
+                    yield LogRecord(UNCHANGED, number, number, number + 1, lines=group.lines)
+                    number += group.lines
+                    self._marks.append(group.mark)
+                    continue
+                unfinished = self._counter.skipped[UNFINISHED]
+                for entry in [value] if group is None else group.records:
+                    is_record = isinstance(entry, LogRecord)
+                    yield entry if is_record else LogRecord(entry, number, number, number + 1)
+                    number += 1
+                if group is not None and self._counter.skipped[UNFINISHED] == unfinished:
+                    self._marks.append(group.mark)
+        except Busy as error:
+            raise InvalidInput(str(error), hint=error.hint or "try again") from error
 
     def _restore(self) -> None:
         """Restore an export of our own."""
@@ -174,15 +203,9 @@ class FileImport(RecordImport):
             # Where a session that only repeats another leaves it is not known yet.
             reader=None if self.sessions.only_repeats else source,
             before=None if self._former is not None else self._probe.bookmark,
+            marks=self._marks,
         )
+        if UNFINISHED in self._counter.skipped:
+            # It may be left as it is, and is read again then.
+            bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)
         self._buffer.add_bookmark(os.path.realpath(file.path), msgspec.to_builtins(bookmark))
-
-
-def _records(values: Iterable[Any]) -> Iterator[LogRecord]:
-    """Give the rows of a database, or the documents of a folder, as records by their numbers."""
-    try:
-        for number, value in enumerate(values, start=1):
-            is_record = isinstance(value, LogRecord)
-            yield value if is_record else LogRecord(value, number, number, number + 1)
-    except Busy as error:
-        raise InvalidInput(str(error), hint=error.hint or "try again") from error

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
 """A smaller file is read before another process has started."""
+UNCHANGED: Final = "as it was when it was last imported"
+"""The value of a record that stands for those of a group which has not changed."""
 PARCEL_BYTES: Final = 1024 * 1024
 """Bytes of the log that are sent at once."""
 
@@ -84,6 +86,9 @@ def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[Read
     for record in records:
         if record.fault is not None:
             yield ReadStep(record)
+            continue
+        if record.value is UNCHANGED:
+            yield ReadStep(record, [ParsedRecord(record=record, skipped=UNCHANGED)])
             continue
         if not record.value and not isinstance(record.value, int | float):
             yield ReadStep(record, [ParsedRecord(record=record, skipped="empty")])

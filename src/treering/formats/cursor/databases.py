@@ -10,13 +10,14 @@ from treering.formats.cursor.composers import BUBBLE, CHATS, COMPOSER, first_key
 from treering.formats.loose import fields_of, time_ms
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord
-from treering.formats.whole import json_of
+from treering.formats.whole import group, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from treering.formats.format import DatabaseReader, LogDatabase
+    from treering.formats.parsed import RecordGroup
 
 CONVERSATIONS: Final = "cursorDiskKV"
 SETTINGS: Final = "ItemTable"
@@ -64,22 +65,36 @@ def _conversations(
             )
     folders = _folders(path, databases) if begun.keys() - has_place else {}
     for session in sorted(begun, key=lambda name: (begun[name], name)):
-        value: dict[str, Any] = {}
-        for row in database.rows(CONVERSATIONS, _ROW, where={"key": COMPOSER + session}):
-            about = {"cwd": folders.get(session), "parent": parents.get(session)}
-            value = fields_of(json_of(row["value"]))
-            yield {"key": row["key"], "value": row["value"], "known": about}
-        yield from _bubbles(database, session, value)
+        about = {"cwd": folders.get(session), "parent": parents.get(session)}
+        named = database.rows(CONVERSATIONS, _ROW, where={"key": COMPOSER + session})
+        yield _conversation(database, session, [{**row, "known": about} for row in named])
     return set(begun)
 
 
-def _bubbles(database: LogDatabase, session: str, composer: dict[str, Any]) -> Iterator[Any]:
-    """Yield the bubbles of a conversation in its order; those it left out where they were said."""
+def _conversation(
+    database: LogDatabase, session: str, composers: list[dict[str, Any]]
+) -> RecordGroup:
+    """Return a conversation, whose own row is in ``composers`` if there is one."""
     prefix = f"{BUBBLE}{session}:"
     rows = {
         row["key"].removeprefix(prefix): row
         for row in database.rows(CONVERSATIONS, _ROW, prefix=("key", prefix))
     }
+    return group([*composers, *rows.values()], _records_of(composers, rows, prefix))
+
+
+def _records_of(
+    composers: list[dict[str, Any]], rows: dict[str, dict[str, Any]], prefix: str
+) -> Iterator[Any]:
+    yield from composers
+    composer = fields_of(json_of(composers[-1]["value"])) if composers else {}
+    yield from _bubbles(rows, prefix, composer)
+
+
+def _bubbles(
+    rows: dict[str, dict[str, Any]], prefix: str, composer: dict[str, Any]
+) -> Iterator[Any]:
+    """Yield the bubbles of a conversation in its order; those it left out where they were said."""
     headers = composer.get("fullConversationHeadersOnly")
     listed = [
         bubble
@@ -118,7 +133,7 @@ def _orphans(database: LogDatabase, known: set[str]) -> Iterator[Any]:
     sessions = dict.fromkeys(key.removeprefix(BUBBLE).partition(":")[0] for key in keys)
     for session in sessions:
         if session not in known:
-            yield from _bubbles(database, session, {})
+            yield _conversation(database, session, [])
 
 
 def _settings(database: LogDatabase, path: Path) -> Iterator[Any]:

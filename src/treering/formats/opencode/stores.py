@@ -11,13 +11,14 @@ from treering.formats.parsed import LogRecord
 from treering.formats.records import read_records
 from treering.formats.records.values import Unreadable, read_value
 from treering.formats.sources import open_source
-from treering.formats.whole import json_of
+from treering.formats.whole import group, json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from treering.formats.format import DatabaseReader, LogDatabase
+    from treering.formats.parsed import RecordGroup
 
 _AS_LINES: Final = "opencode_"
 """How the type of a row begins that was written as a line of JSON."""
@@ -77,13 +78,12 @@ def database_rows(path: Path, databases: DatabaseReader) -> Iterator[Any]:
         seen: set[Any] = set()
         for row in database.rows("session", order=_known(tables["session"], "time_created", "id")):
             seen.add(row["id"])
-            yield {"table": "session", **row}
-            yield from _rows_of(database, tables, row["id"], fields_of(json_of(row.get("revert"))))
+            yield _session_group(database, tables, row["id"], [{"table": "session", **row}])
         for table in ("message", "part"):
             named = {row["session_id"] for row in database.rows(table, ["session_id"])}
             for session in sorted(named - seen, key=str):
                 seen.add(session)
-                yield from _rows_of(database, tables, session, {})
+                yield _session_group(database, tables, session, [])
         for table in tables:
             if table not in _READ and (count := database.count(table)):
                 yield LogRecord({"table": table}, 0, 0, 0, lines=count)
@@ -93,21 +93,37 @@ def _known(columns: Sequence[str], *wanted: str) -> list[str]:
     return [column for column in wanted if column in columns]
 
 
-def _rows_of(
-    database: LogDatabase, tables: dict[str, list[str]], session: Any, revert: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    def rows(table: str) -> Iterator[dict[str, Any]]:
-        order = _known(tables[table], "time_created", "id")
-        return database.rows(table, where={"session_id": session}, order=order)
+def _session_group(
+    database: LogDatabase, tables: dict[str, list[str]], session: Any, head: list[dict[str, Any]]
+) -> RecordGroup:
+    """Return the rows of a session, whose own row is in ``head`` if there is one."""
 
-    parts: dict[Any, list[dict[str, Any]]] = {}
-    for part in rows("part"):
-        parts.setdefault(part["message_id"], []).append({"table": "part", **part})
-    messages = [{"table": "message", **message} for message in rows("message")]
-    yield from _in_order(messages, parts, revert)
-    for table in ("session_message", "todo"):
-        if "session_id" in tables.get(table, ()):
-            yield from ({"table": table, "repeats": bool(messages), **row} for row in rows(table))
+    def rows(table: str) -> list[dict[str, Any]]:
+        if "session_id" not in tables.get(table, ()):
+            return []
+        order = _known(tables[table], "time_created", "id")
+        found = database.rows(table, where={"session_id": session}, order=order)
+        return [{"table": table, **row} for row in found]
+
+    messages, parts = rows("message"), rows("part")
+    notes = [*rows("session_message"), *rows("todo")]
+    records = _in_sequence(head, messages, parts, notes)
+    return group([*head, *messages, *parts, *notes], records)
+
+
+def _in_sequence(
+    head: list[dict[str, Any]],
+    messages: list[dict[str, Any]],
+    parts: list[dict[str, Any]],
+    notes: list[dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    yield from head
+    by_message: dict[Any, list[dict[str, Any]]] = {}
+    for part in parts:
+        by_message.setdefault(part["message_id"], []).append(part)
+    revert = json_of(head[0].get("revert")) if head else None
+    yield from _in_order(messages, by_message, fields_of(revert))
+    yield from ({**note, "repeats": bool(messages)} for note in notes)
 
 
 def _in_order(
