@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from treering.model.intakes import ImportReceipt
 
 SCOPE: Final = "harbour"
+OPENING: Final = {"session.opened", "session.imported", "session.forked"}
 
 
 def database_bytes(write: Callable[[Path], sqlite3.Connection | None]) -> bytes:
@@ -447,6 +448,25 @@ def test_older_transcripts_are_found_unless_there_are_newer_ones(tmp_path: Path)
 # OpenCode.
 
 
+@pytest.mark.parametrize("form", ["opencode folder", "cursor text", "cline", "chatgpt", "aider"])
+def test_a_file_that_begins_with_a_mark_of_its_encoding_is_read(tmp_path: Path, form: str) -> None:
+    """Windows editors write one."""
+    sample = SAMPLES[form]
+    marked = {
+        name: b"\xef\xbb\xbf" + held if name == sample.log else held
+        for name, held in sample.files.items()
+    }
+    contents = []
+    for folder, files in (("plain", sample.files), ("marked", marked)):
+        put(tmp_path / folder, files)
+        with treering.open(":memory:") as ledger:
+            take(ledger, tmp_path / folder / sample.log)
+            contents.append([one for one in ledger.events(SCOPE).items if one.kind not in OPENING])
+
+    plain, found = ([(one.kind, one.payload) for one in read] for read in contents)
+    assert found == plain
+
+
 @pytest.mark.parametrize("form", ["opencode", "opencode folder"])
 def test_a_session_of_opencode_is_whole(tmp_path: Path, ledger: Ledger, form: str) -> None:
     receipt = take_sample(ledger, tmp_path, form)
@@ -666,6 +686,28 @@ def test_messages_without_any_mark_of_the_program_are_read(tmp_path: Path, ledge
     take(ledger, tmp_path)
 
     assert texts(events(ledger, "42")) == [("user", "Tide?"), ("assistant", "At 14:10.")]
+
+
+def test_messages_that_do_not_say_whose_they_are_are_refused(
+    tmp_path: Path, ledger: Ledger
+) -> None:
+    said = [{"role": "user", "content": "Tide?"}, {"role": "assistant", "content": "At 14:10."}]
+    put(tmp_path, {"chat.json": document(said), "tuning.jsonl": lines([{"messages": said}] * 3)})
+
+    for path in tmp_path.iterdir():
+        (source,) = treering.import_logs(ledger, [path], scope=SCOPE).sources
+        assert (source.state, source.reason) == (
+            "refused", "a list of messages that does not say whose it is",
+        )  # fmt: skip
+
+
+def test_a_conversation_with_a_name_of_its_own_is_read(tmp_path: Path, ledger: Ledger) -> None:
+    put(tmp_path, {"lamp.json": document(CLINE_CONVERSATION)})
+
+    receipt = take(ledger, tmp_path / "lamp.json")
+
+    assert (receipt.lines, receipt.by_format) == (len(CLINE_CONVERSATION), {"cline": 1})
+    assert texts(events(ledger, "lamp"))[0] == ("user", "Mend the lamp.")
 
 
 def test_a_subtask_of_roo_is_a_subagent(tmp_path: Path, ledger: Ledger) -> None:

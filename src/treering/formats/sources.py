@@ -181,7 +181,7 @@ def first_lines(path: Path | str) -> list[str]:
             start = stream.read(SNIFFED_TEXT_BYTES_MAX)
         except OSError:
             return []
-    lines = start.decode(errors="replace").splitlines()
+    lines = start.decode(errors="replace").removeprefix("\ufeff").splitlines()
     return [line for line in lines if line.strip("\x00\ufeff \t")][:SNIFFED_MAX]
 
 

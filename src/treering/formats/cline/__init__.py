@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.errors import InvalidInput
 from treering.formats.blocks import (
     CALLS,
     RESULTS,
@@ -41,13 +42,15 @@ from treering.formats.whole import NOTHING, WholeReader, timed, version_key
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import PurePath
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path, PurePath
 
+    from treering.formats.format import DatabaseReader
     from treering.formats.parsed import LogRecord
 
 NAME: Final = "cline"
 _LIKELY: Final = 0.5
+_HINT: Final = f"if it is a task, name the file {tasks.CONVERSATION}"
 _FOLDER: Final = re.compile(r"# Current (?:Working|Workspace) Directory \((.+?)\) Files")
 _ENVIRONMENT: Final = re.compile(r"\s*<environment_details>.*", re.DOTALL)
 _TASK: Final = re.compile(
@@ -113,7 +116,8 @@ class TaskReader(WholeReader):
 
     def __init__(self, path: PurePath | None = None) -> None:
         super().__init__(path)
-        self._session = (name_of(path.parent.name) if path is not None else None) or NAME
+        folder = "" if path is None else path.parent.name if tasks.is_named(path) else path.stem
+        self._session = name_of(folder) or NAME
         self._parent: str | None = None
         if path is not None and path.name.endswith(MESSAGES):
             own = name_of(path.name.removesuffix(MESSAGES))
@@ -260,6 +264,17 @@ class TaskReader(WholeReader):
         return [shown.usage(counts, key, metrics.get("cost"), model=model, provider=provider)]
 
 
+def _records(path: Path, databases: DatabaseReader) -> Iterator[Any]:
+    """Yield the documents of a task; a file with a name of its own must say whose it is."""
+    if tasks.is_named(path):
+        yield from tasks.records(path, databases)
+        return
+    listed = [*tasks.messages_in(path)]
+    if not any(_is_own(fields_of(record.value)) for record in listed):
+        raise InvalidInput("a list of messages that does not say whose it is", hint=_HINT)
+    yield from (tasks.row(record, tasks.CONVERSATION, record.value) for record in listed)
+
+
 def _git(details: dict[str, Any]) -> dict[str, Any]:
     return fields_of(details.get("git"))
 
@@ -283,7 +298,7 @@ def _format(
         name=reader.agent,
         score=no_score if family else score,
         reader=reader,
-        records=tasks.records,
+        records=_records,
         files=tasks.files,
         left_out=tasks.left_out,
         family=family,

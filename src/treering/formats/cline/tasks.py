@@ -14,7 +14,7 @@ from treering.formats.whole import json_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from pathlib import Path, PurePath
 
     from treering.formats.format import DatabaseReader
     from treering.formats.parsed import LogRecord
@@ -61,7 +61,7 @@ def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
     for name in _METADATA:
         for record in _documents(folder / name):
             metadata |= fields_of(record.value)
-            yield _row(record, METADATA, record.value)
+            yield row(record, METADATA, record.value)
     displayed = [
         document for name in (SHOWN, OLDER_SHOWN) for document in _documents(folder / name)
     ]
@@ -70,25 +70,41 @@ def records(path: Path, _: DatabaseReader) -> Iterator[Any]:
     for at, record in enumerate(_documents(folder / CONVERSATION)):
         has_conversation = has_conversation or record.fault is None
         about = {"ts_ms": times.at(at), "model": times.model_at(at), "has_costs": times.has_costs}
-        yield _row(record, CONVERSATION, record.value, **about)
+        yield row(record, CONVERSATION, record.value, **about)
     for record in displayed:
-        yield _row(record, SHOWN, record.value, is_repeated=has_conversation)
+        yield row(record, SHOWN, record.value, is_repeated=has_conversation)
+
+
+def is_named(path: PurePath) -> bool:
+    """Return whether a file has the name of a document of a task."""
+    return path.name.endswith(MESSAGES) or path.name in {CONVERSATION, *_OTHERS}
+
+
+def messages_in(path: Path) -> Iterator[LogRecord]:
+    """Yield the messages in one file, wherever it is."""
+    for record in _documents(path):
+        listed = fields_of(record.value).get("messages")
+        if not isinstance(listed, list):
+            yield record
+            continue
+        for message in listed:
+            yield msgspec.structs.replace(record, value=message)
 
 
 def _terminal(path: Path) -> Iterator[LogRecord]:
     """Yield what a session in the terminal is, and its messages."""
     for record in _documents(about_session(path)):
-        yield _row(record, METADATA, record.value)
+        yield row(record, METADATA, record.value)
     for record in _documents(path):
         whole = fields_of(record.value)
         listed = whole.get("messages", record.value if "role" in whole else None)
         about = {at: value for at, value in whole.items() if at != "messages"}
         if not isinstance(listed, list):
-            yield _row(record, CONVERSATION, record.value)
+            yield row(record, CONVERSATION, record.value)
             continue
-        yield _row(record, METADATA, about)
+        yield row(record, METADATA, about)
         for message in listed:
-            yield _row(msgspec.structs.replace(record, value=message), CONVERSATION, message)
+            yield row(msgspec.structs.replace(record, value=message), CONVERSATION, message)
 
 
 def about_session(path: Path) -> Path:
@@ -153,7 +169,8 @@ def _documents(path: Path) -> Iterator[LogRecord]:
         yield from read_list(path)
 
 
-def _row(record: LogRecord, document: str, value: Any, **more: Any) -> LogRecord:
+def row(record: LogRecord, document: str, value: Any, **more: Any) -> LogRecord:
+    """Return an element of a document, with what is known beside it."""
     if record.fault is not None:
         return msgspec.structs.replace(record, fault=f"{document}: {record.fault}")
     return msgspec.structs.replace(record, value={"document": document, "value": value, **more})

@@ -81,6 +81,9 @@ def _read_leniently(text: bytes) -> tuple[Any, list[str]]:
     except UnicodeDecodeError:
         spelled = text.decode(errors="replace")
         mended["encoding"] = None
+    if spelled.startswith("\ufeff"):
+        spelled = spelled[1:]
+        mended["BOM"] = None
     try:
         value = _LENIENT.decode(spelled)
     except RecursionError:
