@@ -7,10 +7,11 @@ import time
 from copy import copy
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from treering.config import keys_folder, mask_key
-from treering.errors import InvalidInput, Unsupported
+from treering.config import DATABASE_VARIABLE, default_folder, keys_folder, mask_key
+from treering.errors import InvalidInput, StorageError, Unsupported
 from treering.lazy import lazy_pattern
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
@@ -19,7 +20,6 @@ from treering.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from typing import Unpack
 
     from treering.capture.secrets import SecretGuard
@@ -190,8 +190,23 @@ def _store(path: str, durability: Durability, mode: Mode, folder: Callable[[], P
     from treering.storage.sqlite.database import Database  # noqa: PLC0415
     from treering.storage.sqlite.store import SqliteStore  # noqa: PLC0415
 
+    if mode == "rw":
+        _create_default_folder(Path(path).parent)
     database = Database(path, durability=durability, mode=mode)
     return SqliteStore(database, KeyFolder(folder, database.ledger_id))
+
+
+def _create_default_folder(folder: Path) -> None:
+    """Create ``folder`` if the default ledger belongs there: other folders are not ours."""
+    if folder.is_dir() or folder != default_folder():
+        return
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot create {folder}: {error.strerror}",
+            hint=f"name another ledger with {DATABASE_VARIABLE}",
+        ) from error
 
 
 def _open_remote(url: str, token: str | None, *, is_plain: bool) -> Ledger:

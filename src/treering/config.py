@@ -14,12 +14,14 @@ KEYS_VARIABLE: Final = "TREERING_KEYS"
 
 def default_database() -> str:
     """Return ``TREERING_DB``, or the ledger in the user's data folder."""
-    named = os.environ.get(DATABASE_VARIABLE)
-    if named:
-        return named
-    import platformdirs  # noqa: PLC0415  (only needed when nothing was named)
+    return os.environ.get(DATABASE_VARIABLE) or str(default_folder() / "ledger.db")
 
-    return str(Path(platformdirs.user_data_dir("treering", appauthor=False)) / "ledger.db")
+
+def default_folder() -> Path:
+    """Return the folder of the default ledger."""
+    import platformdirs  # noqa: PLC0415  (not needed for a ledger that was named)
+
+    return Path(platformdirs.user_data_dir("treering", appauthor=False))
 
 
 def keys_folder(named: str | os.PathLike[str] | None = None) -> Path:

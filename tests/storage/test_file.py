@@ -53,11 +53,19 @@ def snapshot(path: Path) -> dict[str, bytes]:
 
 
 def test_a_new_ledger_is_its_owners_alone(path: Path) -> None:
-    nested = path.parent / "deep" / "er" / "ledger.db"
-    with treering.open(nested) as ledger:
+    with treering.open(path) as ledger:
         ledger.append([said()])
-        for file in nested.parent.iterdir():
+        files = [file for file in path.parent.iterdir() if file.is_file()]
+        for file in files:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file.name
+    assert path in files
+
+
+def test_a_folder_that_does_not_exist_is_named_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(treering.errors.StorageError, match=r"folder .*nope/er does not exist"):
+        treering.open(tmp_path / "nope" / "er" / "ledger.db")
+
+    assert not (tmp_path / "nope").exists()
 
 
 def test_opening_again_migrates_nothing(path: Path) -> None:
@@ -103,7 +111,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     assert path.read_bytes().startswith(b"these are my notes")
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(treering.errors.StorageError) as refused:

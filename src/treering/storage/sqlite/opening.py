@@ -30,17 +30,24 @@ _LOG_HEADER_BYTES: Final = 32
 
 
 def create_private(path: str) -> None:
-    """Make the file if it is not there, readable by its owner alone, and its name durable."""
+    """Create the file if it does not exist, readable by its owner alone, and sync its folder.
+
+    Raise StorageError if that is not possible, as when the folder does not exist.
+    """
     folder = Path(path).absolute().parent
     try:
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if Path(path).is_file():
             return
         raise StorageError(
             f"cannot create {path}: something else is in the way", hint="name a file in a folder"
+        ) from None
+    except FileNotFoundError:
+        # Most likely a typo, which a ledger in a new folder would hide.
+        raise StorageError(
+            f"cannot create {path}: the folder {folder} does not exist",
+            hint="create it, or correct the path",
         ) from None
     except OSError as error:
         raise StorageError(

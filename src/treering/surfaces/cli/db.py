@@ -172,7 +172,7 @@ def grant(*, role: str, scope: str | None, set_password: bool) -> None:
 @role_option
 @click.option("--scope", metavar="SCOPE", help="Revoke only this scope.")
 def revoke(*, role: str, scope: str | None) -> None:
-    """Take back what was granted to a role; the role itself is kept, and can do nothing here."""
+    """Revoke what was granted to a role; the role itself stays, and can do nothing here."""
     name = None if scope is None else resolve_scope(scope, is_global=False)
     _administration().revoke(role, name)
     show(

@@ -119,13 +119,13 @@ def export(
 ) -> None:
     """Write SESSION to a file, readable by you alone.
 
-    markdown and html are for people. openai is a list of chat messages. claude-code is a log as
-    Claude Code writes it, and the whole session in another ledger, except for what was undone or
-    erased; apeira and clawser are logs of those agents; apeira-state is what Apeira stores of a
-    session. bundle is the page and the events in one file, with a proof that treering
-    verify-bundle checks anywhere. atif is a trajectory for evaluations and training; otlp are the
-    spans of OpenTelemetry, with texts only if you pass --payload. jsonl is an exact copy that
-    treering episodes import reads. Secrets are masked, except in jsonl; in a bundle, an event
+    markdown and html are for people. openai is a list of chat messages. claude-code is a log in
+    Claude Code's format, from which another ledger imports the whole session, except for what was
+    undone or erased; apeira and clawser are logs of those agents; apeira-state is the state that
+    Apeira stores for a session. bundle is the page and the events in one file, with a proof that
+    treering verify-bundle checks anywhere. atif is a trajectory for evaluations and training; otlp
+    is a list of OpenTelemetry spans, with texts only if you pass --payload. jsonl is an exact copy
+    that treering episodes import reads. Secrets are masked, except in jsonl; in a bundle, an event
     that holds one has no content.
 
     The file appears under its name when it is complete. An export to standard output puts its

@@ -65,7 +65,7 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "forward",
     scope="project",
-    all_scopes="Forward all scopes, and those that come.",
+    all_scopes="Forward all scopes, including new ones.",
     short_help="Send events to a webhook, a collector or NATS.",
     examples="""
     treering forward webhook https://example.org/hooks/treering --secret-file hook.secret
@@ -93,8 +93,10 @@ class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
     f" Default: {SECRET_VARIABLE}.",
 )
 @click.option("--stream", metavar="NAME", help="For nats: the stream. Default: TREERING.")
-@click.option("--name", metavar="NAME", help="Where to continue. Default: by the target's URL.")
-@click.option("--from-now", is_flag=True, help="The first time, leave out what is there already.")
+@click.option(
+    "--name", metavar="NAME", help="The name of the cursor. Default: derived from the URL."
+)
+@click.option("--from-now", is_flag=True, help="On the first start, skip existing events.")
 @click.option("--once", is_flag=True, help="Send what is there, then exit.")
 def forward(
     *,
@@ -106,7 +108,7 @@ def forward(
     once: bool,
     **options: Any,
 ) -> None:
-    """Send events to the URL of a TARGET: those that it lacks, and new ones as they come.
+    """Send events to the URL of a TARGET: those it has not received, then new ones.
 
     webhook posts signed batches of CloudEvents. otlp posts the spans of each run that has ended
     to a collector. nats publishes to a stream of JetStream. A receiver that is down gets

@@ -75,11 +75,11 @@ def install(
 ) -> None:
     """Put hooks, or the MCP server, into the settings of claude-code, codex, gemini or openclaw.
 
-    At the end of each turn hooks notify treering watch which transcript has grown. They read no
+    At the end of each turn hooks tell treering watch which transcript has grown. They read no
     conversation, add nothing to it, take a few hundredths of a second and never stop the agent.
     With --mcp the agent gets tools instead, with which it can ask about earlier sessions.
 
-    The rest of the settings stays the same, to the byte, and a backup is kept beside them.
+    The rest of the settings stays the same, to the byte, and a backup is kept next to them.
     Settings that cannot be changed safely are left alone. Running it twice changes nothing
     more.
     """

@@ -47,7 +47,7 @@ _HERE: Final = "treering.surfaces.cli.keys"
 def keys() -> None:
     """Encrypt the payloads of a scope, and manage its keys.
 
-    Keys are in a folder of their own, not in the ledger. Destroying them makes the payloads
+    Keys are in a separate folder, not in the ledger. Destroying them makes the payloads
     unreadable in the ledger and in its backups. No command shows a key.
     """
 
@@ -179,8 +179,9 @@ def ids(*, scope: Scope | None, accept: bool) -> None:
     """Check whether ids.secret is the file that each scope was used with.
 
     It hides ids of imported events and of what was erased, so that nobody can guess words from
-    them. With another one, logs would be recorded twice and what was erased could come back, so
-    importing and erasing are refused. Put back the right file. If it is lost for good, --accept.
+    them. With another file, logs would be recorded twice and what was erased could come back, so
+    importing and erasing are refused. Put back the right file. If it is lost for good, use
+    --accept.
     """
     from treering.capture.intake import BOOKMARK_SCOPE  # noqa: PLC0415  (not for --help)
 

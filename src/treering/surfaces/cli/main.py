@@ -126,10 +126,10 @@ def main(arguments: Sequence[str]) -> int:
                 "serve:serve",
                 "Serve the ledger and its viewer over HTTP, with live events.",
             ),
-            "tokens": ("tokens:tokens", "Make and remove the tokens of treering serve."),
+            "tokens": ("tokens:tokens", "Create and remove tokens for treering serve."),
             "forward": ("forward:forward", "Send events to a webhook, a collector or NATS."),
             "mirror": ("mirror:mirror", "Mirror events in Parquet files, for treering query."),
-            "query": ("mirror:query", "Ask a mirror in SQL."),
+            "query": ("mirror:query", "Query a mirror in SQL."),
         },
         "Administer": {
             "doctor": ("doctor:doctor", "Find problems, and say how to fix them."),

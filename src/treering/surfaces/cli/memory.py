@@ -76,11 +76,12 @@ def run(
     url: str | None,
     budget_tokens: int,
 ) -> None:
-    """Do what is due in the memory of a scope.
+    """Do the maintenance that is due in the memory of a scope.
 
     Learn facts from new messages, write episodes of sessions that went quiet, archive facts that
-    nobody uses, and compute vectors again after a better embedder was installed. Nothing depends
-    on it, and one process at a time does it in a scope. Imported sessions count, too.
+    nobody uses, and compute vectors again after a better embedder was installed. Nothing else
+    depends on it, and only one process at a time does it in a scope. Imported sessions are
+    included.
     """
     pause_s = None if every is None else parse_age(every, flag="--every") / 1000
     extractor = extractor_of(model, url)

@@ -63,7 +63,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @command(
     "mirror",
     scope="project",
-    all_scopes="Mirror all scopes, and those that come.",
+    all_scopes="Mirror all scopes, including new ones.",
     short_help="Mirror events in Parquet files, for treering query.",
     examples="""
     treering mirror parquet /srv/agents.mirror --all-scopes
@@ -126,7 +126,7 @@ def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
 @command(
     "query",
     scope="all",
-    short_help="Ask a mirror in SQL.",
+    short_help="Query a mirror in SQL.",
     examples="""
     treering query --mirror mirror "SELECT model, sum(total_tokens) FROM usage GROUP BY model"
     treering query --mirror mirror --csv "FROM tool_calls WHERE status = 'failed'" > failed.csv
@@ -146,7 +146,7 @@ def _round(made: ParquetMirror, names: Iterable[str]) -> list[MirrorReceipt]:
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def query(*, sql: str, scope: Scope | None, folder: Path | None, as_csv: bool) -> None:
-    """Ask a question of a mirror, in the SQL of DuckDB: one SELECT, which changes nothing.
+    """Query a mirror in DuckDB's SQL: one SELECT, which changes nothing.
 
     The tables are events, tool_calls, usage, runs and sessions; "DESCRIBE events" lists columns.
     Times are in UTC. No other file can be read.

@@ -27,9 +27,8 @@ from treering.surfaces.cli.progress import counting
 def rebuild(*, vectors: bool) -> None:
     """Delete all derived data, and rebuild it from the events.
 
-    The events do not change. Use it when verify says that derived data does not match the
-    events: orders of time, states of runs, tool calls; facts, episodes and their indexes are
-    rebuilt, too.
+    The events do not change. Use it when verify says that derived data does not match the events.
+    It rebuilds time order, run states, tool calls, facts, episodes and their indexes.
 
     --vectors rebuilds only the vectors that find memories and events by meaning: after choosing
     another embedder.

@@ -54,7 +54,7 @@ PORT_DEFAULT: Final = 8720
     help="Accept the tokens of this file only. Default: a new one, and those of treering tokens.",
 )
 @click.option("--public-url", metavar="URL", help="The address by which others reach it.")
-@click.option("--read-only", is_flag=True, help="Refuse to write and to erase.")
+@click.option("--read-only", is_flag=True, help="Refuse writes and erasures.")
 @click.option("--log", "is_logged", is_flag=True, help="Log requests to standard error.")
 def serve(
     *,
@@ -68,9 +68,9 @@ def serve(
 ) -> None:
     """Serve the ledger to programs in any language, and its viewer to browsers, until Ctrl-C.
 
-    It prints its address and a token for this start. Programs send the token as
-    Authorization: Bearer; /v1/openapi.json describes all routes. Beyond this machine it is
-    served only with --token-file; put a proxy with TLS before it.
+    It prints its address and a token that is valid until it stops. Programs send the token as
+    Authorization: Bearer; /v1/openapi.json describes all routes. To serve other machines it needs
+    --token-file; put a TLS proxy in front of it.
     """
     check_installed()
     from treering.surfaces.server.access import check_public_url, is_loopback  # noqa: PLC0415

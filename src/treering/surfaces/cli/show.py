@@ -119,7 +119,7 @@ def show_transcript(
     last: int | None,
     no_pager: bool,
 ) -> None:
-    """Show what happened in SESSION, in order: messages, tool calls and every mark.
+    """Show what happened in SESSION, in order: messages, tool calls and markers.
 
     Texts are shortened. --payload shows full messages, tool inputs and outputs, with secrets
     masked. Failed runs, undone turns and synthetic results are marked. SESSION is an id or a

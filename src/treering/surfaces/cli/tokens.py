@@ -35,7 +35,7 @@ def default_token_file() -> Path:
 
 @group(
     "tokens",
-    short_help="Make and remove the tokens of treering serve.",
+    short_help="Create and remove tokens for treering serve.",
     keys=False,
     db=False,
     lazy={"add": f"{_HERE}:add", "list": f"{_HERE}:list_", "remove": f"{_HERE}:remove"},
@@ -46,7 +46,7 @@ def default_token_file() -> Path:
     """,
 )
 def tokens() -> None:
-    """Make, list and remove the tokens that treering serve accepts.
+    """Create, list and remove the tokens that treering serve accepts.
 
     Only hashes of tokens are kept. A running server notices changes at once.
     """
@@ -56,7 +56,7 @@ def tokens() -> None:
     "add",
     keys=False,
     db=False,
-    short_help="Make a token, and print it once.",
+    short_help="Create a token, and print it once.",
     examples="""
     treering tokens add --scope acme/app --rights read,write --expires 30d
     treering tokens add --name dashboard --token-file /etc/treering/tokens.json
@@ -74,7 +74,7 @@ def tokens() -> None:
     "--rights",
     default="read",
     metavar="RIGHTS",
-    help="Of read, write and erase, with commas between them. Default: read.",
+    help="A comma-separated list of read, write and erase. Default: read.",
 )
 @click.option("--expires", metavar="AGE", help="Expires after 30d, 12w or 8h. Default: never.")
 @click.option("--name", default="", metavar="NAME", help="A name by which you recognise it.")
@@ -87,7 +87,7 @@ def add(
     name: str,
     token_file: Path | None,
 ) -> None:
-    """Make a token and print it. It is shown only once: the file keeps its hash."""
+    """Create a token and print it. It is shown only once: the file keeps its hash."""
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
 
     now = now_ms()

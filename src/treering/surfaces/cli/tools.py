@@ -118,8 +118,8 @@ def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
 def tools() -> None:
     """List tool calls, show one, and measure tools.
 
-    There is one record per call of every run, failed runs too. Inputs and outputs are private:
-    shown only on request.
+    There is one record per call of every run, including failed runs. Inputs and outputs are
+    private: shown only on request.
     """
 
 

@@ -61,7 +61,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 def users() -> None:
     """Link handles on channels to users, and merge users who are one person.
 
-    What is known of a user is recalled on every channel, within one scope. Every change is an
+    What is known about a user is recalled on every channel, within one scope. Every change is an
     event, and can be undone.
     """
 

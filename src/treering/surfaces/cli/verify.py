@@ -160,7 +160,7 @@ def prove(
 @click.option("--root", metavar="HEX", help="The root that the maker of the bundle gave you.")
 @anchor_option
 def verify_bundle(*, file: str, root: str | None, anchor_file: str | None) -> None:
-    """Prove that a bundle is as it was made: files, order and content of its events.
+    """Prove that a bundle was not changed: files, order and content of its events.
 
     It needs no ledger. Anybody can make a bundle: compare its root with the one that its
     maker gave you separately, or with an anchor of the ledger. The exit status is 1 if the proof

@@ -37,7 +37,7 @@ HOST: Final = "127.0.0.1"
     if_stopped="nothing is lost; start it again",
 )
 @click.argument("session", required=False, shell_complete=complete_session)
-@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--no-open", is_flag=True, help="Print the address; do not open a browser.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
@@ -51,8 +51,8 @@ def view(
 ) -> None:
     """Open the viewer on all scopes, or at SESSION, until Ctrl-C.
 
-    It serves the ledger to this machine only, on a free port, and opens a browser there with a
-    token of its own. SESSION is an id or a short id, in whichever scope.
+    It serves the ledger to this machine only, on a free port, and opens a browser with its own
+    token. SESSION is an id or a short id, in any scope.
     """
     check_installed()
     from treering.surfaces.server.grants import new_token  # noqa: PLC0415  (not for --help)

@@ -86,7 +86,7 @@ class WatchSummary(msgspec.Struct):
 @click.option(
     "--memory",
     is_flag=True,
-    help="Also do what is due in the memory, now and then, in the background.",
+    help="Also maintain the memory, in the background.",
 )
 @model_options
 def watch(

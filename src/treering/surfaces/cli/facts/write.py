@@ -113,7 +113,7 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     "--evidence",
     multiple=True,
     metavar="EVENT",
-    help="An event that says so: an id or a short id; repeatable.",
+    help="An event as evidence: an id or a short id; repeatable.",
 )
 @click.option(
     "--session",

@@ -131,7 +131,7 @@ def undo(*, session: str, scope: Scope, turns: int) -> None:
 )
 @click.argument("session", shell_complete=complete_session)
 def redo(*, session: str, scope: Scope) -> None:
-    """Restore what was undone last in SESSION, if nothing was said since."""
+    """Restore the turns of SESSION that were undone last, if nothing was said since."""
     with open_existing("change") as ledger:
         opened = _named(ledger, scope, session)
         header = opened.redo()

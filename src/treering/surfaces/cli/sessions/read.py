@@ -122,9 +122,9 @@ def list_(
     cursor: str | None,
     **options: Any,
 ) -> None:
-    """List the sessions of a scope, the one written to last first.
+    """List the sessions of a scope, the last written first.
 
-    A title is the one that was given, or else the beginning of the first prompt.
+    The title is the one you gave it, or the beginning of the first prompt.
     """
     asked = ListFilters(**options)
     span = read_span(since, until)

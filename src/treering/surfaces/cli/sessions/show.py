@@ -107,7 +107,7 @@ _FORKS: Final = (
     help=f"The last N turns, up to {PAGE_ITEMS_MAX}. Default: {LAST_TURNS}.",
 )
 def show_session(*, session: str, scope: Scope, last: int) -> None:
-    """Show SESSION at a glance: state, last turns, goals, schedules, cost and forks.
+    """Show an overview of SESSION: state, last turns, goals, schedules, cost and forks.
 
     Turns are shortened: treering show reads them in full, treering context shows what a model
     sees. Failed and undone turns are marked; the model does not see them.
