@@ -20,6 +20,7 @@ from formats.logs.terminals import (
     KIMI_SESSION,
     LOGS,
     OMP_SESSION,
+    PRIME_SESSION,
     QWEN_SESSION,
     RECORDS,
     content,
@@ -540,6 +541,54 @@ def test_a_session_of_omp_has_its_title_its_folder_and_its_subagents(tmp_path: P
     assert (outlines[OMP_SESSION].title, outlines[OMP_SESSION].agent) == ("Tides", "omp")
     assert (outlines["child"].spawned_by, outlines["child"].agent) == (OMP_SESSION, "omp:scout")
     assert outlines["child"].title == "Tides of Bergen"
+
+
+def test_what_prime_delegates_is_a_subagent_and_knows_its_branch(tmp_path: Path) -> None:
+    _, log, _ = LOGS["prime"]
+    header, *entries = RECORDS["prime"]
+    git = {"repoUrl": "https://example.com/acme/harbour.git", "commit": "abc", "branch": "tides"}
+    child = {**header, "id": "child", "rlmDepth": 1, "parentSession": f"/x/{PRIME_SESSION}.jsonl"}
+    write(tmp_path / log, [{**header, "rlmDepth": 0, "git": git}, *entries])
+    write((tmp_path / log).with_name("child.jsonl"), [{**child, "git": git}, *entries])
+
+    with treering.open(":memory:") as ledger:
+        treering.import_logs(ledger, [(tmp_path / log).parent], scope=SCOPE)
+        outlines = {one.session_id: one for one in ledger.sessions(SCOPE, subagents=True).items}
+        taken = Taken(ledger, treering.import_logs(ledger, [tmp_path / log], scope=SCOPE))
+
+    assert (outlines["child"].spawned_by, outlines[PRIME_SESSION].spawned_by) == (
+        PRIME_SESSION, None,
+    )  # fmt: skip
+    assert {one.payload["branch"] for one in taken.of("session.imported")} == {"tides"}
+
+
+def test_a_project_of_grok_is_told_by_its_folder_if_nothing_else_tells(tmp_path: Path) -> None:
+    for number, folder in enumerate(("%2Fsrv%2Fharbour", "C%3A%5CUsers%5Cada%5Charbour", "odd")):
+        write(tmp_path / f".grok/sessions/{folder}/s{number}/chat_history.jsonl", RECORDS["grok"])
+
+    with treering.open(":memory:") as ledger:
+        receipt = treering.import_logs(ledger, [tmp_path / ".grok"])
+
+    assert receipt.by_scope.keys() == {"harbour", "grok"}
+    assert receipt.by_scope["harbour"] == 2 * receipt.by_scope["grok"]
+
+
+def test_a_result_of_qwen_belongs_to_the_call_that_is_known(tmp_path: Path) -> None:
+    """A function's response may have an id of its own; what the program states has the call's."""
+    records = [json.loads(json.dumps(one)) for one in RECORDS["qwen"]]
+    renamed = 0
+    for one in walk(records):
+        if "functionResponse" in one:
+            one["functionResponse"]["id"] = f"response-{renamed}"
+            renamed += 1
+    path = write(tmp_path / LOGS["qwen"][1], records)
+
+    with treering.open(":memory:") as ledger:
+        taken = Taken(ledger, treering.import_logs(ledger, [path], scope=SCOPE))
+
+    called = {one.payload["call_id"] for one in taken.of("tool.call")}
+    assert renamed
+    assert {one.payload["call_id"] for one in taken.of("tool.result")} == called
 
 
 def _line(n: int, sort: str, parent: int | None, content: Any, **more: Any) -> dict[str, Any]:

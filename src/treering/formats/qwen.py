@@ -149,7 +149,9 @@ class QwenReader(RecordReader):
         ]
 
     def _result(self, response: dict[str, Any], stated: dict[str, Any]) -> EventContent:
-        call_id = name(response.get("id")) or name(stated.get("callId"))
+        call_id, other = name(response.get("id")), name(stated.get("callId"))
+        if call_id is None or (other is not None and self.tool_of(call_id) is None):
+            call_id = other or call_id
         given = response.get("response")
         fields = fields_of(given)
         error = fields.get("error") or stated.get("error")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from treering.formats.beside import read_beside
 from treering.formats.loose import count, fields_of, name, without_none, word
@@ -72,7 +73,9 @@ def session_header(
     return SessionHeader(
         session=session,
         agent=f"{agent}:{kind or 'subagent'}" if is_child else agent,
-        cwd=word(stated.get("cwd")) or word(summary.get("git_root_dir")),
+        cwd=word(stated.get("cwd"))
+        or word(summary.get("git_root_dir"))
+        or (_project(path) if path is not None and is_in_place else None),
         title=shorten(title) if title else None,
         parent=parent if is_child and parent != session else None,
         forked_from=None if is_child or parent == session else parent,
@@ -83,6 +86,13 @@ def session_header(
             model=name(summary.get("current_model_id")),
         ),
     )
+
+
+def _project(path: PurePath) -> str | None:
+    """Return the project that the folder above that of a session is named after."""
+    folder = unquote(path.parent.parent.name)
+    is_whole = PurePosixPath(folder).is_absolute() or PureWindowsPath(folder).is_absolute()
+    return folder if is_whole else None
 
 
 def token_counts(stated: dict[str, Any]) -> dict[str, int]:

@@ -13,7 +13,17 @@ from msgspec.structs import replace
 
 from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
-from treering.formats.loose import blocks_of, bounded, digest, fields_of, name, time_ms, word
+from treering.formats.loose import (
+    blocks_of,
+    bounded,
+    count,
+    digest,
+    fields_of,
+    name,
+    time_ms,
+    without_none,
+    word,
+)
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.formats.pi.entries import entry_contents
 from treering.formats.pi.entry_keys import EntryKeys
@@ -34,6 +44,7 @@ ENTRIES: Final = frozenset({
     "custom_message", "label", "session_info", "reset", "leaf", "usage", "context_edit",
     "archive", "credential_pin", "mode_change", "model_usage", "reset_boundary",
     "service_tier_change", "session_init", "title_change", "ttsr_injection",
+    "agent_status", "child_usage_attributed", "git_state", "session_state",
 })  # fmt: skip
 _ROLES: Final = frozenset({
     "user", "assistant", "toolResult", "bashExecution", "hookMessage", "custom", "system",
@@ -54,6 +65,7 @@ _OF_ENTRIES: Final = {
 }
 """Entries that other formats rarely have, each with one of its fields."""
 _FORKED_FROM: Final = ("parentSession", "branchedFrom")
+_GIT: Final = {"branch": "branch", "commit": "commit", "repository": "repoUrl"}
 _TIME_IN_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9-]+Z_")
 _UNNAMED: Final = "unnamed"
 _BESIDE: Final = frozenset({"ops.observation", "usage.reported"})
@@ -175,9 +187,11 @@ class PiReader:
 
     def opening(self, session: str, header: dict[str, Any]) -> SessionHeader:
         """Return the session header."""
-        parent = next(
-            (path for at in _FORKED_FROM if isinstance(path := header.get(at), str)), None
-        )
+        named = next((path for at in _FORKED_FROM if isinstance(path := header.get(at), str)), None)
+        parent = id_in_name(named) if named else None
+        # What Prime delegates has its depth; other sessions with a parent are forks of it.
+        is_child = count(header.get("rlmDepth")) > 0
+        git = fields_of(header.get("git"))
         handled = {"type", "id", "timestamp", "cwd", "title", *_FORKED_FROM}
         title = self._title or word(header.get("title"))
         rest = {
@@ -190,9 +204,9 @@ class PiReader:
             agent=self.agent,
             cwd=word(header.get("cwd")),
             title=shorten(title) if title else None,
-            parent=_caller(self._path),
-            forked_from=id_in_name(parent) if parent else None,
-            about=rest,
+            parent=parent if is_child else _caller(self._path),
+            forked_from=None if is_child else parent,
+            about={**rest, **without_none(**{at: name(git.get(of)) for at, of in _GIT.items()})},
         )
 
     def repeat_reason(self, entry: dict[str, Any]) -> str | None:
