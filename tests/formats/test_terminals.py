@@ -408,6 +408,29 @@ def test_a_subagent_of_copilot_is_a_session_that_names_its_call(tmp_path: Path) 
     assert [one["content"] for one in child.history()] == ["At noon, says the keeper."]
 
 
+def test_a_call_that_the_user_asks_copilot_for_has_its_result(tmp_path: Path) -> None:
+    given = {"toolCallId": "u1", "toolName": "bash", "arguments": {"command": "tide"}}
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("session.start", {"sessionId": "s1", "version": 1}),
+        ("tool.user_requested", given),
+        ("tool.execution_start", given),
+        ("tool.execution_complete", {"toolCallId": "u1", "success": True, "result": "14:10"}),
+    ]
+    path = write(
+        tmp_path / ".copilot/session-state/s1/events.jsonl",
+        [
+            {"type": sort, "data": data, "id": f"e{n}", "timestamp": f"2026-10-01T10:00:0{n}.000Z"}
+            for n, (sort, data) in enumerate(told)
+        ],
+    )
+
+    with treering.open(":memory:") as ledger:
+        taken = Taken(ledger, treering.import_logs(ledger, [path], scope=SCOPE))
+
+    (call,), (result,) = taken.of("tool.call"), taken.of("tool.result")
+    assert (call.source, call.refs["tool"], result.refs["tool"]) == ("user", "bash", "bash")
+
+
 def test_compactions_are_told_with_their_summaries_or_without(tmp_path: Path) -> None:
     for sample in ("copilot", "qwen", "droid store", "kimi", "antigravity"):
         taken = take(tmp_path, sample)

@@ -175,6 +175,14 @@ class CopilotReader(RecordReader):
         call = self._call(call_id, tool, content.get("arguments"), "start")
         return call or "begins a call that was asked for"
 
+    def requested(self, content: dict[str, Any]) -> list[EventContent]:
+        """Return a call that the user asked for."""
+        call_id, tool = name(content.get("toolCallId")), name(content.get("toolName"))
+        if call_id is None or tool is None:
+            return []
+        calls = self._call(call_id, tool, content.get("arguments"), "request")
+        return [msgspec.structs.replace(call, source="user") for call in calls]
+
     def _call(
         self, call_id: str, tool: str, given: Any, how: str, **more: Any
     ) -> list[EventContent]:
@@ -302,6 +310,7 @@ _PARSERS: Final = {
     "user.message": CopilotReader.user,
     "assistant.message": CopilotReader.assistant,
     "assistant.reasoning": CopilotReader.reasoning,
+    "tool.user_requested": CopilotReader.requested,
     "tool.execution_start": CopilotReader.begun,
     "tool.execution_complete": CopilotReader.complete,
     "subagent.started": CopilotReader.subagent,
