@@ -14,6 +14,7 @@ import msgspec
 
 import treering
 from evaluation_sets import OURS, Conversation, Facts, Question, conversations, facts
+from fact_crowd import crowded
 from fact_hops import hop_questions
 from long_sessions import long_sessions
 from report import Row, Section, at_least, at_most
@@ -32,6 +33,7 @@ LONG_RECALL_10_MIN: Final = 0.54
 FIRST_MIN: Final = 0.97
 HOPS_MIN: Final = 0.5
 HOP_QUESTIONS: Final = 100
+MANY_FACTS: Final = 18_000
 ASKED: Final = 10
 BLOCK_TOKENS: Final = 800
 EVIDENCE_MIN: Final = 0.7
@@ -47,6 +49,10 @@ _NOTE: Final = (
     '`ledger.search(mode="hybrid")` of turns: gold turns found ÷ gold turns, the mean over'
     " questions; macro is the mean over the categories of questions, and what follows it is the"
     " range over conversations. Neighbouring turns and sessions count, as they do in every search."
+)
+_MANY_NOTE: Final = (
+    "The same set, with made-up facts of the same forms strewn among its own; a third of them"
+    " change later. Asked are the set's questions and a hundred about the made-up ones."
 )
 _FACTS_NOTE: Final = (
     "`memory.learn_all` of all facts in order, then `memory.recall` of each question: it counts if"
@@ -87,7 +93,16 @@ def run(effort: Effort, folder: Path) -> list[Section]:
             rows=_fact_rows(known, folder / "facts.db"),
             notes=[_FACTS_NOTE],
         ),
+        *_many_sections(effort, known, folder / "many-facts.db"),
     ]
+
+
+def _many_sections(effort: Effort, known: Facts, path: Path) -> list[Section]:
+    if effort.large < FULL.large or known.name == OURS:
+        return []
+    many = crowded(known, MANY_FACTS)
+    title = f"Facts that change: {many.name} to {MANY_FACTS:,} facts"
+    return [Section(title=title, rows=_fact_rows(many, path), notes=[_MANY_NOTE])]
 
 
 # Conversations.

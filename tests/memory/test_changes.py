@@ -7,6 +7,7 @@ import pytest
 import treering
 from memory_cases import BOTH_HOLD, CHANGES
 from treering.derive.claim_changes import is_past, lost_possession, plain_change
+from treering.derive.claim_endings import ended_thing, parted_sentence
 from treering.derive.claims import read_claim
 
 
@@ -75,3 +76,57 @@ def test_what_is_gone_is_named() -> None:
     assert lost_possession("Sold insurance for years") is None
     assert is_past("Lived in Rome until 2019")
     assert not is_past("Lives in Rome")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I use Vim as my editor", "I gave up Vim and use Zed as my editor"),
+        ("I smoke a pack a day", "I quit smoking in January"),
+        ("I use Slack at work", "Our company moved from Slack to Teams"),
+        ("My sister is called Ida and lives with Bob", "Bob and I broke up"),
+        ("Our weekly sync is on Tuesdays", "We moved our weekly sync to Fridays"),
+        ("I plan to run the Berlin marathon", "I had to cancel the Berlin marathon"),
+        ("My dog Bruno is six years old", "Bruno turned seven yesterday"),
+        ("I'm looking for a flat", "I found a flat in Leeds"),
+        ("The server is located in Frankfurt", "The server was relocated to Dublin"),
+        ("I'm vegetarian", "I'm not vegetarian anymore, I eat fish again"),
+    ],
+)
+def test_what_a_statement_says_is_over_ends_what_named_it(old: str, new: str) -> None:
+    is_about_a_tie = "broke up" in new
+
+    assert superseded(old, new) is not is_about_a_tie
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I went to Rome in April", "I went to Paris in May"),
+        ("My phone is a Pixel 8", "I dropped my phone"),
+        ("My grandmother's name is Rosa", "Rosa passed away in autumn"),
+        ("Ann Lee is a citizen of Chile", "Ann Lee died in the city of Lima"),
+        ("Ben uses Slack", "I switched from Slack to Teams"),
+        ("The server runs on port 80", "I stopped the server"),
+        ("Visited Misty in May", "Misty passed away"),
+    ],
+)
+def test_what_a_statement_says_is_over_ends_nothing_else(old: str, new: str) -> None:
+    assert not superseded(old, new)
+
+
+def test_a_sentence_of_an_ending_is_parted_from_what_holds_now() -> None:
+    assert parted_sentence("I sold the Golf and drive a Kia.") == (
+        "I sold the Golf",
+        "I drive a Kia",
+    )
+    assert parted_sentence("Our office is moving: from Monday it is on Canal Road") == (
+        "Our office is moving",
+        "Our office is on Canal Road",
+    )
+    assert parted_sentence("I like tea and drink coffee") is None
+    assert ended_thing("I cancelled my Netflix subscription last week") == (
+        "Netflix subscription",
+        "thing",
+    )
+    assert ended_thing("I stopped by the bakery") is None

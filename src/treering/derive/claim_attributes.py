@@ -96,6 +96,11 @@ _MANY: Final = word_set(
     " result reason way student neighbour neighbor grandson granddaughter teammate coworker"
 )
 """Nouns of which a person may have many."""
+_PEOPLE: Final = word_set(
+    "wife husband partner spouse mother father mom mum dad parent boss manager girlfriend boyfriend"
+    " fiance fiancee fiancé fiancée roommate flatmate grandmother grandfather grandma grandpa baby"
+    " puppy kitten horse teacher doctor landlord client team family"
+)
 _MANY_VERBS: Final = word_set(
     "like prefer use speak know have visit buy own play read watch eat drink cook want need study"
     " teach be support avoid collect follow attend meet adopt keep work"
@@ -168,6 +173,11 @@ def names_slot(noun: str, value: str) -> bool:
 def is_of_many(noun: str) -> bool:
     """Return whether a person may have several of a noun."""
     return noun.rsplit(" ", 1)[-1] in _MANY
+
+
+def is_person(noun: str) -> bool:
+    """Return whether a noun names a person or an animal."""
+    return noun in _MANY or noun in _PEOPLE
 
 
 def is_slot(noun: str) -> bool:

@@ -10,12 +10,31 @@ import re
 from typing import Final, NamedTuple
 
 from treering.derive.claim_times import is_day, is_time
+from treering.derive.claim_words import expand_contractions
 from treering.lazy import lazy_pattern
 
 _WHO: Final = r"(?P<who>(?:I |We |(?:The )?[Uu]ser |[A-Z][a-z]+ )?)(?:(?:have|has|had) )?"
+_BY: Final = r"(?:(?:I|We|They|The [a-z]+|[A-Z][a-z]+) )?(?:(?:have|has|had) )?"
+"""Who changes a thing."""
 _THING: Final = r"(?P<what>(?:The|My|Our|Her|His|Their|This) [\w'./ -]+?)"
 _WHEN: Final = (
     r"(?:,? (?:last|this|in|on|since|ago|after|because|yesterday|today|recently|for good)\b.*)?"
+)
+_OBJECT: Final = r"(?P<what>(?:the|my|our|her|his|their|this) [\w'./ -]+?)"
+"""What somebody changes."""
+_BE: Final = r"(?:(?:was|were|is|are|got|has|have|has been|have been|will be) )?(?:now )?"
+_DELAYED: Final = (
+    r"(?:moved|postponed|rescheduled|pushed(?: back| out)?|delayed|shifted|slipped|put off"
+    r"|brought forward|extended)"
+)
+_UNTIL: Final = r"(?: from (?P<old>.+?))? (?:to|until) (?P<time>(?:(?! to ).)+)"
+_SET: Final = (
+    r"(?:raised|increased|cut|lowered|reduced|changed|set|went up|went down|gone up|rose|dropped"
+    r"|fell|extended|grew|shortened)"
+)
+_NUMBER: Final = (
+    r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen"
+    r"|fifteen|sixteen|seventeen|eighteen)"
 )
 _NAME: Final = r"[A-Z][\w&.'-]*(?: (?:[A-Z&][\w&.'-]*|of|and|the))*"
 
@@ -59,10 +78,74 @@ _SHAPES: Final = tuple(
         (rf"{_WHO}(?:[Ss]ettled(?: down)?) in (?P<value>{_NAME}){_WHEN}", "{who}lives in {value}"),
         (rf"{_WHO}(?:got|Got|is getting|Is getting) divorced{_WHEN}", "{who}is divorced"),
         (rf"{_WHO}(?:[Bb]roke up|[Ss]plit up) with .+", "{who}is single"),
-        (rf"{_WHO}(?:got|Got) engaged to (?P<value>{_NAME}){_WHEN}", "{who}is married to {value}"),
         (
-            rf"{_WHO}(?:turned|Turned) (?P<value>\d{{1,3}})(?: years old)?{_WHEN}",
+            rf"{_WHO}(?:got|Got) (?:engaged|married) to (?P<value>{_NAME}){_WHEN}",
+            "{who}is married to {value}",
+        ),
+        (rf"{_WHO}(?:got|Got) married{_WHEN}", "{who}is married"),
+        (
+            rf"{_WHO}(?:turned|Turned) (?P<value>{_NUMBER})(?: years old)?{_WHEN}",
             "{who}is {value} years old",
+        ),
+        (
+            rf"{_WHO}(?:[Ss]tarted|[Ee]ntered) (?P<value>\w+ grade){_WHEN}",
+            "{who}is in {value}",
+        ),
+        (
+            (
+                rf"(?P<who>{_NAME}) (?:took over|is taking over)(?: from (?P<old>{_NAME}))? as"
+                r" (?:the )?(?P<what>[a-z][\w -]+? of .+)"
+            ),
+            "{who} is the {what}",
+        ),
+        (
+            (
+                rf"(?P<who>{_NAME}) (?:replaced|replaces|succeeded) (?P<old>{_NAME}) as"
+                r" (?:the |our |my )?(?P<what>[a-z][\w -]+)"
+            ),
+            "Our {what} is {who}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Rr]enamed) {_OBJECT}(?: from (?P<old>\S+))? (?:to|as)"
+                r" (?P<value>\S.*)"
+            ),
+            "{what} is called {value}",
+        ),
+        (
+            rf"{_THING} {_BE}renamed(?: from (?P<old>\S+))? (?:to|as) (?P<value>\S.*)",
+            "{what} is called {value}",
+        ),
+        (
+            rf"{_THING} {_BE}(?:rewritten|reimplemented|ported) (?:in|to) (?P<value>[A-Z]\S*)",
+            "{what} is written in {value}",
+        ),
+        (
+            rf"{_BY}{_DELAYED} {_OBJECT}{_UNTIL}",
+            "{what} is {at} {time}",
+        ),
+        (
+            (
+                rf"{_WHO}(?:[Ss]witched|[Cc]hanged) (?P<what>[a-z]+s)"
+                r" from (?P<old>[\w.+#-]+(?: [\w.]+)?) (?:over )?to"
+                r" (?P<value>[\w.+#-]+(?: [\w.]+)?)"
+            ),
+            "{who}uses {value}",
+        ),
+        (
+            (
+                rf"{_BY}(?:[Uu]pgraded|[Uu]pdated|[Bb]umped|[Dd]owngraded|{_SET}) {_OBJECT}"
+                r"(?: from (?P<old>.+?))? to (?P<value>\S.*)"
+            ),
+            "{what} is {value}",
+        ),
+        (
+            (
+                rf"{_BY}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Tt]ransferred) {_OBJECT}"
+                r"(?: from (?P<old>.+?))?(?: over)? to"
+                r" (?P<value>[A-Z]\S*(?: [A-Z\d]\S*)?|[a-z][\w.+#-]*)"
+            ),
+            "{what} runs on {value}",
         ),
         (
             (
@@ -85,8 +168,9 @@ _SHAPES: Final = tuple(
             (
                 rf"{_WHO}(?:[Rr]eplaced|[Dd]ropped|[Ss]wapped) (?P<old>\S+(?: [\w.]+)?)"
                 r" (?:with|by|for|in favou?r of) (?P<value>\S+(?: [\w.]+)?)"
+                r"(?P<what>(?: for \w[\w -]*)?)"
             ),
-            "{who}uses {value}",
+            "{who}uses {value}{what}",
         ),
         (
             (
@@ -97,18 +181,12 @@ _SHAPES: Final = tuple(
             "{who}prefers {value}",
         ),
         (
-            (
-                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been|will be) )?(?:now"
-                rf" )?(?:moved"
-                r"|postponed|rescheduled|pushed(?: back| out)?|delayed|shifted|slipped|brought"
-                r" forward"
-                r"|put off)(?: from (?P<old>.+?))? (?:to|until) (?P<time>.+)"
-            ),
+            rf"{_THING} {_BE}{_DELAYED}{_UNTIL}",
             "{what} is {at} {time}",
         ),
         (
             (
-                rf"{_THING} (?:(?:was|were|has been|have been) )?(?:moved|migrated|switched)"
+                rf"{_THING} {_BE}(?:moved|migrated|switched|relocated)"
                 r"(?: over)?(?: from (?P<old>.+?))? to (?P<value>[A-Z]\S*(?: \S+)?)"
             ),
             "{what} runs on {value}",
@@ -122,9 +200,12 @@ _SHAPES: Final = tuple(
             "{what} uses {value}",
         ),
         (
+            rf"{_THING} (?:has )?(?:grew|grown|shrank|shrunk) (?:to|down to) (?P<value>\d+ [a-z]+)",
+            "{what} has {value}",
+        ),
+        (
             (
-                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been) )?(?:raised|increased"
-                r"|cut|lowered|reduced|changed|set|went up|went down|gone up|rose|dropped|fell)"
+                rf"{_THING} {_BE}{_SET}"
                 r"(?: from (?P<old>.+?))? to (?P<value>\S.*)"
             ),
             "{what} is {value}",
@@ -138,8 +219,12 @@ _SHAPES: Final = tuple(
     )
 )
 _GONE: Final = lazy_pattern(
-    rf"{_WHO}(?:[Ss]old|[Gg]ave away|[Gg]ot rid of|[Ll]ost|[Rr]eturned|[Ss]crapped)"
+    rf"{_WHO}(?:[Ss]old|[Gg]ave away|[Gg]ot rid of|[Ll]ost|[Rr]eturned|[Ss]crapped"
+    r"|[Tt]raded in)"
     rf" (?:the|my|our|her|his|their) (?P<value>[\w -]+?){_WHEN}"
+)
+_ADVERB: Final = lazy_pattern(
+    r"\b(?:finally|eventually|just|recently|officially|now) (?=[a-z]+ed\b)"
 )
 _CLOCK: Final = lazy_pattern(r"\d{1,2}(?:[:.]\d\d| ?[ap]m\b| o'clock)|noon|midnight")
 _PAST: Final = lazy_pattern(
@@ -159,7 +244,7 @@ class ReadChange(NamedTuple):
 
 def plain_change(text: str) -> ReadChange | None:
     """Return what a sentence of change or ending amounts to; None for any other sentence."""
-    text = text.strip().rstrip(".!")
+    text = _ADVERB.sub("", expand_contractions(text)).strip().rstrip(".!")
     for pattern, plain in _SHAPES:
         match = pattern.fullmatch(text)
         if match is None:

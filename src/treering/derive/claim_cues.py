@@ -20,6 +20,11 @@ _LEAD: Final = lazy_pattern(
     r"(?:(?:please |pls )?(?:remember|note|keep in mind|don't forget|do not forget|fyi|btw"
     r"|by the way|for the record|for future reference|so|well|ok|okay|also|and|but|hi|hey|hello"
     r"|yes|yeah|fact|update|as of (?:now|today|\d{4}))(?:,? that\b|[,:;]| -)\s*"
+    r"|(?:it )?turn(?:s|ed) out(?: that)?,? (?=\S)"
+    r"|(?:since|from|starting) (?:the )?(?:(?:last|this|next) )?(?:spring|summer|autumn|fall|winter"
+    r"|week|month|year|january|february|march|april|may|june|july|august|september|october"
+    r"|november|december|today|tomorrow|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+    r"|then),? (?=(?:I|we|my|our)\b)"
     r"|that\s+(?=[iIwW]))+",
     _IGNORE,
 )
@@ -43,7 +48,8 @@ _USED_TO: Final = lazy_pattern(r"(?<!is )(?<!are )(?<!was )(?<!be )(?:\bused|^Us
 _ADVERBS: Final = lazy_pattern(
     r"\b(?:now|currently|presently|nowadays|these days|still|also|really|already|actually|mostly"
     r"|usually|typically|generally|normally|recently|originally|always|officially|definitely"
-    r"|primarily|mainly|absolutely|particularly|especially|very much|truly|strongly|just)\b,? ?"
+    r"|primarily|mainly|absolutely|particularly|especially|very much|truly|strongly|just|finally"
+    r"|eventually)\b,? ?"
     r"|^(?:Now|Currently|Nowadays|These days|Still|Also|Really|Already|Mostly|Usually|Typically"
     r"|Generally|Normally|Recently|Always|Primarily|Mainly|Often|From now on|As of now)\b,? (?=\S)"
 )
@@ -64,7 +70,20 @@ _CEASED: Final = lazy_pattern(
     r"(?:\b(?:has |have )?(?:stopped|quit|gave up|given up)|^(?:Stopped|Quit|Gave up)) (?=\w+ing\b)"
 )
 _ING: Final = lazy_pattern(r"^((?:(?:I|we|(?:the )?user|[A-Z]\w+) )?)(\w+ing)\b", _IGNORE)
-_AGAIN: Final = lazy_pattern(r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead)$")
+_AGAIN: Final = lazy_pattern(
+    r"\s+(?:any ?more|now|any longer|at all|these days|nowadays|instead|from now on|going forward"
+    r"|as of (?:now|today))$"
+)
+_REASON: Final = lazy_pattern(
+    r",? (?:because|since (?=(?:I|we|my|our|the|she|he|they|it)\b)|so that|due to|thanks to)\b.+$"
+)
+_GROWN: Final = lazy_pattern(
+    r"\b(?:have |has )?(?:grown|come|came|learned|learnt|started|begun|began) to"
+    r" (?=(?:like|love|enjoy|hate|dislike|prefer|use)\b)"
+)
+_PLANNED: Final = lazy_pattern(
+    r"\b(is|are) (?:planned|scheduled|due|slated) (?:for|on|at|to be on)\b"
+)
 _ABLE: Final = lazy_pattern(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
 _STAND: Final = lazy_pattern(r"\b(?:stand|bear) (?=\w)")
 _BLANKS: Final = lazy_pattern(r"\s+")
@@ -88,11 +107,13 @@ def extract_cues(text: str) -> SentenceCues:
     sentence = _BLANKS.sub(" ", expand_contractions(normalise_characters(text))).strip()
     sentence = sentence.lower() if sentence.isupper() else sentence
     sentence, corrected = _without_lead(trimmed(sentence))
+    sentence = _GROWN.sub("", sentence)
+    sentence = _PLANNED.sub(r"\1 on", _REASON.sub("", sentence))
     changed = _CHANGED.search(sentence) is not None
     sentence, replaced = _without_former(sentence)
     sentence, denied = _without_denial(sentence)
     if changed or " " in sentence:
-        sentence = _AGAIN.sub("", _ADVERBS.sub("", sentence))
+        sentence = _AGAIN.sub("", _ADVERBS.sub("", _AGAIN.sub("", sentence)))
     return SentenceCues(sentence.strip(), denied, changed or corrected, corrected, replaced)
 
 
@@ -111,7 +132,9 @@ def _without_former(sentence: str) -> tuple[str, str | None]:
             before, after = sentence[: match.start()], sentence[match.end() :]
             joint = " " if pattern is _NOT_BUT else ""
             if "prefer" not in before.lower():
-                return _BLANKS.sub(" ", f"{before}{joint}{after}"), match["old"].strip()
+                return _BLANKS.sub(" ", f"{before}{joint}{after}"), match[
+                    "old"
+                ].strip().removeprefix("using ")
     return sentence, None
 
 

@@ -45,6 +45,9 @@ _LABEL: Final = lazy_pattern(r"(?P<noun>[^\W\d_][\w-]*(?: [\w-]+){0,2}): ?(?P<va
 _BACK: Final = lazy_pattern(
     r"the (?:current |new |present )?(?P<noun>[A-Za-z][\w -]*?) of (?P<subject>\S.*)", re.IGNORECASE
 )
+_CHARGE: Final = lazy_pattern(
+    r"(?:in charge of|responsible for) (?:the |our )?(?P<subject>\S.*)", re.IGNORECASE
+)
 _DONE: Final = (
     r"(?:\w+ed|born|written|made|sung|built|known|given|held|led|run|won|taken) "
     r"(?:by|in|on|at|with|for|to|as|from) "
@@ -122,6 +125,9 @@ def read_reversed(subject: str, verb: str, rest: str) -> tuple[str, str] | None:
     """Return subject and attribute of "Ann is the mayor of Ghent", whose value comes first."""
     if verb.lower() not in {"is", "was"} or not subject[:1].isupper():
         return None
+    charge = _CHARGE.fullmatch(rest)
+    if charge is not None:
+        return charge["subject"], "be in charge of"
     match = _BACK.fullmatch(rest)
     if match is None or _ASIDE.search(rest) is not None:
         return None

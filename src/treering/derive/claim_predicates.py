@@ -50,7 +50,20 @@ _COUNTED: Final = lazy_pattern(
 _CALLED: Final = lazy_pattern(
     r"(?:a |an |the )?(?P<noun>.+?),? (?:named|called) (?P<value>.+)", _IGNORE
 )
-_AGED: Final = lazy_pattern(r"(?P<years>\d{1,3})(?: years? old| y/?o)?", _IGNORE)
+_AGED: Final = lazy_pattern(r"(?P<years>\d{1,3}(?: years? old| y/?o)?|[a-z]+ years? old)", _IGNORE)
+_GRADE: Final = lazy_pattern(r"in (?:the )?(?P<grade>\w+) grade", _IGNORE)
+_WEIGHT: Final = lazy_pattern(
+    r"(?:(?:down|up|back) (?:at|to) )?(?P<value>[\d.,]+ (?:kg|kilos?|pounds|lbs|stone))\b.*",
+    _IGNORE,
+)
+_COMMUTE: Final = lazy_pattern(r"(?:(?P<how>.+) )?to work(?: by (?P<by>.+))?", _IGNORE)
+_PLAN: Final = lazy_pattern(
+    r"(?:on )?(?:the |an? )?(?P<value>[\w-]+) (?:plan|tier|subscription)", _IGNORE
+)
+_SCHOOL: Final = lazy_pattern(
+    r"to (?:[\w'.-]+ )*(?:School|Elementary|Primary|High|Kindergarten|University|College|Academy)"
+)
+_PORT: Final = lazy_pattern(r"(?:on|at|to) port (?P<value>\d+)", _IGNORE)
 _MARITAL: Final = lazy_pattern(
     r"(?:(?:happily|newly|recently|un)[ -]?)?(?P<status>married|single|divorced|widowed|separated)"
     r"(?: (?:from|since|for|in) .+)?",
@@ -68,11 +81,14 @@ _CRAFT: Final = lazy_pattern(
     r"|illustrator|editor|animator|operator|instructor|mechanic|waiter|waitress|hairdresser"
     r"|gardener|librarian|attorney|secretary|clerk|butcher|tailor|tutor|lecturer|recruiter"
     r"|entrepreneur|producer|conductor|officer|welder|roofer|builder|joiner))"
-    r"(?: (?P<prep>at|for|with) (?P<place>.+)| .*)?",
+    r"(?: (?P<prep>at|for|with) (?P<place>.+)|,.*"
+    r"| (?:in|on|who|from|of|and|since|by|near|working|specialising|specializing|based|now|until"
+    r"|because|as|but|by|that|there|here)\b.*)?",
     _IGNORE,
 )
 
 
+_COMMUTING: Final = word_set("take ride drive walk cycle bike commute go run")
 _REPEATED: Final = word_set("attend buy drink eat explore meet read see tour try visit watch")
 """Verbs of what is done again and again, with something else each time."""
 
@@ -97,6 +113,11 @@ def read_predicate(predicate: str) -> PredicateMeaning | None:
     rest = rest.strip()
     if verb == "have" and rest.startswith("been "):
         verb, rest = "be", rest[5:]
+    done = rest.partition(" ")
+    if verb == "have" and done[0].endswith("ed") and VERBS.get(done[0]) in _READERS:
+        verb, rest = VERBS[done[0]], done[2]
+    if verb == "be" and rest.startswith("using "):
+        verb, rest = "use", rest[6:]
     if is_schedule(predicate) and not (verb == "be" and _is_detail(rest)):
         return scheduled(predicate)
     if not rest:
@@ -143,7 +164,12 @@ def value_in(text: str) -> tuple[str, str]:
 def _be(verb: str, rest: str) -> PredicateMeaning | None:
     aged = _AGED.fullmatch(rest)
     if aged is not None:
-        return PredicateMeaning("age", aged["years"], single=True)
+        return PredicateMeaning("age", aged["years"].split(" ")[0], single=True)
+    grade, weight = _GRADE.fullmatch(rest), _WEIGHT.fullmatch(rest)
+    if grade is not None:
+        return PredicateMeaning("grade", grade["grade"], single=True)
+    if weight is not None:
+        return PredicateMeaning("weight", weight["value"], single=True)
     if normal(rest) in _EATING:
         return PredicateMeaning("diet", normal(rest), single=True)
     status = _MARITAL.fullmatch(rest)
@@ -167,6 +193,13 @@ def _be(verb: str, rest: str) -> PredicateMeaning | None:
 
 def _with_preposition(verb: str, rest: str) -> PredicateMeaning | None:
     """Read "founded by Ann", "allergic to nuts", "in the city of Ghent"."""
+    port, plan = _PORT.fullmatch(rest), _PLAN.fullmatch(rest)
+    if port is not None:
+        return PredicateMeaning("port", port["value"], single=True)
+    if plan is not None and verb == "be":
+        return PredicateMeaning("plan", plan["value"], single=True)
+    if verb == "go" and _SCHOOL.fullmatch(rest) is not None:
+        return PredicateMeaning("education", rest.removeprefix("to "), single=True)
     parts = rest.split(" ")
     for at, word in enumerate(parts[:4]):
         if word in _PREPOSITIONS and at + 1 < len(parts):
@@ -181,6 +214,10 @@ def _with_preposition(verb: str, rest: str) -> PredicateMeaning | None:
 
 
 def _plain(verb: str, rest: str) -> PredicateMeaning | None:
+    commute = _COMMUTE.fullmatch(rest) if verb in _COMMUTING else None
+    if commute is not None:
+        value = " ".join((verb, commute["how"] or commute["by"] or ""))
+        return PredicateMeaning("commute", value, single=True)
     first, _, behind = rest.partition(" ")
     if first.lower() in _PREPOSITIONS and behind:
         return _with_preposition(verb, rest)
@@ -241,7 +278,9 @@ def _move(verb: str, rest: str) -> PredicateMeaning | None:
     new, old = match["new"], match["old"]
     if verb in {"move", "relocate"}:
         return PredicateMeaning("residence", value_in(new)[1], single=True, replaced=old)
-    purpose = _PURPOSE.fullmatch(new)
+    purpose, plan = _PURPOSE.fullmatch(new), _PLAN.fullmatch(new)
+    if plan is not None:
+        return PredicateMeaning("plan", plan["value"], single=True, replaced=old)
     if purpose is not None:
         return PredicateMeaning(_purpose(purpose), purpose["value"], single=True, replaced=old)
     versioned = _VERSIONED.fullmatch(new)
@@ -282,7 +321,7 @@ _ROUTINES: Final = word_set("wake get go start begin finish end stop eat sleep w
 """Daily routines, whose hour depends on the day."""
 _FILLING: Final = word_set(
     "is are was were be has have had takes take place on at in every each of and to up always"
-    " usually typically there it from by"
+    " usually typically there it from by for planned scheduled due set leaves departs"
 )
 _READERS: Final[dict[str, Callable[[str, str], PredicateMeaning | None]]] = {
     "be": _be,
@@ -293,6 +332,7 @@ _READERS: Final[dict[str, Callable[[str, str], PredicateMeaning | None]]] = {
     **dict.fromkeys(
         ("like", "love", "enjoy", "hate", "dislike", "adore", "favour", "favor"), _like
     ),
+    "weigh": lambda _verb, rest: _be("be", rest) if _WEIGHT.fullmatch(rest) else None,
     **dict.fromkeys(
         ("move", "switch", "relocate", "migrate", "upgrade", "downgrade", "change"), _move
     ),

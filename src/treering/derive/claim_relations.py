@@ -12,8 +12,21 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from treering.derive.claim_attributes import holds_many, is_less_specific
+from treering.derive.claim_attributes import (
+    holds_many,
+    is_less_specific,
+    is_of_many,
+    is_person,
+)
 from treering.derive.claim_changes import plain_change
+from treering.derive.claim_endings import (
+    EndedThing,
+    ended_thing,
+    is_standing,
+    names_goal,
+    names_tie,
+    parted_sentence,
+)
 from treering.derive.claim_times import days_in
 from treering.derive.claim_words import VERBS, base, mark_letters, normal, word_set, words
 from treering.derive.claims import (
@@ -25,6 +38,7 @@ from treering.derive.claims import (
     claim_slot,
     read_claim,
 )
+from treering.derive.terms import terms
 
 ValueComparison: TypeAlias = Literal["equal", "narrower", "wider", "other"]
 EMPTY: Final = word_set(
@@ -58,6 +72,16 @@ _ENGLISH: Final = frozenset(VERBS.values()) - word_set("die do be") | word_set(
 """Words that show that a statement is English; others also occur in German, Dutch or Portuguese."""
 _HELD: Final = word_set("have own drive ride keep possess")
 """Verbs that say that somebody has something."""
+_LESS: Final = re.compile(
+    r"\bonly (?=\w+ \d)|,? (?:because|since (?=(?:I|we|my|our|the)\b)|due to|thanks to)\b.+$"
+)
+"""What says nothing about a value itself."""
+_DETERMINERS: Final = word_set("the this my our their his her all")
+_PLACES: Final = frozenset({
+    "run on", "run with", "be run with", "be run on", "be host on", "be host at", "be host by",
+    "be deploy on", "be deploy to", "be locate in", "be store in", "be store on", "be with",
+    "be in", "be on", "be at", "residence",
+})  # fmt: skip
 _OPPOSED_SIMILARITY_MIN: Final = 0.8
 _SHARED_MIN: Final = 0.6
 """The share of words that two statements have in common if one denies the other."""
@@ -79,6 +103,7 @@ _QUALIFYING: Final = word_set(
     " might may supposedly allegedly fake former formerly only half"
 )
 """Words that weaken a statement: without them it says more, not less."""
+_AMOUNT: Final = re.compile(r"[$€£]?\d")
 _NUMBER: Final = re.compile(
     r"-?v?\d[\d.:,]*\w*|\w+day|one|two|three|four|five|six|seven|eight|nine|ten"
 )
@@ -95,7 +120,11 @@ def relation(new: str, old: str, similarity: float) -> Relation:
         return "same"
     if first.claim.attribute == POSSESSION:
         return "contradicts" if _is_lost(first.claim, second) else "unrelated"
-    decided = _by_claims(first, second) or _by_former(first, second)
+    if first.ended is not None and _is_over(first.ended, second, old):
+        return "contradicts"
+    if first.ending is not None and relation(first.ending, old, similarity) == "contradicts":
+        return "contradicts"
+    decided = _by_former(first, second) or _by_place(first, second) or _by_claims(first, second)
     return decided or _by_words(first, second, similarity)
 
 
@@ -106,13 +135,24 @@ class _Statement(NamedTuple):
     """The meaningful words, in order."""
     names: frozenset[str]
     """Those written as names."""
+    ended: EndedThing | None
+    """What it says is over."""
+    ending: str | None
+    """The clause that says what is over, before another that says what holds."""
+    standing: bool
+    """Whether it is about the present."""
+    is_definite: bool
+    """Whether it begins with "the", "my" or the like."""
 
 
 @lru_cache(maxsize=TEXTS_HELD)
 def _statement(text: str) -> _Statement:
     claim = read_claim(text)
+    ended, parted, standing = ended_thing(text), parted_sentence(text), is_standing(text)
+    is_definite = text.partition(" ")[0].lower() in _DETERMINERS
+    text = text if parted is None else parted.rest
     change = plain_change(text)
-    text = text if change is None else change.text
+    text = _LESS.sub("", text if change is None else change.text)
     meaningful = tuple(
         canonical_word(word)
         for word in words(join_phrases(mark_letters(text)))
@@ -124,15 +164,18 @@ def _statement(text: str) -> _Statement:
         if part[:1].isupper()
         for word in words(part)
     )
-    return _Statement(claim, claim_slot(claim), meaningful, names)
+    ending = None if parted is None else parted.ending
+    return _Statement(
+        claim, claim_slot(claim), meaningful, names, ended, ending, standing, is_definite
+    )
 
 
 def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
     """Decide by subject, attribute and value; None if they do not decide."""
     newer, older = new.claim, old.claim
-    if newer.subject is not None and older.subject is not None and newer.subject != older.subject:
+    if not _have_one_subject(newer.subject, older.subject):
         return "unrelated"
-    if new.slot is None or new.slot != old.slot:
+    if new.slot is None or newer.attribute != older.attribute or older.subject is None:
         return _by_events(newer, older) or _by_choice(newer, older)
     values = compare_values(newer, older)
     if newer.negated != older.negated:
@@ -146,15 +189,44 @@ def _by_claims(new: _Statement, old: _Statement) -> Relation | None:
     return "refines" if values == "narrower" else "same"
 
 
+def _have_one_subject(one: str | None, other: str | None) -> bool:
+    """Return whether two subjects may be one; "my dog Bruno" is Bruno."""
+    if one is None or other is None or one == other:
+        return True
+    return any(
+        long.startswith(f"{USER} ") and long.count(" ") == 2 and long.endswith(f" {short}")
+        for long, short in ((one, other), (other, one))
+    )
+
+
 def _by_many(one: Claim, other: Claim, values: str) -> Relation | None:
     """Decide for attributes with many values."""
     if values == "other":
         named = {normal(one.value or ""), normal(other.value or "")}
         if named in _OPPOSITES and one.attribute in {"prefer", "use", "be"}:
             return "contradicts"
+        are_amounts = all(_AMOUNT.match(claim.value or "") for claim in (one, other))
+        if one.attribute == "be" and (are_amounts or _is_replaced(one, other)):
+            return "contradicts"
         is_open = one.corrected or one.replaced or not holds_many(one.attribute or "")
         return None if is_open else "unrelated"
     return "refines" if values == "narrower" else "same"
+
+
+def _is_replaced(one: Claim, other: Claim) -> bool:
+    """Return whether a thing is said to be something else now: "Our mascot is an owl now".
+
+    People and animals are many things at once.
+    """
+    noun = (one.subject or USER).removeprefix(f"{USER} ").rsplit(" ", 1)[-1]
+    kinds = [
+        "a"
+        if (claim.value or "").startswith(("a ", "an "))
+        else str((claim.value or "").count(" "))
+        for claim in (one, other)
+    ]
+    is_thing = one.subject not in {None, USER} and not is_of_many(noun) and not is_person(noun)
+    return one.changed and is_thing and kinds in (["a", "a"], ["0", "0"])
 
 
 def _by_events(one: Claim, other: Claim) -> Relation | None:
@@ -198,7 +270,7 @@ def _event(claim: Claim) -> frozenset[str]:
 def _by_former(new: _Statement, old: _Statement) -> Relation | None:
     """Decide by the value that the new statement names as the former one."""
     former = new.claim.replaced
-    if former is None:
+    if former is None or not old.standing or _is_of_another(new, old):
         return None
     removed = {canonical_word(word) for word in words(join_phrases(former))} - EMPTY
     added = {canonical_word(word) for word in words(join_phrases(new.claim.value or ""))} - EMPTY
@@ -213,12 +285,64 @@ def _by_former(new: _Statement, old: _Statement) -> Relation | None:
     return None
 
 
+def _is_of_another(new: _Statement, old: _Statement) -> bool:
+    """Return whether an old statement is about somebody who is named, and a new one is not."""
+    subject, other = new.claim.subject or USER, old.claim.subject or USER
+    # "Ben uses Slack" begins with whom it is about, "The app runs on Heroku" with an article.
+    is_named = old.words[:1] == (canonical_word(other.split(" ", 1)[0]),) and not old.is_definite
+    return subject != other and is_named and other not in subject
+
+
+def _by_place(new: _Statement, old: _Statement) -> Relation | None:
+    """Decide by where a thing is, runs or is kept, which wordings differ about; only a change."""
+    newer, older = new.claim, old.claim
+    is_moved = newer.changed and newer.subject == older.subject is not None
+    if not is_moved or newer.attribute == older.attribute or newer.negated or older.negated:
+        return None
+    return "contradicts" if {newer.attribute, older.attribute} <= _PLACES else None
+
+
 def _is_lost(gone: Claim, old: _Statement) -> bool:
     """Return whether a statement says that somebody has what is gone."""
     verb = (old.claim.attribute or " ".join(old.words)).split(" ", 1)[0]
     named = {canonical_word(word) for word in words(join_phrases(gone.value or ""))} - EMPTY
     holds = verb in _HELD and not old.claim.negated and old.claim.subject in {None, gone.subject}
     return holds and bool(named) and named <= set(old.words)
+
+
+def ended_words(text: str) -> str | None:
+    """Return the words for what a statement says is over, changed or the former value."""
+    new = _statement(text[:CLAIM_CHARACTERS_MAX])
+    if new.ended is not None:
+        return new.ended.text
+    if new.claim.attribute == POSSESSION or new.claim.replaced is not None:
+        return new.claim.replaced or new.claim.value
+    if new.ending is not None:
+        return ended_words(new.ending)
+    is_named = new.claim.changed and (new.claim.subject or USER).split(" ", 1)[0] != USER
+    return new.claim.subject if is_named else None
+
+
+def _is_over(ended: EndedThing, old: _Statement, text: str) -> bool:
+    """Return whether what is over is what a current statement is about."""
+    if ended.kind == "job":
+        subject = read_claim(f"{ended.text} work as a baker").subject
+        return old.claim.subject == subject and old.claim.attribute in {"employer", "occupation"}
+    named = {canonical_word(word) for word in words(join_phrases(ended.text))} - EMPTY
+    old_words = set(old.words)
+    is_named = named <= old_words or set(terms(ended.text)) <= set(terms(text))
+    if not named or not is_named or old.claim.negated or not old.standing:
+        return False
+    if ended.kind == "goal":
+        return names_goal(old_words)
+    if ended.kind == "tie":
+        return names_tie(old_words)
+    if ended.kind == "thing":
+        return True
+    # Who has died is still somebody's sister, and was born where they were.
+    attribute = old.claim.attribute or ""
+    is_own = (old.claim.subject or USER) == USER and not attribute.endswith("name")
+    return is_own or attribute in {"age", "residence", "employer", "grade", "weight"}
 
 
 def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:
@@ -291,8 +415,10 @@ def _are_named_apart(new: _Statement, old: _Statement) -> bool:
 def _is_exchanged(new: _Statement, old: _Statement) -> bool:
     """Return whether two otherwise equal statements differ in one word or number.
 
-    Two subjects may do the same, so the first word never counts.
+    Two subjects may do the same, so the first word never counts. What was done may be done again.
     """
+    if not (new.standing and old.standing):
+        return False
     if abs(len(new.words) - len(old.words)) > 1 or min(len(new.words), len(old.words)) < 2:
         return False
     edits = [

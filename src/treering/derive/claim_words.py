@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())
+
+
 _BLANKS: Final = re.compile(r"\s+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
@@ -35,7 +41,8 @@ _BASES: Final = (
     " listen follow choose favour favor adore commute migrate relocate upgrade downgrade replace"
     " change rename become remain stay contain include border air broadcast consist operate"
     " compete specialise specialize celebrate believe suffer stop quit call name associate"
-    " affiliate pronounce build hold win sell give come"
+    " affiliate pronounce build hold win sell give come weigh cycle bike walk drive bank rent learn"
+    " report pay earn wear sleep"
 )
 _IRREGULAR: Final = {
     "is": "be", "am": "be", "are": "be", "was": "be", "were": "be", "been": "be", "being": "be",
@@ -47,16 +54,13 @@ _IRREGULAR: Final = {
     "born": "bear", "dying": "die", "became": "become", "chose": "choose", "woke": "wake",
     "stopped": "stop", "running": "run", "planned": "plan", "quitting": "quit",
     "built": "build", "held": "hold", "won": "win", "sold": "sell", "gave": "give",
-    "came": "come",
+    "came": "come", "drove": "drive", "learnt": "learn",
     "swimming": "swim", "stopping": "stop", "getting": "get", "owned": "own", "chaired": "chair",
 }  # fmt: skip
-_NOUNS: Final = frozenset({"names", "ends", "heads", "stars", "bases", "rules", "leads", "trains"})
+_NOUNS: Final = word_set(
+    "names ends heads stars bases rules leads trains banks bikes cycles rents walks drives"
+)
 """Forms that are more often nouns than verbs."""
-
-
-def word_set(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
-    return frozenset(text.split())
 
 
 def normal(text: str) -> str:

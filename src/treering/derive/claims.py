@@ -22,6 +22,7 @@ from treering.derive.claim_attributes import (
 )
 from treering.derive.claim_changes import is_past, lost_possession, plain_change
 from treering.derive.claim_cues import NO_CUES, extract_cues
+from treering.derive.claim_endings import parted_sentence
 from treering.derive.claim_forms import (
     is_title,
     read_label,
@@ -64,14 +65,21 @@ _FIRST_PERSON: Final = lazy_pattern(r"(?:I|we|(?:the |this )?user)\s+(?=\S)", re
 _OWN: Final = lazy_pattern(r"(?:my|our|his|her|their|(?:the )?user's)\s+(?=\S)", re.IGNORECASE)
 _KIN: Final = lazy_pattern(
     r"(?:wife|husband|partner|spouse|son|daughter|child|mother|father|mom|mum|dad|brother|sister"
-    r"|boss|manager|dog|cat|roommate|girlfriend|boyfriend|fianc[eé]e?)\b",
+    r"|boss|manager|dog|cat|roommate|girlfriend|boyfriend|fianc[eé]e?|nephew|niece|cousin|uncle|aunt"
+    r"|friend|grandson|granddaughter|puppy|kitten|horse|baby)\b",
     re.IGNORECASE,
 )
+_BY_WHOM: Final = lazy_pattern(r"^(?:with|by|from) (?=[A-Z])")
+""""My insurance is with Allianz"."""
 _CALL: Final = lazy_pattern(r"(?:please )?call me (?=\S)", re.IGNORECASE)
 _PRONOUNS: Final = word_set("he she it they this that these those there who which what here you")
 _NOT_SUBJECTS: Final = word_set("if when while because although though since unless")
 _INDEFINITE: Final = lazy_pattern(r"(?:a|an) ", re.IGNORECASE)
 _LOCATED: Final = lazy_pattern(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
+_PLACED: Final = lazy_pattern(
+    r"(?:located|based|situated|found|hosted|kept|stored) (?:in|at|on) (?=\S)"
+    r"|(?:in|at|on) (?=[A-Z])"
+)
 _SUBJECT_WORDS_MAX: Final = 14
 
 TEXTS_HELD: Final = 4_096
@@ -104,6 +112,10 @@ def read_claim(text: str) -> Claim:
     text = text[:CLAIM_CHARACTERS_MAX].strip()
     if is_past(text):
         return Claim()
+    parted = parted_sentence(text)
+    now = None if parted is None else read_claim(parted.rest)
+    if now is not None and now.attribute is not None:
+        return msgspec.structs.replace(now, changed=True)
     gone = lost_possession(text)
     if gone is not None:
         return Claim(subject=USER, attribute=POSSESSION, value=gone, negated=True, changed=True)
@@ -170,7 +182,7 @@ def _of_title(text: str) -> tuple[str, PredicateMeaning] | None:
     if noun is not None and is_title(noun[0]) and not _INDEFINITE.match(noun[2]):
         return normal(noun[0]), PredicateMeaning(noun[1], value_in(noun[2])[1], single=True)
     title = read_title(text)
-    if title is None or _KIN.fullmatch(title[0]) is not None:
+    if title is None or _KIN.match(title[0]) is not None:
         return None
     reading = read_predicate(title[1])
     return None if reading is None else (normal(title[0]), reading)
@@ -192,7 +204,7 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | No
     label = read_label(text)
     if label is not None:
         return USER, PredicateMeaning(
-            attribute_of(label[0]), label[1], single=is_slot(attribute_of(label[0]))
+            attribute_of(label[0]), label[1], single=names_slot(attribute_of(label[0]), label[1])
         )
     word = text.split(" ", 1)[0].lower()
     # The negation was removed: "Does not like fish" is "like fish" here.
@@ -216,10 +228,16 @@ def _of_own(text: str) -> tuple[str | None, PredicateMeaning | None]:
     if verb is None:
         return USER, scheduled(text) if is_schedule(text) else None
     attribute = attribute_of(noun)
-    if VERBS[verb] == "be" and not _INDEFINITE.match(rest) and "years old" not in rest:
+    is_aged = _KIN.match(noun) is not None and rest.isdecimal()
+    if (
+        VERBS[verb] == "be"
+        and not is_aged
+        and not _INDEFINITE.match(rest)
+        and "years old" not in rest
+    ):
         if (is_time(rest) or is_day(rest)) and not is_slot(attribute):
             return USER, scheduled(text)
-        value = rest.removeprefix("called ").removeprefix("named ")
+        value = _BY_WHOM.sub("", rest.removeprefix("called ").removeprefix("named "))
         if names_slot(attribute, value) or (is_of_many(attribute) and value[:1].isupper()):
             return USER, PredicateMeaning(
                 attribute, value_in(value)[1], names_slot(attribute, value)
@@ -236,7 +254,8 @@ def _of_the(text: str) -> tuple[str | None, PredicateMeaning | None] | None:
     if subject is None:
         if (is_time(value) or is_day(value)) and not is_slot(attribute):
             return USER, scheduled(text)
-        if not names_slot(attribute, value) or _INDEFINITE.match(value):
+        is_placed = _PLACED.match(value) is not None
+        if is_placed or not names_slot(attribute, value) or _INDEFINITE.match(value):
             return normal(attribute), read_predicate(f"is {value}")
         return USER, PredicateMeaning(attribute, value, single=True)
     located = _LOCATED.match(value)

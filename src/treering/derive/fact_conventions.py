@@ -42,8 +42,8 @@ _PARTS: Final = (
 _THINGS: Final = (
     r"(?:package manager|(?:main|default|release|development) branch|test (?:runner|framework)"
     r"|(?:test|build|lint|format|deploy|start|dev|check|type check) command|formatter|linter"
-    r"|database|orm|ci|staging (?:server|host|database|environment)|production (?:server|host"
-    r"|database)|(?:node|python|java|ruby|go|rust|minimum) version|design system|css framework"
+    r"|(?:[a-z]+ )?database|orm|ci|staging (?:server|host|environment)|production (?:server|host)"
+    r"|(?:node|python|java|ruby|go|rust|minimum) version|design system|css framework"
     r"|web framework|base image|default port|port|line length|indentation|licen[cs]e)"
 )
 _FILES: Final = (
@@ -172,8 +172,9 @@ _FORMS: Final = tuple(
         ),
         (
             (
-                r"(?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e )?(?:tests?|test"
-                r" suite|linter|formatter|type checker|build|server|migrations|benchmarks))"
+                r"(?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e |end-to-end )?"
+                r"(?:tests?|test suite|linter|formatter|type checker|build|server|migrations"
+                r"|benchmarks))"
                 r" (?:with|using|via|by(?: running)?) (?P<rest>\S.*)"
             ),
             "run {verb} with {rest}",

@@ -283,7 +283,10 @@ _FORMS: Final = tuple(
             5,
         ),
         (
-            rf"I (?:would love|{_ADVERBS}want|dream of|{_ADVERBS}wish) (?P<verb>to) (?P<rest>\S.*)",
+            (
+                rf"(?:I|We) (?:would love|{_ADVERBS}want|dream of|{_ADVERBS}wish) (?P<verb>to)"
+                r" (?P<rest>\S.*)"
+            ),
             "wants {verb} {rest}",
             4,
         ),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from treering.derive.claim_endings import ended_thing, parted_sentence
 from treering.derive.claim_times import CLOCK, DAY
 from treering.derive.claim_words import expand_contractions, normal
 from treering.derive.claims import read_claim
@@ -47,7 +48,8 @@ _EXPLICIT: Final = lazy_pattern(
 )
 _LEAD: Final = lazy_pattern(
     r"(?:(?:well|so|oh|ah|hmm|yes|yeah|ok|okay|btw|by the way|also|and|thanks|hi|hello|hey)"
-    r"(?: there| all)?[,!.:]? )+(?=\S)",
+    r"(?: there| all)?[,!.:]? |(?:it )?turn(?:s|ed) out(?: that)?,? "
+    r"|(?:since|from|starting) (?!now\b)[\w ]{3,20}?,? (?=(?:I|we|my|our)\b))+(?=\S)",
     _IGNORE,
 )
 _GREETED: Final = lazy_pattern(
@@ -198,10 +200,20 @@ def _said(
         if meant is not None:
             yield from _corrected(utterance, *meant)
             continue
-        for clause in clauses(with_time_last(statement_text)):
+        for clause in _parts(statement_text):
             statement = read_statement(clause)
             if statement is not None:
                 yield from _accepted(utterance, statement, correction=back is not None)
+
+
+def _parts(sentence: str) -> Iterator[str]:
+    """Yield the clauses of a sentence; what it says is over comes first."""
+    parted = parted_sentence(sentence)
+    for part in [sentence] if parted is None else [parted.ending, parted.rest]:
+        if ended_thing(part) is not None:
+            yield part
+        else:
+            yield from clauses(with_time_last(part))
 
 
 def _explicit(utterance: Utterance, rest: str) -> Iterator[Candidate]:

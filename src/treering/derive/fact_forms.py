@@ -34,7 +34,7 @@ TAIL: Final = lazy_pattern(
 _ADVERBS: Final = (
     r"(?P<adverbs>(?:(?:also|really|actually|currently|now|just|still|mostly|mainly|always"
     r"|usually|often|typically|normally|generally|never|absolutely|personally|already|sometimes"
-    r"|recently|strongly|much|both|all|only|generally)\s+)*)"
+    r"|recently|strongly|much|both|all|only|generally|finally|eventually)\s+)*)"
 )
 FIRST: Final = lazy_pattern(
     rf"(?:I|we) {_ADVERBS}(?P<denied>(?:do|can|will) not (?:ever )?)?"
@@ -52,7 +52,9 @@ GIVEN_UP: Final = lazy_pattern(
     _IGNORE,
 )
 WHEN: Final = lazy_pattern(
-    r"\b(?:last|ago|since|recently|yesterday|when|after|before|in \d{4}"
+    r"\b(?:last|ago|since|recently|yesterday|when|after|before|in (?:\d{4}|spring|summer|autumn"
+    r"|winter|january|february|march|april|may|june|july|august|september|october|november"
+    r"|december)"
     r"|this (?:year|month|week))\b",
     _IGNORE,
 )
@@ -71,10 +73,11 @@ MINE: Final = lazy_pattern(
 PROJECT: Final = lazy_pattern(
     r"(?:the|this|our) (?P<noun>(?:[a-z]+ )?(?:project|repo|repository|codebase|app|application"
     r"|team"
-    r"|company|backend|frontend|service|api|server|site|monorepo|pipeline))"
-    r" (?P<rest>(?:no longer )?(?:uses|runs"
-    r"|targets|requires|supports|depends on|deploys|is (?:written|built|deployed|hosted|licensed)"
-    r"|lives|stores) \S.*)",
+    r"|company|backend|frontend|service|api|server|site|monorepo|pipeline|tool|client|dashboard"
+    r"|website|worker|library|package|plugin|bot|extension|cli|sdk))"
+    r" (?:now )?(?P<rest>(?:no longer )?(?:uses|runs|listens on"
+    r"|targets|requires|supports|depends on|deploys|is (?:written|built|deployed|hosted|licensed"
+    r"|located)|lives|stores) \S.*)",
     _IGNORE,
 )
 CALL: Final = lazy_pattern(
@@ -150,7 +153,9 @@ STATE: Final = lazy_pattern(
 VAGUE: Final = lazy_pattern(
     r"(?:like|so|such|very|too|really|pretty|quite|about|all|not|always|\w+ing)\b", _IGNORE
 )
-DESCRIBED: Final = lazy_pattern(rf"[A-Z\d]|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}")
+DESCRIBED: Final = lazy_pattern(
+    rf"[A-Z\d]|in (?:the )?\w+ grade|called |named |(?:an?|\w+ years old)\b|{STATE.pattern}"
+)
 NEVER: Final = lazy_pattern(r"(?:please )?(?:do not|never|avoid) (?=\w)", _IGNORE)
 ORDERS: Final = word_set(
     "use run write answer reply respond commit push ask check add prefer keep format include start"
@@ -195,7 +200,7 @@ PAST: Final[dict[str, tuple[Category, int]]] = {
     "adopted": ("relationship", 6), "graduated": ("work", 6), "used": ("habit", 4),
 }  # fmt: skip
 PAST_TAILS: Final = {
-    "moved": word_set("to from back in"),
+    "moved": word_set("to from back in into"),
     "relocated": word_set("to from"),
     "switched": word_set("to from over"),
     "migrated": word_set("to from"),

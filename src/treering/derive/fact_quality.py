@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from treering.derive.claim_endings import ended_thing
 from treering.derive.claim_words import VERBS, word_set, words
 from treering.derive.claims import read_claim
 from treering.derive.fact_languages import is_foreign_order
@@ -143,7 +144,8 @@ def _is_fragment(text: str) -> bool:
         return False
     if len(text.split()) < 2 or _DANGLING.match(text) is not None:
         return True
-    if _DOES.match(text) is not None:
+    ended = ended_thing(text)
+    if _DOES.match(text) is not None or (ended is not None and ended.kind != "goal"):
         return False
     named = words(text)
     if any(word in VERBS or word in _HELPING or _WORK.fullmatch(word) for word in named[1:]):

@@ -14,6 +14,7 @@ from treering.derive.claim_times import is_repeated, is_schedule, is_time
 from treering.derive.claim_words import VERBS, third_person
 from treering.derive.claims import read_claim
 from treering.derive.fact_categories import KIN, Category, category_of
+from treering.derive.fact_changes import ChangeStatement, read_change_statement, read_present
 from treering.derive.fact_conventions import read_convention
 from treering.derive.fact_experiences import read_experience
 from treering.derive.fact_forms import (
@@ -86,11 +87,20 @@ def read_statement(clause: str) -> Statement | None:
     return (
         _standing(clause_text)
         or _ended(clause_text)
+        or _told(read_change_statement(clause_text))
         or _first(clause_text)
         or _mine(clause_text)
         or _of_project(clause_text)
+        or _told(read_present(clause_text))
         or _experience(clause_text)
     )
+
+
+def _told(stated: ChangeStatement | None) -> Statement | None:
+    if stated is None:
+        return None
+    text = _of_user(stated.text)
+    return Statement(text, category_of(text), stated.importance, 0.8, stated.is_dated)
 
 
 def _standing(clause: str) -> Statement | None:
@@ -131,7 +141,8 @@ def _ended(clause: str) -> Statement | None:
     if match is None:
         return None
     helping, how, rest = (match["helping"] or "").lower(), match["how"].lower(), match["rest"]
-    was = _first(f"I {helping if helping != 'can ' else ''}{rest}")
+    before = f"I {helping if helping != 'can ' else ''}{rest}"
+    was = _first(before) or _experience(before)
     if was is None:
         return None
     if helping == "can ":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.claim_relations import relation
+from treering.derive.claim_relations import ended_words, relation
 from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, claim_slot, read_claim
 from treering.derive.fact_quality import judge_fact
@@ -37,6 +37,8 @@ BLOCK: Final = 64
 """Facts whose neighbours are searched at once."""
 COMPARED_MAX: Final = 4
 """Nearest facts that are compared."""
+NAMING_MAX: Final = 20
+"""Newest facts that are compared because they name what is over."""
 
 
 class CheckedFact(msgspec.Struct, frozen=True):
@@ -289,8 +291,28 @@ class FactGate:
             near.setdefault(fact_id, similarity)
         for fact_id, similarity in self._near_among_new(at):
             near.setdefault(fact_id, similarity)
+        for fact_id in self._naming(asked):
+            near.setdefault(fact_id, 0.0)
         wanted = [fact_id for fact_id in near if fact_id not in self._gone]
         return self._read(wanted, near)
+
+    def _naming(self, asked: CheckedFact) -> list[str]:
+        """Return facts with the words for what a new one says is over, however it says so."""
+        import numpy as np  # noqa: PLC0415
+
+        ended = ended_words(asked.fact.text)
+        terms = [] if ended is None else list(self._scope_memory.documents.term_ids(ended))
+        if not terms:
+            return []
+        scope_memory, columns = self._scope_memory, self._scope_memory.columns
+        documents, *others = (scope_memory.documents.lexicon.postings(term)[0] for term in terms)
+        for other in others:
+            documents = np.intersect1d(documents, other)
+        wall = None if asked.wall is None else hashed(asked.wall)
+        facts = facts_visible_to(scope_memory, self._users(asked.fact.user), {wall})
+        naming = facts[np.isin(columns.column("document")[facts], documents)]
+        just_now = self._stated_at.get((asked.fact.user, asked.wall), {})
+        return [*(columns.ids[int(index)] for index in naming[-NAMING_MAX:]), *just_now]
 
     def _read(self, ids: list[str], near: dict[str, float]) -> list[KnownFact]:
         rows = {fact_id: self._state.facts[fact_id] for fact_id in ids if fact_id not in self._new}
