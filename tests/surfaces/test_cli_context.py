@@ -12,8 +12,8 @@ import treering
 from builders import HERE
 from treering.context.dialects import DIALECTS
 from treering.model.messages import RepairCode
-from treering.surfaces.cli.context import MEANINGS
-from treering.surfaces.cli.times import clock
+from treering.surfaces.shared.contexts import MEANINGS
+from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:
     from postgres_server import Places

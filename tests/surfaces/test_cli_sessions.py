@@ -12,7 +12,7 @@ import treering
 from builders import ELSEWHERE, HERE, run_of, said
 from treering.model.views import Spent
 from treering.surfaces.cli.sessions import read as trees
-from treering.surfaces.cli.times import ago, clock
+from treering.surfaces.shared.times import ago, clock
 
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine

@@ -14,7 +14,6 @@ from builders import HERE
 from surfaces.showcase import EDIT, FAILURE, PATCH, QUESTION, picture, record_showcase
 from surfaces.talks import IN, TOKEN
 from treering.model.media import Media
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.pages.blocks import (
     DiffBlock,
     PictureBlock,
@@ -31,6 +30,7 @@ from treering.surfaces.pages.styles import code_lines, plain_text, terminal_line
 from treering.surfaces.pages.tool_blocks import ToolContent, exit_code, tool_blocks
 from treering.surfaces.pages.transcripts import TurnHead, pieces, read_cover, whole
 from treering.surfaces.pages.wording import clean
+from treering.surfaces.shared.masking import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

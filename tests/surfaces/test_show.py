@@ -14,10 +14,10 @@ import treering
 from builders import HERE, NOON, said
 from surfaces.talks import IN, LAUNCH, NEIGHBOUR, TOKEN, record_talk
 from treering.surfaces.cli.export import FORMATS
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, PageEntry
 from treering.surfaces.pages.transcripts import pieces, whole
 from treering.surfaces.pages.wording import tool_of
+from treering.surfaces.shared.masking import Mask
 
 if TYPE_CHECKING:
     from pathlib import Path

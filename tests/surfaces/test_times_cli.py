@@ -10,7 +10,7 @@ import pytest
 
 import treering
 from builders import HERE, NOON, said
-from treering.surfaces.cli.times import LocalZone, clock, milliseconds, moment, zone_name
+from treering.surfaces.shared.times import LocalZone, clock, milliseconds, moment, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

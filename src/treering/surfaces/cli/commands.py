@@ -36,8 +36,6 @@ class Invocation(msgspec.Struct):
     """The ledger that ``--db`` names; the innermost one counts."""
     keys: str | None = None
     """The folder that ``--keys`` names; the innermost one counts."""
-    utc: bool = False
-    """Whether ``--utc`` asks for times in UTC."""
     has_begun: bool = False
     """Whether a command runs, or ran: only then can something have been changed."""
 

@@ -49,7 +49,7 @@ def _offer(context: click.Context, incomplete: str, names: Names) -> list[Comple
     from click.shell_completion import CompletionItem  # noqa: PLC0415  (only for a shell's Tab)
 
     from treering.surfaces.cli.ledgers import open_existing  # noqa: PLC0415
-    from treering.surfaces.cli.output import one_line  # noqa: PLC0415
+    from treering.surfaces.shared.texts import one_line  # noqa: PLC0415
 
     try:
         with context.scope(cleanup=False), open_existing() as ledger:
@@ -69,7 +69,7 @@ def _offer(context: click.Context, incomplete: str, names: Names) -> list[Comple
 
 
 def _scopes(ledger: Ledger, _: click.Context) -> Iterator[tuple[str, str, str]]:
-    from treering.surfaces.cli.ledgers import scope_names  # noqa: PLC0415  (only for a shell's Tab)
+    from treering.surfaces.shared.listing import scope_names  # noqa: PLC0415  (only for a shell's Tab)
 
     for name in scope_names(ledger):
         yield name, name, ""

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from treering.context.media import split_media
-from treering.context.texts import text_of
 from treering.errors import InvalidInput, NotFound
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_run, complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import find_run_id, open_session, short_events
 from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import Column, print_table
-from treering.surfaces.cli.times import moment
+from treering.surfaces.shared.contexts import (
+    Explained,
+    MessagePiece,
+    explain_repair,
+    message_parts,
+    pieces_of,
+    with_contributors,
+)
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from treering.context.assemble import Context
     from treering.ledger.contexts import Shown
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.model.messages import Repair, RepairCode
+    from treering.model.messages import Repair
     from treering.model.scopes import Scope
 
 
@@ -51,33 +57,6 @@ _MESSAGES: Final = (
     ),
     Column("", is_prose=True),
 )
-_SPEAKERS: Final = {"model": "assistant", "developer": "system"}
-MEANINGS: Final[dict[RepairCode, str]] = {
-    "orphan_result": "a result without a call: left out",
-    "duplicate_result": "a second result of one call: left out, the first counts",
-    "missing_result": "a call without a result: a synthetic one was added",
-    "moved_result": "a result that did not follow its call: moved there",
-    "duplicate_call_id": "a call whose id was used before: left out if it is the same call again,"
-    " else given another id",
-    "missing_call_id": "a call without an id: it was given one",
-    "empty_message": "nothing was said in it: left out",
-    "left_out_message": "a message of a log that neither its user nor its model said: left out",
-    "left_out_tool": "a tool that the dialect does not declare: left out",
-    "left_out_attachment": "a picture, file or sound that cannot be shown: replaced"
-    " by a placeholder",
-    "dropped_thinking": "a thought that the model does not take back: left out",
-    "missing_thinking": "a call without a signature: a placeholder was added",
-    "erased": "its content was redacted or has expired: a placeholder replaces it",
-    "shortened_output": "the output of a tool was cut in the middle",
-    "restarted": "all before this checkpoint or interrupt was left out, to fit",
-    "dropped_turn": "a whole turn was left out, to fit",
-    "dropped_message": "part of a turn was left out, to fit",
-    "shortened_message": "a message was cut, to fit",
-    "summarised": "from here on a summary replaces what was left out",
-    "contributor_failed": "a contributor raised an error, and added nothing",
-    "contributor_dropped": "what a contributor added was left out, to fit",
-    "budget_too_small": "not even the last message fits: nothing is shown",
-}
 _REPAIRS: Final = (Column(""), Column("", is_dim=True), Column("", is_prose=True))
 
 
@@ -318,14 +297,6 @@ def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
         say(f"{held}: --private shows them as they are")
 
 
-def message_parts(request: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
-    """Return the system text and the messages of any provider's request."""
-    messages = next((value for value in request.values() if isinstance(value, list)), [])
-    beside = request.get("config", request)
-    names = ("system", "instructions", "system_instruction")
-    return next((beside[name] for name in names if name in beside), None), messages
-
-
 def find_shown(
     ledger: Ledger, session: Session, *, turn: int | None, run_id: str | None
 ) -> list[Shown]:
@@ -349,25 +320,7 @@ def find_shown(
             f"what the model was shown in {where} is not recorded",
             hint="turn.context() records it; --max-tokens shows what it would be shown now",
         )
-    return [_with_contributors(ledger, session, context) for context in contexts]
-
-
-def _with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
-    """Return what was shown with who added to it, as the event of its assembly tells."""
-    from treering.spine.showing import ContextRecord  # noqa: PLC0415  (not for --help)
-
-    payload = ledger.event(session.scope, shown.event_id).payload
-    asked = msgspec.convert(payload, ContextRecord, strict=False)
-    context = msgspec.structs.replace(shown.context, contributed=asked.contributed)
-    return msgspec.structs.replace(shown, context=context)
-
-
-class MessagePiece(msgspec.Struct, frozen=True):
-    """One thing in a message."""
-
-    speaker: str
-    """system, user or assistant; call, result or error for what tools take and give."""
-    text: str
+    return [with_contributors(ledger, session, context) for context in contexts]
 
 
 def print_pieces(pieces: Sequence[MessagePiece], *, characters_max: int | None) -> None:
@@ -393,83 +346,6 @@ def _lines(text: str, characters_max: int | None) -> list[str]:
     # Not the words of a cut that a model reads: this one is for people only.
     marker = f"… {omitted:,} characters are not printed: --full prints them …"
     return [*head.split("\n"), marker, *tail.split("\n")]
-
-
-def pieces_of(system: Any, messages: Sequence[Mapping[str, Any]]) -> Iterator[MessagePiece]:
-    """Return what the messages of any dialect hold, in order, and first of all the system text."""
-    if system:
-        yield MessagePiece("system", _words(system))
-    for message in messages:
-        speaker = _SPEAKERS.get(str(message.get("role")), str(message.get("role", "")))
-        match message:
-            case {"type": "function_call", "name": name, "arguments": given, "call_id": call_id}:
-                yield _call(call_id, name, given)
-            case {"type": "function_call_output", "output": output, "call_id": call_id}:
-                yield _result(call_id, output)
-            case {"role": "tool", "content": output, "tool_call_id": call_id}:
-                yield _result(call_id, output)
-            case {"content": list(parts)} | {"parts": list(parts)}:
-                for part in parts:
-                    yield _part(speaker, part)
-            case _:
-                if message.get("content"):
-                    yield MessagePiece(speaker, _words(message["content"]))
-                for call in message.get("tool_calls", ()):
-                    named = call["function"]
-                    yield _call(call["id"], named["name"], named["arguments"])
-
-
-def _part(speaker: str, part: Mapping[str, Any]) -> MessagePiece:
-    """Return one block of Anthropic's, or one part of Gemini's."""
-    match part:
-        case {"type": "tool_use", "id": call_id, "name": name, "input": given}:
-            return _call(call_id, name, given)
-        case {"type": "tool_result", "tool_use_id": call_id, "content": output}:
-            return _result(call_id, output, failed=bool(part.get("is_error")))
-        case {"function_call": {"id": call_id, "name": name, "args": given}}:
-            return _call(call_id, name, given)
-        case {"function_response": {"id": call_id, "response": response}}:
-            failed = "error" in response
-            return _result(call_id, response["error" if failed else "output"], failed=failed)
-        case {"type": "thinking", "thinking": words}:
-            return MessagePiece("thinking", _words(words))
-        case {"type": "redacted_thinking"}:
-            return MessagePiece("thinking", "(sealed)")
-        case _:
-            return MessagePiece(speaker, _words(part.get("text", part)))
-
-
-def _call(call_id: str, tool: str, given: Any) -> MessagePiece:
-    return MessagePiece("call", f"{call_id}: {tool} {_words(given)}")
-
-
-def _result(call_id: str, output: Any, *, failed: bool = False) -> MessagePiece:
-    return MessagePiece("error" if failed else "result", f"{call_id}: {_words(output)}")
-
-
-def _words(value: Any) -> str:
-    """Return a value as text; files in it are described, not shown."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and (inner := value.get("inline_data")) is not None:
-        return f"[{inner['mime_type']}, {len(inner['data']):,} bytes]"
-    rest, media = split_media(value)
-    named = [f"[{file.mime or file.sort}, {file.url or f'{file.size:,} bytes'}]" for file in media]
-    texts = [] if media and not rest else [text_of(rest)]
-    return "\n".join([*texts, *named])
-
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """A repair or a cut, with what it means and the event that it befell."""
-
-    code: str
-    event_id: str | None
-    detail: str | None
-    meaning: str
-    seq: int | None
-    type: str | None
-    """The kind of the event."""
-    summary: str | None
 
 
 def explain_all(ledger: Ledger, scope: Scope, report: Sequence[Repair]) -> list[Explained]:
@@ -506,23 +382,3 @@ def print_explained(report: Sequence[Explained]) -> None:
 def _what(repair: Explained) -> str:
     detail = f" ({one_line(repair.detail)})" if repair.detail else ""
     return f"{one_line(repair.summary or '')}{detail}".strip()
-
-
-def explain_repair(ledger: Ledger, scope: Scope, repair: Repair, mask: Mask) -> Explained:
-    """Return what one repair means, and what befell it; of the event, only what is safe."""
-    header = None
-    if repair.event_id is not None:
-        try:
-            header = ledger.event(scope, repair.event_id)
-        except NotFound:
-            # It has expired since.
-            header = None
-    return Explained(
-        code=repair.code,
-        event_id=repair.event_id,
-        detail=repair.detail,
-        meaning=MEANINGS[repair.code],
-        seq=None if header is None else header.seq,
-        type=None if header is None else header.kind,
-        summary=None if header is None else mask.text(header.summary),
-    )

@@ -10,8 +10,9 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_pair, shown
-from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.output import note
 from treering.surfaces.cli.progress import filling
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from treering.model.receipts import CopyReceipt

@@ -14,7 +14,8 @@ from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import command, group
 from treering.surfaces.cli.ledgers import database_path, open_existing
 from treering.surfaces.cli.options import resolve_scope
-from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.output import note
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -24,21 +24,21 @@ from treering.surfaces.cli.finding import (
     short_events,
 )
 from treering.surfaces.cli.ledgers import (
-    items_of,
     of_all_scopes,
     open_existing,
     open_if_there,
     open_to_write,
     physically,
-    scope_names,
 )
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import parse_any_kind, parse_time, require
-from treering.surfaces.cli.output import counted, one_line, printable, say
+from treering.surfaces.cli.output import say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.cli.times import clock
+from treering.surfaces.shared.listing import items_of, scope_names
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, days_kept, one_line, printable
+from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -368,12 +368,6 @@ def policy_entry(entry: str) -> tuple[str, int | None]:
     if equals and name.strip():
         parse_any_kind(name)
     return parse_retention_entry(entry)
-
-
-def days_kept(receipt: ExpireReceipt, kind: str) -> str:
-    """Return how long a kind is kept, as people say it."""
-    days = receipt.policy_days.get(kind)
-    return "its retention" if days is None else counted(days, "day")
 
 
 def _redacted(receipt: RedactReceipt) -> str:

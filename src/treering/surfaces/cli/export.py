@@ -20,9 +20,9 @@ from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.files import STANDARD, is_url, output_stream, refuse_folder
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,11 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import parse_time
-from treering.surfaces.cli.output import counted, say
-from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.output import say
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.session_commands import scope_flag
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

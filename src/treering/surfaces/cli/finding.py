@@ -31,9 +31,9 @@ from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
-from treering.surfaces.cli.ledgers import items_of
 from treering.surfaces.cli.options import require
-from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.shared.listing import items_of
+from treering.surfaces.shared.session_commands import scope_flag, show_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.model.memories import Fact
     from treering.model.tool_records import ToolRecord
-
+    from treering.surfaces.cli.search import FoundSession
+    from treering.surfaces.shared.file_touches import Touch
 
 WHOLE_CHARACTERS_MAX: Final = 24
 """Ids that are no longer than this are shown whole: they are names, or short enough."""
@@ -459,7 +460,7 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
 
     Raise NotFound if there is none, or if several match.
     """
-    from treering.surfaces.cli.ledgers import scope_names  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.shared.listing import scope_names  # noqa: PLC0415  (not for --help)
 
     scopes = [Scope(name) for name in scope_names(ledger)]
     matches = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]
@@ -556,3 +557,17 @@ def every_fact(memory: Memory, *, pages_max: int = FACT_PAGES_MAX) -> Iterator[F
 
 def _every_fact_id(memory: Memory) -> list[str]:
     return memory.fact_ids("", limit=COUNT_MAX)
+
+
+Leading = TypeVar("Leading", "FoundSession", "Touch")
+"""What has the id of a session, and the command that shows it."""
+
+
+def with_short_ids(ledger: Ledger, scope: Scope, sessions: Sequence[Leading]) -> list[Leading]:
+    """Return what leads to sessions, with their short ids, for people."""
+    short = short_sessions(ledger, scope)
+    ids = [short.shown(session.session_id) for session in sessions]
+    return [
+        msgspec.structs.replace(session, session_id=name, show=show_command(scope, name))
+        for session, name in zip(sessions, ids, strict=True)
+    ]

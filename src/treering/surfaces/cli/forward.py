@@ -15,8 +15,10 @@ import msgspec
 from treering.errors import InvalidInput, StorageError
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.ledgers import open_existing, scope_names
-from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.output import note
+from treering.surfaces.shared.listing import scope_names
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -27,13 +26,13 @@ from treering.errors import (
     TreeringError,
     Unsupported,
 )
-from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.projects import scope_shown
-from treering.surfaces.cli.times import check_order, parse_moment
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import check_order, parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
+    from treering.surfaces.shared.listing import Item
 
 
 MEMORY: Final = ":memory:"
 
 Access = Literal["read", "change"]
 """What a command means to do with what is recorded."""
-Item = TypeVar("Item")
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 session_option = click.option(
     "--session",
@@ -251,25 +250,6 @@ def _place_of(location: str) -> tuple[object, ...]:
         return (path,)
     status = path.stat()
     return (status.st_dev, status.st_ino)
-
-
-def scope_names(ledger: Ledger) -> list[str]:
-    """Return the scopes of a ledger, all pages of them, by name."""
-    outlines = items_of(lambda after: ledger.scopes(limit=PAGE_ITEMS_MAX, after=after))
-    return [outline.scope for outline in outlines]
-
-
-def items_of(
-    read: Callable[[str | None], Page[Item]], *, pages_max: int | None = None
-) -> Iterator[Item]:
-    """Return the items of all pages that ``read`` returns after a cursor, or of the first few."""
-    cursor = None
-    for _ in count() if pages_max is None else range(pages_max):
-        page = read(cursor)
-        yield from page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):

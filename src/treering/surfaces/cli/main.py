@@ -21,6 +21,7 @@ from treering.surfaces.cli.streams import (
     status_of,
     unwritable,
 )
+from treering.surfaces.shared.times import usual_zone
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def root(context: click.Context) -> None:
 
 def _carry_out(arguments: Sequence[str], invocation: Invocation) -> int:
     try:
-        with root.make_context(PROGRAM, list(arguments), obj=invocation) as context:
+        with usual_zone(), root.make_context(PROGRAM, list(arguments), obj=invocation) as context:
             root.invoke(context)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code

@@ -12,10 +12,12 @@ import click
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command, group
 from treering.surfaces.cli.facts.write import extractor_of, model_options
-from treering.surfaces.cli.ledgers import open_existing, scope_names
-from treering.surfaces.cli.output import counted, note, say
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.times import clock, parse_age
+from treering.surfaces.shared.listing import scope_names
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import clock, parse_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

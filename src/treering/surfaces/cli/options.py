@@ -12,7 +12,7 @@ from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
 from treering.surfaces.cli.completing import complete_session
-from treering.surfaces.cli.times import TIMES_HINT, milliseconds
+from treering.surfaces.shared.times import TIMES_HINT, milliseconds, use_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -69,10 +69,9 @@ def _remember_keys(context: click.Context, _: click.Parameter, value: str | None
         invocation.keys = value
 
 
-def _remember_utc(context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
-    invocation = context.find_object(Invocation)
-    if value and invocation is not None:
-        invocation.utc = True
+def _use_utc(_context: click.Context, _: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    if value:
+        use_utc()
 
 
 EVERYWHERE: Final = (
@@ -87,7 +86,7 @@ EVERYWHERE: Final = (
         ["--utc"],
         is_flag=True,
         expose_value=False,
-        callback=_remember_utc,
+        callback=_use_utc,
         help="Show times in UTC. Default: TREERING_TZ, else local time.",
     ),
 )

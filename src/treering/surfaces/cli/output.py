@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import unicodedata
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -13,18 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from treering.model.times import instant
+from treering.surfaces.shared.texts import (
+    printable,
+)
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
 """The version of the receipts' fields, which programs of earlier ledgers read."""
-
-_JOINERS: Final = "\u200c\u200d"
-"""Invisible, and part of how emoji and some scripts are written."""
 
 
 def print_receipt(
@@ -105,42 +103,10 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def printable(text: str) -> str:
-    """Return ``text`` on one line, with everything that could steer a terminal written out."""
-    if text.isprintable():
-        return text
-    return "".join(c if _is_harmless(c) else _escaped(c) for c in text)
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` printable, its lines and blanks run together."""
-    return printable(" ".join(text.split()))
-
-
-def iso_time(ms: int) -> str:
-    """Return milliseconds since 1970 as UTC in ISO 8601."""
-    return instant(ms).replace("Z", "+00:00")
-
-
 def say_price_hint() -> None:
     """Say how to know prices, where the table of prices is not installed."""
     if find_spec("genai_prices") is None:
         say("  prices: pip install 'treering[prices]'")
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``1 event`` or ``1,200 events``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def in_words(parts: Sequence[str]) -> str:
-    """Return ``a``, ``a and b``, or ``a, b and c``."""
-    return " and ".join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
-
-
-def days(number: float) -> str:
-    """Return ``1 day``, ``30 days`` or ``0.5 days``."""
-    return f"{number:g} {'day' if number == 1 else 'days'}"
 
 
 def _echo(text: str | bytes, *, err: bool = False) -> None:
@@ -155,17 +121,6 @@ def _opening(kind: str) -> dict[str, Any]:
         "ts": datetime.now(UTC).isoformat(),
         "version": {"treering": __version__, "schema": FIELDS_VERSION},
     }
-
-
-def _is_harmless(character: str) -> bool:
-    category = unicodedata.category(character)
-    if category in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
-        return character in _JOINERS
-    return True
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _all_encodable(value: Any) -> Any:

@@ -7,8 +7,8 @@ import click
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
+from treering.surfaces.shared.texts import counted
 
 
 @command(

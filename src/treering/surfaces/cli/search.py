@@ -17,21 +17,14 @@ from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import (
-    counted,
-    is_terminal,
-    one_line,
-    painted,
-    printable,
-    say,
-    say_painted,
-)
+from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.projects import known_or_all, scope_shown
-from treering.surfaces.cli.search_commands import origin_of, resuming, show_command
 from treering.surfaces.cli.tables import folded, say_folded
-from treering.surfaces.cli.times import clock, moment, typed_zone
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import clock, moment, typed_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +32,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.searches import SearchHit, SearchResult, SessionHits
     from treering.surfaces.cli.finding import ShortIds
-    from treering.surfaces.cli.search_commands import Origin
+    from treering.surfaces.shared.session_commands import Origin
 
 
 _WITHOUT: Final = re.compile(r"-(?!h$)[^-\s]")

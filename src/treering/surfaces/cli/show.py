@@ -13,29 +13,24 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.surfaces.cli.blocks import block_lines
 from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import ShortIds, open_session, short_sessions
 from treering.surfaces.cli.ledgers import open_to_ask
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX
 from treering.surfaces.cli.output import (
     FIELDS_VERSION,
     RECEIPT_VERSION,
-    counted,
     has_colour,
     is_terminal,
-    one_line,
     painted,
-    printable,
     say_painted,
 )
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import width
-from treering.surfaces.cli.times import clock, moment
 from treering.surfaces.pages.blocks import Block, ProseBlock, SubagentBlock
-from treering.surfaces.pages.blocks_terminal import block_lines
 from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import (
@@ -52,6 +47,9 @@ from treering.surfaces.pages.wording import (
     text_of,
     tool_of,
 )
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import clock, moment
 from treering.version import __version__
 
 if TYPE_CHECKING:

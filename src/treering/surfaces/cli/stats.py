@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import MetricChange, Period
 from treering.errors import InvalidInput
 from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import narrow_to_session
-from treering.surfaces.cli.ledgers import (
-    catching_up,
-    items_of,
-    open_to_ask,
-    scope_names,
-    session_option,
-)
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import painted, printable, say, say_painted, say_price_hint
+from treering.surfaces.cli.ledgers import catching_up, open_to_ask, session_option
+from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.projects import known_or_all, scope_shown
 from treering.surfaces.cli.tables import Column, print_filled
-from treering.surfaces.cli.times import (
+from treering.surfaces.shared.listing import scope_names
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.statistics import (
+    DAYS,
+    DAYS_MAX,
+    Statistics,
+    activity_in,
+    counted_scopes,
+    statistics,
+)
+from treering.surfaces.shared.texts import printable
+from treering.surfaces.shared.times import (
     check_order,
     clock,
     duration,
@@ -36,19 +39,13 @@ from treering.surfaces.cli.times import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.events import Event, Header
-    from treering.model.tool_records import ToolRecord
 
 
-DAYS: Final = 7
 DAYS_LISTED_MAX: Final = 366
-DAYS_MAX: Final = 3_660
 _DAY_MS: Final = 86_400_000
-_PAGE: Final = 1_000
-_USAGE: Final = "usage.reported"
 ROWS_MAX: Final = 20
 """Tools, kinds and codes that are printed; --json has all."""
 _WORSE_UP: Final = frozenset(
@@ -90,20 +87,6 @@ _MODELS: Final = (
     Column("output", leaves=4),
     Column("cost"),
 )
-
-
-class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What went on in a scope, or in one session of it."""
-
-    scope: str | None
-    """None: all scopes."""
-    session_id: str | None
-    period: Period
-    activity: Activity
-    before: Period | None
-    """The period of the same length right before it."""
-    drift: list[MetricChange]
-    """How numbers differ from then."""
 
 
 @command(
@@ -154,7 +137,7 @@ def stats(
         figures = statistics(ledger, scope, session, period, progress=progress)
         firsts = [
             header.ts_ms
-            for name in _scopes(ledger, scope)
+            for name in counted_scopes(ledger, scope)
             for header in ledger.headers(name, session_id=session, first=1).items
         ]
     show(
@@ -189,7 +172,7 @@ def _show_rows(
             else ((name, Scope(name), period) for name in scope_names(ledger))
         )
         activities = [
-            (name, _activity(ledger, part, session, time, progress)) for name, part, time in parts
+            (name, activity_in(ledger, part, session, time, progress)) for name, part, time in parts
         ]
     rows: list[dict[str, Any]] = [
         {by: name, **activity.numbers()} for name, activity in activities if activity.events
@@ -214,90 +197,6 @@ def _days(period: Period) -> Iterator[Period]:
         if since > period.until_ms:
             return
     raise InvalidInput(f"more than {DAYS_LISTED_MAX} days", hint="choose a shorter period")
-
-
-def statistics(
-    ledger: Ledger,
-    scope: Scope | None,
-    session_id: str | None,
-    period: Period,
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> Statistics:
-    """Return what went on in a period, read a page at a time, beside the one before it."""
-    from treering.derive.periods import metric_changes  # noqa: PLC0415  (not for --help)
-
-    now = _activity(ledger, scope, session_id, period, progress)
-    before = period.previous()
-    then = None if before is None else _activity(ledger, scope, session_id, before, progress)
-    return Statistics(
-        scope=scope,
-        session_id=session_id,
-        period=period,
-        activity=now,
-        before=before,
-        drift=[] if then is None else metric_changes(now.numbers(), then.numbers()),
-    )
-
-
-def _activity(
-    ledger: Ledger,
-    scope: Scope | None,
-    session_id: str | None,
-    period: Period,
-    progress: Callable[[int], None] | None,
-) -> Activity:
-    counter = ActivityCounter()
-    for counted_scope in _scopes(ledger, scope):
-        _count(counter, ledger, counted_scope, session_id, period, progress)
-    return counter.activity()
-
-
-def _scopes(ledger: Ledger, scope: Scope | None) -> list[Scope]:
-    return [Scope(name) for name in scope_names(ledger)] if scope is None else [scope]
-
-
-def _count(
-    counter: ActivityCounter,
-    ledger: Ledger,
-    scope: Scope,
-    session_id: str | None,
-    period: Period,
-    progress: Callable[[int], None] | None,
-) -> None:
-    from treering.memory.records import MEMORY_SESSION  # noqa: PLC0415  (not for --help)
-
-    which: dict[str, Any] = {
-        "session_id": session_id,
-        "since_ms": period.since_ms,
-        "until_ms": period.until_ms,
-    }
-    reports = items_of(lambda after: ledger.events(
-        scope, kinds=[_USAGE], first=_PAGE, after=after, **which))  # fmt: skip
-    coming: Event | None = next(reports, None)
-    headers: Iterator[Header] = items_of(
-        lambda after: ledger.headers(scope, first=_PAGE, after=after, **which)
-    )
-    for header in headers:
-        if session_id is None and header.session_id.startswith(MEMORY_SESSION):
-            continue  # What memory notes for itself is nobody's session.
-        if header.kind != _USAGE:
-            counter.take(header)
-            continue
-        # Both are in the order of time, so the report with its payload is the next one.
-        while coming is not None and _place(coming) < _place(header):
-            coming = next(reports, None)
-        is_same = coming is not None and coming.event_id == header.event_id
-        counter.take(coming if is_same and coming is not None else header)
-    records: Iterator[ToolRecord] = items_of(
-        lambda after: ledger.tool_calls(scope, first=_PAGE, after=after, progress=progress, **which)
-    )
-    for record in records:
-        counter.take_call(record)
-
-
-def _place(header: Header) -> tuple[int, int]:
-    return header.ts_ms, header.position
 
 
 def _period(days: int | None, since: str | None, until: str | None) -> Period:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.surfaces.cli.output import has_colour, is_terminal, painted, say_painted
-from treering.surfaces.cli.times import zone_name
+from treering.surfaces.shared.times import zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

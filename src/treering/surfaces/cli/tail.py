@@ -13,15 +13,16 @@ from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
 from treering.surfaces.cli.ledgers import open_existing, session_option
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import (
     PAGE_ITEMS_MAX,
     parse_kinds,
 )
-from treering.surfaces.cli.output import is_terminal, one_line, painted, printable, say_painted
+from treering.surfaces.cli.output import is_terminal, painted, say_painted
 from treering.surfaces.cli.streams import status_of, writing_output
 from treering.surfaces.cli.tables import width
-from treering.surfaces.cli.times import about, clock
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import one_line, printable
+from treering.surfaces.shared.times import about, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

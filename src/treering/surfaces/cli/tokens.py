@@ -11,7 +11,7 @@ from treering.config import settings_folder
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_scope
 from treering.surfaces.cli.declare import command, group
-from treering.surfaces.cli.times import clock, parse_age
+from treering.surfaces.shared.times import clock, parse_age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

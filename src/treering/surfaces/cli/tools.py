@@ -37,12 +37,13 @@ from treering.surfaces.cli.ledgers import (
     show_page,
     span_options,
 )
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
-from treering.surfaces.cli.times import clock, duration, moment
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import clock, duration, moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -35,10 +35,11 @@ from treering.surfaces.cli.ledgers import (
     span_options,
 )
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
+from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.cli.times import clock, duration, moment
 from treering.surfaces.cli.tools import print_calls_of_run
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import clock, duration, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,9 +20,10 @@ from treering.surfaces.cli.ledgers import (
     open_to_ask,
     open_to_write,
 )
-from treering.surfaces.cli.output import counted, note, printable, say
-from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.tables import NONE, Column, print_filled
+from treering.surfaces.shared.session_commands import scope_flag
+from treering.surfaces.shared.texts import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,8 +14,8 @@ from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import database_path, of_all_scopes, open_existing
 from treering.surfaces.cli.options import anchor_option, derived_option, require, session_id_option
-from treering.surfaces.cli.output import counted
 from treering.surfaces.cli.progress import counting
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from treering.model.receipts import Broken

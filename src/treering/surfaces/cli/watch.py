@@ -19,9 +19,10 @@ from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.memory import MemoryMaintenance, has_done, print_receipts
 from treering.surfaces.cli.memory_thread import MemoryThread
-from treering.surfaces.cli.output import counted, note, print_receipt, say
+from treering.surfaces.cli.output import note, print_receipt, say
 from treering.surfaces.cli.streams import writing_output
-from treering.surfaces.cli.times import clock
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

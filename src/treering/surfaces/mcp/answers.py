@@ -19,7 +19,7 @@ from treering.errors import InvalidKind, TooLarge, TreeringError
 from treering.model.codec import encode
 from treering.model.kinds import KINDS
 from treering.model.times import instant
-from treering.surfaces.cli.masking import Mask
+from treering.surfaces.shared.masking import Mask
 from treering.tools import ANSWER_CHARACTERS_MAX
 
 if TYPE_CHECKING:

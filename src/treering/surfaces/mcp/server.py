@@ -11,7 +11,6 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from treering.errors import TreeringError
-from treering.surfaces.cli.output import one_line as visible
 from treering.surfaces.mcp.answers import one_line
 from treering.surfaces.mcp.session_records import (
     PURPOSES,
@@ -21,6 +20,7 @@ from treering.surfaces.mcp.session_records import (
     session_record,
     session_uri,
 )
+from treering.surfaces.shared.texts import one_line as visible
 from treering.version import __version__
 
 if TYPE_CHECKING:

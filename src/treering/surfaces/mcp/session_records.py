@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.erasure import AGENT
-from treering.surfaces.cli.masking import Mask
+from treering.surfaces.shared.masking import Mask
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

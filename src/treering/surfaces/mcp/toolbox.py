@@ -207,7 +207,7 @@ class Toolbox:
     def sessions(self, ledger: Ledger, asked: dict[str, Any]) -> Answer:
         """Return the sessions of the scope, the last written to first."""
         from treering.app import now_ms  # noqa: PLC0415  (not before something is asked)
-        from treering.surfaces.cli.times import parse_moment  # noqa: PLC0415
+        from treering.surfaces.shared.times import parse_moment  # noqa: PLC0415
 
         page = ledger.sessions(
             self.scope,

@@ -1,7 +1,7 @@
 """What an event looks like, as a small tree of values that every renderer draws the same way.
 
     entries ─► display.py ─► blocks ─┬─► blocks_html.py      exported page, viewer
-                                     ├─► blocks_terminal.py  treering show
+                                     ├─► cli/blocks.py       treering show
                                      └─► markdown_page.py    Markdown
 
 All texts in a tree are clean: secrets are masked, and nothing in them steers a terminal.
@@ -9,12 +9,13 @@ All texts in a tree are clean: secrets are masked, and nothing in them steers a 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 TaskState = Literal["done", "doing", "dropped", "open"]
 Sign = Literal[" ", "+", "-"]
+BOXES: Final[dict[TaskState, str]] = {"done": "x", "doing": "~", "dropped": "-", "open": " "}
 
 
 class TextSpan(msgspec.Struct, frozen=True, gc=False):

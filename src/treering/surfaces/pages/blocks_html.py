@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.model.events import Header
-from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.times import about, utc_clock
 from treering.surfaces.pages.blocks import (
     AttachmentBlock,
     Block,
@@ -32,6 +30,8 @@ from treering.surfaces.pages.blocks import (
 )
 from treering.surfaces.pages.styles import code_lines, language_of
 from treering.surfaces.pages.wording import size_text
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import about, utc_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

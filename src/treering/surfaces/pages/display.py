@@ -12,7 +12,6 @@ from treering.context.media import split_media
 from treering.context.texts import message_media, tool_output
 from treering.model.events import Event, Header
 from treering.spine.words import shorten
-from treering.surfaces.cli.output import counted
 from treering.surfaces.pages.blocks import (
     AttachmentBlock,
     Block,
@@ -42,13 +41,14 @@ from treering.surfaces.pages.wording import (
     text_of,
     tool_of,
 )
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.model.media import Media
-    from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.transcripts import TurnHead
+    from treering.surfaces.shared.masking import Mask
 
 TAIL_LINES: Final = 6
 """The last lines of a failed call, which are always shown."""

@@ -15,19 +15,19 @@ from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.times import utc_clock
 from treering.surfaces.pages.blocks_html import PageLinks, entry_html
 from treering.surfaces.pages.display import EntryDisplay, display_entry, grouped
 from treering.surfaces.pages.entries import Checked
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import clean, span_text, spent_text, state_of
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import utc_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.entries import PageEntry
+    from treering.surfaces.shared.masking import Mask
 
 
 WITHHELD: Final = "withheld: this seemed to hold a secret"

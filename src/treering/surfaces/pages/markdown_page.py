@@ -6,9 +6,8 @@ import re
 from typing import IO, TYPE_CHECKING, Final
 
 from treering.capture.secret_values import MASK
-from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.times import utc_clock
 from treering.surfaces.pages.blocks import (
+    BOXES,
     AttachmentBlock,
     Block,
     DiffBlock,
@@ -21,19 +20,20 @@ from treering.surfaces.pages.blocks import (
     TextBlock,
 )
 from treering.surfaces.pages.blocks_html import fenced_lines
-from treering.surfaces.pages.blocks_terminal import BOXES
 from treering.surfaces.pages.display import EntryDisplay, display_entry
 from treering.surfaces.pages.entries import Checked
 from treering.surfaces.pages.html_page import WITHHELD, Written
 from treering.surfaces.pages.styles import plain_text
 from treering.surfaces.pages.transcripts import PageCover, TurnHead
 from treering.surfaces.pages.wording import clean, size_text, span_text, spent_text, state_of
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import utc_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.entries import PageEntry
+    from treering.surfaces.shared.masking import Mask
 
 _SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(?<=[0-9a-f]\])[(:]")
 """Markdown syntax, and what could make a link of a mask.

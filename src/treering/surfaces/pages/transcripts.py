@@ -13,10 +13,10 @@ from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX
 from treering.model.parts import SessionOpened, safe_part
 from treering.model.sessions import SessionOutline
 from treering.model.views import Counts, TurnView, Usage
-from treering.surfaces.cli.output import counted
 from treering.surfaces.pages.blocks import SubagentBlock
 from treering.surfaces.pages.entries import PageEntry, entries
 from treering.surfaces.pages.wording import spent_text
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

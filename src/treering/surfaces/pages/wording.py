@@ -28,15 +28,15 @@ from treering.model.parts import (
     safe_part,
 )
 from treering.spine.words import SUMMARY_CHARACTERS, shorten
-from treering.surfaces.cli.output import counted, printable
-from treering.surfaces.cli.times import duration
 from treering.surfaces.pages.tool_blocks import call_hint
+from treering.surfaces.shared.texts import counted, printable
+from treering.surfaces.shared.times import duration
 
 if TYPE_CHECKING:
     from treering.model.views import Spent
-    from treering.surfaces.cli.masking import Mask
     from treering.surfaces.pages.entries import PageEntry
     from treering.surfaces.pages.transcripts import TurnHead
+    from treering.surfaces.shared.masking import Mask
 
 HINT_CHARACTERS_MAX: Final = 120
 _UNNAMED: Final = "(unnamed)"

@@ -26,9 +26,9 @@ from treering.model.searches import HITS_DEFAULT, HITS_MAX, SearchResult
 from treering.model.sessions import SessionOutline, SessionState
 from treering.model.tool_records import Order
 from treering.model.views import Counts, Usage
-from treering.surfaces.cli.file_history import Touch, find_touches
-from treering.surfaces.cli.stats import DAYS, DAYS_MAX, Statistics
-from treering.surfaces.cli.stats import statistics as count_activity
+from treering.surfaces.shared.file_touches import Touch, find_touches
+from treering.surfaces.shared.statistics import DAYS, DAYS_MAX, Statistics
+from treering.surfaces.shared.statistics import statistics as count_activity
 from treering.version import __version__
 
 if TYPE_CHECKING:

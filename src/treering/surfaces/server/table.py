@@ -20,10 +20,10 @@ from treering.model.searches import SearchResult
 from treering.model.sessions import SessionOutline
 from treering.model.tool_records import ToolRecord, ToolStatistics
 from treering.model.views import Goal, TurnView
-from treering.surfaces.cli.stats import Statistics
 from treering.surfaces.server import live, reading, writing
 from treering.surfaces.server.application import LoginArguments
 from treering.surfaces.server.routes import Request, Route
+from treering.surfaces.shared.statistics import Statistics
 
 _SCOPE: Final = "/scopes/{scope}"
 _SESSION: Final = "/scopes/{scope}/sessions/{session_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.surfaces.cli.times import clock
+from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

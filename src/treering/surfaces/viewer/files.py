@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from treering.derive.search_texts import files_in
 from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.surfaces.cli.file_history import PATH_CHARACTERS_MAX, Touch, find_touches
+from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import Markup, html
 from treering.surfaces.viewer.parts import TableColumn, counted, table, when

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.errors import InvalidInput
 from treering.model.searches import HITS_MAX
-from treering.surfaces.cli.times import milliseconds, typed_zone
+from treering.surfaces.shared.times import milliseconds, typed_zone
 from treering.surfaces.viewer.calls import call_words
 from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
 from treering.surfaces.viewer.days import day_of, span_index, spans_of

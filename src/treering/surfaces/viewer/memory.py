@@ -8,8 +8,8 @@ from urllib.parse import quote
 from treering.errors import InvalidInput
 from treering.memory.recall_result import Weights
 from treering.model.memories import FACT_STATES, RECALL_MAX, FactState
-from treering.surfaces.cli.times import milliseconds, moment
 from treering.surfaces.pages.wording import text_of
+from treering.surfaces.shared.times import milliseconds, moment
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (

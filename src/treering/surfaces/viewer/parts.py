@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.model.codec import encode
-from treering.surfaces.cli.times import ago, clock, duration, moment
+from treering.surfaces.shared.times import ago, clock, duration, moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html, joined
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from treering.derive.periods import Period
 from treering.errors import InvalidInput, NotFound
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope, parse_scope
-from treering.surfaces.cli.ledgers import items_of
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.times import milliseconds
 from treering.surfaces.pages.wording import clean
 from treering.surfaces.server.routes import Request
+from treering.surfaces.shared.listing import items_of
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.times import milliseconds
 
 if TYPE_CHECKING:
     from treering.surfaces.server.grants import Right

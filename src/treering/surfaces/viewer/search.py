@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.times import typed_zone
+from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import chips, counted, when

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from treering.context.texts import message_media, tool_output
 from treering.errors import InvalidInput, NotFound
 from treering.model.kinds import KINDS
-from treering.surfaces.cli.search_commands import origin_of, resuming, show_command
-from treering.surfaces.cli.times import moment
 from treering.surfaces.pages.pictures import picture_facts
 from treering.surfaces.pages.wording import span_text
+from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
+from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import amount, counted
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address

@@ -12,12 +12,17 @@ from treering.context.media import split_media
 from treering.context.tokens import estimate
 from treering.errors import NotFound
 from treering.model.codec import encode
-from treering.surfaces.cli.context import explain_repair, find_shown, message_parts, pieces_of
-from treering.surfaces.cli.times import moment
 from treering.surfaces.pages.blocks import TextBlock
 from treering.surfaces.pages.blocks_html import PageLinks, blocks_html
 from treering.surfaces.pages.styles import code_lines
 from treering.surfaces.pages.wording import clean, size_text
+from treering.surfaces.shared.contexts import (
+    explain_repair,
+    message_parts,
+    pieces_of,
+    with_contributors,
+)
+from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.requests import ViewArguments, session_address
 from treering.surfaces.viewer.session_actions import undo_buttons
@@ -106,10 +111,13 @@ def model_view(request: PageRequest) -> Markup:
         turns,
     )
     try:
-        times = find_shown(request.ledger, session, turn=turn or turns or None, run_id=None)
+        shown = session.shown(turn=turn or turns or None)
+        times = [with_contributors(request.ledger, session, each) for each in shown[-3:]]
     except NotFound:
+        times = []
+    if not times:
         return html("{}{}", head, _not_recorded(session, turn or turns))
-    return html("{}{}", head, [_seen(request, time, len(times)) for time in times[-3:]])
+    return html("{}{}", head, [_seen(request, time, len(shown)) for time in times])
 
 
 def fork_tree(request: PageRequest) -> Markup:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from treering.model.kinds import ERASURE_KINDS
-from treering.surfaces.cli.doctor import ledger as ledger_checks
-from treering.surfaces.cli.doctor.findings import DoctorFinding, masked, safely
-from treering.surfaces.cli.times import moment
+from treering.surfaces.shared.health import DoctorFinding, check_scope, masked
+from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
     TableColumn,
@@ -250,12 +248,12 @@ def _secrets(request: PageRequest) -> Markup:
 
 def _findings(request: PageRequest) -> Iterator[DoctorFinding]:
     """Return the findings of treering doctor on the ledger, without those on the machine."""
-    ledger, at_ms = request.ledger, request.now_ms
-    problems: list[DoctorFinding] = []
-    for scope in request.scopes:
-        for what, look in ledger_checks.CHECKS:
-            findings = safely(what, partial(look, ledger, scope, at_ms))
-            problems += [finding for finding in findings if finding.level != "ok"]
+    problems = [
+        finding
+        for scope in request.scopes
+        for finding in check_scope(request.ledger, scope, request.now_ms)
+        if finding.level != "ok"
+    ]
     yield from (masked(finding, request.mask) for finding in problems)
 
 

@@ -19,10 +19,10 @@ from treering.errors import TreeringError
 from treering.formats.registry import failed_plugins
 from treering.hook import SPOOL_BYTES_MAX
 from treering.surfaces.cli.db import sized
-from treering.surfaces.cli.doctor.findings import DoctorFinding, some
 from treering.surfaces.cli.imports import Outline, deleted_soon
-from treering.surfaces.cli.output import counted, days
-from treering.surfaces.cli.times import ago
+from treering.surfaces.shared.health import DoctorFinding, some
+from treering.surfaces.shared.texts import counted, days
+from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,20 +12,20 @@ from treering.errors import InvalidScope, NotFound, TreeringError
 from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.doctor.findings import LEVELS, DoctorFinding, counts, masked, safely
-from treering.surfaces.cli.ledgers import database_path, open_to_ask, shown
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import (
-    counted,
-    in_words,
-    one_line,
-    painted,
-    print_receipt,
-    say,
-    say_painted,
-)
+from treering.surfaces.cli.ledgers import catching_up, database_path, open_to_ask, shown
+from treering.surfaces.cli.output import painted, print_receipt, say, say_painted
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import say_folded
+from treering.surfaces.shared.health import (
+    LEVELS,
+    DoctorFinding,
+    check_scope,
+    counts,
+    masked,
+    safely,
+)
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, in_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,8 +133,8 @@ def _of_all(
                 fix="treering doctor --scope acme/app",
             )
         else:
-            for what, look in ledger_checks.CHECKS:
-                yield from safely(what, partial(look, ledger, scope, at_ms))
+            with catching_up() as progress:
+                yield from check_scope(ledger, scope, at_ms, progress=progress)
     for what, check in (
         ("logs of agents", lambda: agents.look_at_logs(ledger, scope, at_ms)),
         ("readers", agents.look_at_readers),

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import NotPermitted
-from treering.ledger.erasure import AGENT
-from treering.model.kinds import RUN_ENDS
-from treering.model.retention import DAY_MS
 from treering.model.times import instant
 from treering.surfaces.cli.db import sized
-from treering.surfaces.cli.doctor.findings import ITEMS_MAX, DoctorFinding, some
-from treering.surfaces.cli.erase import days_kept
-from treering.surfaces.cli.ledgers import (
-    MEMORY,
-    catching_up,
-    database_path,
-    is_on_server,
-    items_of,
-    scope_names,
-    shown,
-)
-from treering.surfaces.cli.output import counted
+from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.search_commands import scope_flag
-from treering.surfaces.cli.times import ago
+from treering.surfaces.shared.health import (
+    DoctorFinding,
+)
+from treering.surfaces.shared.listing import scope_names
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from treering.ledger.ledger import Ledger
     from treering.model.receipts import Verification
@@ -53,18 +40,6 @@ _FILES: Final = (
     ("search index", (".search", ".search-wal")),
     ("memory", (".memory", ".memory-wal")),
 )
-OPEN_MS: Final = 3_600_000
-"""A call that has no result after so long will not get one."""
-CALLS_MAX: Final = 500
-RUNS_MAX: Final = 50
-RUNS_PAGE: Final = 1_000
-RUN_PAGES_MAX: Final = 20
-"""How many of the newest runs are checked for their ends: pages of RUNS_PAGE."""
-LAG_HIGH: Final = 10_000
-"""From this lag on, a search takes seconds to catch up."""
-SOON_DAYS: Final = 7
-CONTEXT_TOKENS: Final = 200_000
-"""The window that commands are suggested with."""
 
 
 def look() -> Iterator[DoctorFinding]:
@@ -256,203 +231,3 @@ def _server(path: str) -> Iterator[DoctorFinding]:
             message=f"{number} to its walls, triggers or functions: {status.differences[0]}",
             fix="look at them with treering db status; treering db init renews the walls",
         )
-
-
-def sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say whether anything is recorded in the scope."""
-    latest = ledger.sessions(scope, limit=1).items
-    if latest:
-        when = ago(latest[0].updated_ms, now_ms=at_ms)
-        message = f"scope {scope} was last written to {when}"
-        yield DoctorFinding(level="ok", code="scope", message=message)
-    else:
-        yield DoctorFinding(
-            level="warning",
-            code="scope_empty",
-            message=f"nothing is recorded in scope {scope}",
-            fix="name another with --scope, or import logs: treering import",
-        )
-
-
-def open_calls(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say which tool calls have had no result for long."""
-    with catching_up() as progress:
-        page = ledger.tool_calls(
-            scope,
-            status="open",
-            until_ms=max(at_ms - OPEN_MS, 1),
-            last=CALLS_MAX,
-            progress=progress,
-        )
-    if not page.items:
-        yield DoctorFinding(
-            level="ok", code="calls", message=f"every tool call of scope {scope} has its result"
-        )
-        return
-    calls_by_session = Counter(record.session_id for record in page.items)
-    calls = f"{'at least ' if page.has_more else ''}{counted(len(page.items), 'tool call')}"
-    session, flag = shlex.quote(calls_by_session.most_common(1)[0][0]), scope_flag(scope)
-    yield DoctorFinding(
-        level="warning",
-        code="open_calls",
-        message=f"{calls} of {counted(len(calls_by_session), 'session')} never got a result;"
-        " contexts have a synthetic result instead",
-        fix=f"treering context {session} {flag} --max-tokens {CONTEXT_TOKENS} --explain;"
-        f" a log with results for all: treering export {session} {flag} --format claude-code",
-        items=some(
-            (
-                f"{name}: {counted(count, 'open call')}"
-                for name, count in calls_by_session.most_common(ITEMS_MAX)
-            ),
-            of=len(calls_by_session),
-        ),
-    )
-
-
-def open_runs(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say which runs do not end, and which were closed because their process is gone."""
-    # To open a ledger closes the runs of processes that are gone: that was a moment ago.
-    closed = ledger.headers(scope, kinds=["run.interrupted"], since_ms=at_ms, last=RUNS_MAX).items
-    if closed:
-        yield DoctorFinding(
-            level="ok",
-            code="runs_closed",
-            message=f"{counted(len(closed), 'run')} of dead processes closed just now",
-            items=some((run.session_id for run in closed), of=len(closed)),
-        )
-    stuck = [
-        (session, seen_ms)
-        for session in _running(ledger, scope)
-        if (seen_ms := _last_seen(ledger, scope, session)) < at_ms - OPEN_MS
-    ]
-    if stuck:
-        yield DoctorFinding(
-            level="warning",
-            code="open_runs",
-            message=f"{counted(len(stuck), 'session')} with a run that is open and silent for more"
-            " than an hour",
-            fix="stop the program that runs it: the next command closes the run",
-            items=some(
-                (f"{session}: {ago(seen_ms, now_ms=at_ms)}" for session, seen_ms in stuck),
-                of=len(stuck),
-            ),
-        )
-    elif not closed:
-        yield DoctorFinding(level="ok", code="runs", message="no run was left open")
-
-
-def _running(ledger: Ledger, scope: Scope) -> list[str]:
-    """Return the sessions with an open run, among the newest runs."""
-    begun: dict[tuple[str, str | None], None] = {}
-    ended: set[tuple[str, str | None]] = set()
-    kinds = ["run.started", *RUN_ENDS]
-    headers = items_of(
-        lambda after: ledger.headers(scope, kinds=kinds, last=RUNS_PAGE, after=after),
-        pages_max=RUN_PAGES_MAX,
-    )
-    for header in headers:
-        run = header.session_id, header.run_id
-        if header.kind == "run.started":
-            begun[run] = None
-        else:
-            ended.add(run)
-    return list(dict.fromkeys(session for session, run in begun if (session, run) not in ended))
-
-
-def _last_seen(ledger: Ledger, scope: Scope, session_id: str) -> int:
-    last = ledger.session(session_id, scope=scope, agent=AGENT).headers(last=1)
-    return max((header.recorded_ms for header in last), default=0)
-
-
-def projections(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say how many events are not in the search index and the other projections yet."""
-    del at_ms
-    lags = ledger.admin.lags(scope)
-    search = lags.pop("search")
-    if not search:
-        yield DoctorFinding(level="ok", code="index", message="the search index is up to date")
-    else:
-        yield DoctorFinding(
-            level="warning" if search >= LAG_HIGH else "ok",
-            code="index_behind",
-            message=f"not yet in the search index of scope {scope}: {counted(search, 'event')};"
-            " the next search catches up",
-            fix=f"treering search WORDS {scope_flag(scope)}",
-        )
-    behind = [f"{name}: {counted(lag, 'event')}" for name, lag in lags.items() if lag]
-    if behind:
-        message = f"not yet in the projections of scope {scope}; the next question enters them"
-        yield DoctorFinding(level="ok", code="projections_behind", message=message, items=behind)
-
-
-def retention(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say what of our own would be removed soon."""
-    soon = ledger.expire(scope, now_ms=at_ms + SOON_DAYS * DAY_MS, dry_run=True)
-    if not soon.deleted_total:
-        message = f"nothing of scope {scope} reaches the end of its retention within a week"
-        yield DoctorFinding(level="ok", code="retention", message=message)
-        return
-    flag = scope_flag(scope)
-    yield DoctorFinding(
-        level="warning",
-        code="retention_soon",
-        message=f"past their retention within a week in scope {scope}:"
-        f" {counted(soon.deleted_total, 'event')}; treering gc removes them, nothing else does",
-        fix=f"treering gc {flag} --dry-run counts them; --policy KIND=forever keeps them",
-        items=[
-            f"{kind}: {counted(count, 'event')} older than {days_kept(soon, kind)}"
-            for kind, count in soon.deleted_by_type.items()
-            if count
-        ],
-    )
-
-
-def users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
-    """Say which users may be several people, or two users one person."""
-    del at_ms
-    flag = scope_flag(scope)
-    joined = ledger.admin.joined_users(scope)
-    if joined:
-        user, handles = next(iter(joined.items()))
-        channel, handle = map(shlex.quote, handles[-1])
-        yield DoctorFinding(
-            level="warning",
-            code="users_joined",
-            message=f"{counted(len(joined), 'user')} of scope {scope} had main sessions on several"
-            " channels before handles were distinguished, and may be several people",
-            fix=f"one person: treering users link {shlex.quote(user)} {channel} {handle} {flag};"
-            f" two: the same with another name, as {shlex.quote(f'{handles[-1][0]}-{user}')}",
-            items=some((_handles(user_id, at) for user_id, at in joined.items()), of=len(joined)),
-        )
-    relinked = ledger.admin.relinked_handles(scope)
-    if relinked:
-        _, _, opened, linked = relinked[0]
-        yield DoctorFinding(
-            level="ok",
-            code="users_relinked",
-            message=f"{counted(len(relinked), 'main session')} of scope {scope} began as another"
-            " user than the handle is linked to: what is known of that user is not recalled there",
-            fix="if they are one person: treering users merge"
-            f" {shlex.quote(linked)} {shlex.quote(opened)} {flag}",
-            items=some(
-                (
-                    f"{handle} on {channel}: {was}, now {now}"
-                    for channel, handle, was, now in relinked
-                ),
-                of=len(relinked),
-            ),
-        )
-
-
-def _handles(user: str, handles: list[tuple[str, str]]) -> str:
-    return f"{user}: {', '.join(f'{handle} on {channel}' for channel, handle in handles)}"
-
-
-CHECKS: Final[tuple[tuple[str, Callable[[Ledger, Scope, int], Iterator[DoctorFinding]]], ...]] = (
-    ("the scope", sessions),
-    ("tool calls", open_calls),
-    ("runs", open_runs),
-    ("the search index", projections),
-    ("retention", retention),
-    ("users", users),
-)

@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.surfaces.cli.doctor.findings import DoctorFinding, safely
-from treering.surfaces.cli.doctor.ledger import CONTEXT_TOKENS
 from treering.surfaces.cli.finding import open_session
-from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.search_commands import origin_of, resuming, scope_flag
-from treering.surfaces.cli.times import ago
+from treering.surfaces.shared.health import CONTEXT_TOKENS, DoctorFinding, safely
+from treering.surfaces.shared.session_commands import origin_of, resuming, scope_flag
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

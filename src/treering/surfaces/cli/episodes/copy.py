@@ -21,8 +21,9 @@ from treering.surfaces.cli.options import (
     require,
     session_id_option,
 )
-from treering.surfaces.cli.output import counted, note
+from treering.surfaces.cli.output import note
 from treering.surfaces.cli.progress import counting, measuring
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -13,7 +13,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.episodes.ingest import SPOOL, markers_option, size_option
-from treering.surfaces.cli.output import counted
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

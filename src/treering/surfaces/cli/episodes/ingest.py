@@ -18,7 +18,7 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     shown,
 )
-from treering.surfaces.cli.output import counted
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -28,9 +28,10 @@ from treering.surfaces.cli.options import (
     require,
     session_id_option,
 )
-from treering.surfaces.cli.output import counted, iso_time, one_line, painted, printable, say
+from treering.surfaces.cli.output import painted, say
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.cli.times import about, clock
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import about, clock, iso_time
 
 if TYPE_CHECKING:
     from treering.model.queries import Page

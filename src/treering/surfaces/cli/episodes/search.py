@@ -16,8 +16,8 @@ from treering.surfaces.cli.ledgers import open_if_there
 from treering.surfaces.cli.options import (
     include_payload_option,
 )
-from treering.surfaces.cli.output import counted
-from treering.surfaces.cli.times import clock, typed_zone
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import clock, typed_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,10 @@ from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.facts.write import in_words
 from treering.surfaces.cli.finding import ShortIds, short_facts
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.search_commands import scope_flag
+from treering.surfaces.cli.output import painted, say, say_painted
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.session_commands import scope_flag
+from treering.surfaces.shared.texts import counted, one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

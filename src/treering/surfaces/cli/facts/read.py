@@ -16,12 +16,13 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import find_fact, short_events, short_facts
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask, show_page
-from treering.surfaces.cli.masking import Mask
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option
-from treering.surfaces.cli.output import counted, one_line, painted, printable, say, say_painted
-from treering.surfaces.cli.search_commands import scope_flag, show_command
+from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, print_table
-from treering.surfaces.cli.times import ago, clock, moment, parse_moment
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.session_commands import scope_flag, show_command
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import ago, clock, moment, parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

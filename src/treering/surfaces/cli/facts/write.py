@@ -21,11 +21,12 @@ from treering.surfaces.cli.finding import (
     short_facts,
 )
 from treering.surfaces.cli.ledgers import open_existing, open_to_write
-from treering.surfaces.cli.masking import Mask
-from treering.surfaces.cli.output import counted, one_line, say
+from treering.surfaces.cli.output import say
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.search_commands import scope_flag
-from treering.surfaces.cli.times import parse_moment
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.session_commands import scope_flag
+from treering.surfaces.shared.texts import counted, one_line
+from treering.surfaces.shared.times import parse_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

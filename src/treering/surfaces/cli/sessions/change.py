@@ -12,7 +12,7 @@ from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import find_event, open_session
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import require
-from treering.surfaces.cli.output import counted, one_line
+from treering.surfaces.shared.texts import counted, one_line
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger

@@ -18,21 +18,15 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import open_session, short_sessions
-from treering.surfaces.cli.ledgers import items_of, open_existing
-from treering.surfaces.cli.masking import Mask
+from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.options import PAGE_ITEMS_MAX
-from treering.surfaces.cli.output import (
-    counted,
-    one_line,
-    painted,
-    printable,
-    say,
-    say_painted,
-    say_price_hint,
-)
+from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.sessions.read import STATE_COLOURS, forked_from, masked, title_of
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, say_folded
-from treering.surfaces.cli.times import ago, clock, moment
+from treering.surfaces.shared.listing import items_of
+from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.times import ago, clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

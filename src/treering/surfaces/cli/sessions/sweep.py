@@ -13,9 +13,10 @@ from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_existing, open_if_there, physically
 from treering.surfaces.cli.options import parse_time
-from treering.surfaces.cli.output import counted, say
+from treering.surfaces.cli.output import say
 from treering.surfaces.cli.streams import writing_output
-from treering.surfaces.cli.times import parse_age
+from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.times import parse_age
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

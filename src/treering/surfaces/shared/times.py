@@ -1,4 +1,4 @@
-"""Times as people write and read them on a command line.
+"""Times as people write and read them.
 
 They write an age, a date, or milliseconds. Times are read and shown in the time zone of the
 machine, in that of TREERING_TZ, or in UTC with ``--utc``; JSON has milliseconds.
@@ -6,18 +6,20 @@ machine, in that of TREERING_TZ, or in UTC with ``--utc``; JSON has milliseconds
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Final
-
-import click
+from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
 from treering.model.fields import TIME_MS_MAX
 from treering.model.parts import is_approximate
-from treering.surfaces.cli.commands import Invocation
-from treering.surfaces.cli.output import iso_time
+from treering.model.times import instant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ZONE_VARIABLE: Final = "TREERING_TZ"
 
@@ -30,6 +32,22 @@ TIMES_HINT: Final = (
     "give an age such as 30m, 2h or 7d, a date such as 2026-03-05, or milliseconds since 1970"
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_in_utc: ContextVar[bool] = ContextVar("in_utc", default=False)
+
+
+def use_utc() -> None:
+    """Read and show times in UTC from here on, until ``usual_zone`` is left."""
+    _in_utc.set(True)
+
+
+@contextlib.contextmanager
+def usual_zone() -> Iterator[None]:
+    """Read and show times inside in the zone of the machine or of TREERING_TZ, at first."""
+    token = _in_utc.set(False)
+    try:
+        yield
+    finally:
+        _in_utc.reset(token)
 
 
 def parse_moment(text: str | None, *, now_ms: int, flag: str) -> int | None:
@@ -180,9 +198,7 @@ def _shown(ts_ms: int) -> datetime | None:
 
 def _zone() -> tzinfo | None:
     """Return the zone that was chosen; None for that of the machine."""
-    context = click.get_current_context(silent=True)
-    invocation = None if context is None else context.find_object(Invocation)
-    if invocation is not None and invocation.utc:
+    if _in_utc.get():
         return UTC
     name = os.environ.get(ZONE_VARIABLE, "").strip()
     if not name:
@@ -200,3 +216,8 @@ def _zone() -> tzinfo | None:
 
 def _echo(text: str) -> str:
     return text.strip()[:_ECHO_CHARACTERS_MAX] or "<empty>"
+
+
+def iso_time(ms: int) -> str:
+    """Return milliseconds since 1970 as UTC in ISO 8601."""
+    return instant(ms).replace("Z", "+00:00")

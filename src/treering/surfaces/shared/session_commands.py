@@ -6,7 +6,7 @@ import contextlib
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -15,12 +15,8 @@ from treering.model.kinds import IMPORTED
 from treering.model.scopes import GLOBAL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
-    from treering.surfaces.cli.file_history import Touch
-    from treering.surfaces.cli.search import FoundSession
 
 _RESUMED: Final = {
     "claude-code": "claude --resume {id}",
@@ -30,10 +26,6 @@ _RESUMED: Final = {
 }
 """How agents resume a session; the others cannot."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-
-
-Leading = TypeVar("Leading", "FoundSession", "Touch")
-"""What has the id of a session, and the command that shows it."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,18 +55,6 @@ def scope_flag(scope: Scope) -> str:
 def show_command(scope: Scope, session_id: str) -> str:
     """Return the command that shows a session."""
     return f"treering show {_argument(session_id)} {scope_flag(scope)}"
-
-
-def with_short_ids(ledger: Ledger, scope: Scope, sessions: Sequence[Leading]) -> list[Leading]:
-    """Return what leads to sessions, with their short ids, for people."""
-    from treering.surfaces.cli.finding import short_sessions  # noqa: PLC0415
-
-    short = short_sessions(ledger, scope)
-    ids = [short.shown(session.session_id) for session in sessions]
-    return [
-        msgspec.structs.replace(session, session_id=name, show=show_command(scope, name))
-        for session, name in zip(sessions, ids, strict=True)
-    ]
 
 
 def origin_of(ledger: Ledger, scope: Scope, session_id: str) -> Origin | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.surfaces.cli.output import counted, painted, printable
+from treering.surfaces.cli.output import painted
 from treering.surfaces.pages.blocks import (
+    BOXES,
     AttachmentBlock,
     Block,
     DiffBlock,
@@ -19,13 +20,13 @@ from treering.surfaces.pages.blocks import (
     TextBlock,
 )
 from treering.surfaces.pages.wording import size_text
+from treering.surfaces.shared.texts import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.surfaces.pages.blocks import DiffRow, TextSpan
 
-BOXES: Final = {"done": "x", "doing": "~", "dropped": "-", "open": " "}
 _COLOURS: Final = (
     "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
     "bright_black", "bright_red", "bright_green", "bright_yellow", "bright_blue",

@@ -1,0 +1,58 @@
+"""Texts on one line for a terminal, and numbers with their nouns."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treering.model.receipts import ExpireReceipt
+
+_JOINERS: Final = "\u200c\u200d"
+"""Invisible, and part of how emoji and some scripts are written."""
+
+
+def printable(text: str) -> str:
+    """Return ``text`` on one line, with everything that could steer a terminal written out."""
+    if text.isprintable():
+        return text
+    return "".join(c if _is_harmless(c) else _escaped(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` printable, its lines and blanks run together."""
+    return printable(" ".join(text.split()))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return ``1 event`` or ``1,200 events``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), *parts[-1:]] if len(parts) > 1 else parts)
+
+
+def days(number: float) -> str:
+    """Return ``1 day``, ``30 days`` or ``0.5 days``."""
+    return f"{number:g} {'day' if number == 1 else 'days'}"
+
+
+def _is_harmless(character: str) -> bool:
+    category = unicodedata.category(character)
+    if category in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+        return character in _JOINERS
+    return True
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def days_kept(receipt: ExpireReceipt, kind: str) -> str:
+    """Return how long a kind is kept, as people say it."""
+    days = receipt.policy_days.get(kind)
+    return "its retention" if days is None else counted(days, "day")
