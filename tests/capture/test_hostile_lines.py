@@ -21,7 +21,7 @@ from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 from treering.capture.episodes.ingest import Ingest
 from treering.capture.hooks.spool import drain
-from treering.capture.hooks.spool_notes import note_decision
+from treering.capture.hooks.spool_lines import note_decision
 from treering.capture.quarantine import (
     Quarantine,
     quarantine_folder,

@@ -11,7 +11,7 @@ from treering.model.retention import (
     cutoffs,
     parse_retention_entry,
 )
-from treering.model.upcast import upcast
+from treering.storage.encoding import upcast
 
 SEEDS = {
     "000": ["conversation.user", "conversation.assistant", "tool.call", "tool.result",

@@ -9,7 +9,7 @@ import pytest
 
 from effort import PATIENCE_S
 from treering.errors import Busy
-from treering.surfaces.cli.memory_thread import MemoryThread
+from treering.surfaces.cli.watch import MemoryThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

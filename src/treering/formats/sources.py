@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import msgspec
 
 from treering.errors import InvalidInput, NotFound, TreeringError
-from treering.formats.records import RECORD_BYTES_MAX, read_records
+from treering.formats.records import RECORD_BYTES_MAX, list_elements, read_records
 from treering.formats.records.json_pieces import TORN
-from treering.formats.records.lists import list_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from uuid_utils import UUID
@@ -15,12 +16,17 @@ from treering.ledger.records import ForkPoint, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.queries import SessionTally
-from treering.model.upcast import upcast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from treering.ledger.records import Erasure
+
+Step: TypeAlias = Callable[[str, Any], Any]
+"""Takes the kind and the payload; returns the payload of the next version."""
+
+STEPS: Final[Mapping[int, Step]] = {}
+"""The step from each older version."""
 
 PRIVATE: Final = 1
 ERASED: Final = 2
@@ -240,3 +246,11 @@ def session_tally(counted: list[Row], runs: list[Row]) -> SessionTally:
         last_ms=max((row[4] for row in counted), default=None),
         runs={run: bool(is_open) for run, is_open in runs},
     )
+
+
+def upcast(kind: str, payload: Any, version: int, steps: Mapping[int, Step] = STEPS) -> Any:
+    """Return ``payload`` of schema ``version`` in the current version."""
+    while version in steps:
+        payload = steps[version](kind, payload)
+        version += 1
+    return payload

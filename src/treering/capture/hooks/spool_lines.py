@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.errors import InvalidInput
-from treering.formats.parsed import ParsedEvent, SessionHeader
+from treering.capture.intake import BOOKMARK_SCOPE
+from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
+from treering.capture.intake.record_import import ATTEMPTS_MAX
+from treering.capture.intake.sessions import Sessions
+from treering.errors import Conflict, DuplicateEvent, InvalidInput
+from treering.formats.parsed import ParsedEvent, SessionHeader, content_key
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import DECISIONS, SCHEMA, SIDE_FOLDER, shallow
+from treering.model.scopes import parse_scope
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.capture.secrets import SecretGuard
+    from treering.ledger.ledger import Ledger
 
 LINE_BYTES_MAX: Final = 8_388_608
 SIDE_BYTES_MAX: Final = 16_777_216
@@ -186,3 +192,48 @@ def _key(wake: Wake, content: dict[str, Any]) -> str:
     """Return a key for a decision that is the same whenever its line is read."""
     identity = [wake.agent, wake.session_id, wake.event, wake.ts_ms, content]
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:32]
+
+
+def note_decision(
+    ledger: Ledger, decision: PermissionDecision, *, scope: str | None = None
+) -> None:
+    """Record a decision once, however often it is passed in."""
+    opening, event = decision.opening, decision.event
+    chosen = None if scope is None else parse_scope(scope)
+    log_format = opening.agent
+    # The notes know the scope of the session: a hook may run in another folder than its session.
+    notes = NoteBuffer(ledger.importing.bookmarks(chosen or BOOKMARK_SCOPE))
+    sessions = Sessions(
+        LedgerBuffer(ledger, notes, dry_run=False), scope=chosen, format_name=log_format
+    )
+    where = sessions.scopes.find(event.session, opening)
+    for _ in range(ATTEMPTS_MAX):
+        events = sessions.open(
+            where,
+            event.session,
+            opening,
+            ts_ms=event.ts_ms,
+            after=None,
+            file=decision.transcript or "",
+        )
+        notes.write()
+        try:
+            ledger.importing.append_missing([waiting.event for waiting in events])
+            break
+        except (Conflict, DuplicateEvent):  # An import has opened it meanwhile.
+            sessions.close(where, event.session)
+    handle = ledger.session(
+        sessions.name(event.session), scope=where, agent=sessions.agent(opening)
+    )
+    try:
+        handle.record(
+            event.kind,
+            event.summary,
+            payload=event.payload,
+            refs=event.refs,
+            event_id=sessions.ids.named(event.session, content_key(event.key)),
+            ts_ms=event.ts_ms,
+            origin=log_format,
+        )
+    except DuplicateEvent:
+        return

@@ -26,8 +26,7 @@ from treering.formats.codex.drafts import (
 from treering.formats.codex.events import UsageCounter, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
-from treering.formats.codex.record_queue import QueuedRecord, RecordQueue
-from treering.formats.codex.records import opened, score, timeless
+from treering.formats.codex.records import QueuedRecord, RecordQueue, opened, score, timeless
 from treering.formats.codex.twins import LaneText, Twins
 from treering.formats.format import Format, LogPlace, LogRetention
 from treering.formats.loose import bounded, fields_of

@@ -16,6 +16,7 @@ from treering.formats.records.json_pieces import (
     NOISE,
     OPEN,
     TORN,
+    WELDED,
     JsonPiece,
     is_blank,
     is_words,
@@ -24,14 +25,19 @@ from treering.formats.records.json_pieces import (
 )
 from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, RawLine, RawLines
 from treering.formats.records.patience import STEPS_A_LINE, Patience
-from treering.formats.records.values import NOT_JSON, TOO_DEEP, is_deep
+from treering.formats.records.values import NOT_JSON, TOO_DEEP, Unreadable, is_deep, read_value
 from treering.model.codec import NESTING_MAX, decode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator
+    from mmap import mmap
     from typing import BinaryIO, TypeAlias
 
     _Taken: TypeAlias = Generator[LogRecord, None, RawLine | None]
+
+_OPENS: Final = b" \t\r\n\xef\xbb\xbf["
+"""What comes before the first element."""
+_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 __all__ = ["RECORD_BYTES_MAX", "read_records", "read_text"]
 
@@ -303,3 +309,34 @@ def _value_of(text: bytes) -> Any:
     except _UNDECODABLE:
         return None
     return None if is_deep(text, value) else value
+
+
+def list_elements(content: bytes | mmap) -> Iterator[LogRecord]:
+    """Yield the elements of a list, each numbered as a line; another value is one element."""
+    try:
+        listed = _LIST.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield from _pieces(bytes(content))
+        return
+    offset = 1
+    for number, raw in enumerate(listed, start=1):
+        text = bytes(raw)
+        end = offset + len(text)
+        try:
+            value, mended = read_value(text)
+        except Unreadable as error:
+            yield LogRecord(None, number, offset, end, str(error))
+        else:
+            yield LogRecord(value, number, offset, end, None, mended[0] if mended else None)
+        offset = end + 1
+
+
+def _pieces(text: bytes) -> Iterator[LogRecord]:
+    """Yield what is whole in a list that is not, and what is left of the rest."""
+    start = len(text) - len(text.lstrip(_OPENS))
+    patience = Patience()
+    patience.renew(0, len(text))
+    for number, piece in enumerate(take_apart(text[start:], (), patience, may_open=False), start=1):
+        offset, end = start + piece.start, start + piece.end
+        mended = None if piece.mended == WELDED else piece.mended
+        yield LogRecord(piece.value, number, offset, end, piece.fault, mended)

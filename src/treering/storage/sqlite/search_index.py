@@ -21,7 +21,7 @@ from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
 from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.reader import find_scope
-from treering.storage.sqlite.search_file import SearchFile
+from treering.storage.sqlite.search_shards import SearchFile
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 from treering.storage.tool_calls import RUN_STATES
 

@@ -12,12 +12,36 @@ from typing import TYPE_CHECKING, Final
 import apsw
 
 from treering.model.codec import encode
+from treering.storage.sqlite.companion_file import CompanionFile
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.sql import Row
+
+SUFFIX: Final = ".search"
+LAYOUT: Final = 4
+"""Raised also when other words of an event are entered: an older file lacks some of them."""
+_TABLES: Final = """
+-- How far each scope has been entered, and the link of the ledger's event there: a ledger restored
+-- from a copy has another.
+CREATE TABLE followed (
+  scope INTEGER PRIMARY KEY,
+  position INTEGER NOT NULL,
+  link BLOB
+) STRICT;
+-- Each holds some documents of one scope, from one position to another.
+CREATE TABLE shards (
+  id INTEGER PRIMARY KEY,
+  scope INTEGER NOT NULL,
+  first INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  documents INTEGER NOT NULL
+) STRICT;
+CREATE INDEX shards_by_scope ON shards (scope, last);
+"""
 
 SHARD_DOCUMENTS_MAX: Final = 16_384
 """Documents rewritten when one of them is erased: a fraction of a second."""
@@ -201,3 +225,10 @@ def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
 
 def _chunks(positions: list[int], size: int) -> Iterable[list[int]]:
     return (positions[at : at + size] for at in range(0, len(positions), size))
+
+
+class SearchFile(CompanionFile):
+    """The tables of the search index."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, suffix=SUFFIX, layout=LAYOUT, tables=_TABLES)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidInput, TreeringError
 from treering.surfaces.cli.commands import fail, invocation, kind_of, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.memory import MemoryMaintenance, has_done, print_receipts
-from treering.surfaces.cli.memory_thread import MemoryThread
 from treering.surfaces.cli.output import note, print_receipt, say
 from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.shared.texts import counted
@@ -33,6 +32,11 @@ if TYPE_CHECKING:
     from treering.model.intakes import SourceReceipt
     from treering.model.memories import MaintenanceReceipt
     from treering.model.scopes import Scope
+
+FIRST_S: Final = 5.0
+EVERY_S: Final = 600.0
+END_S_MAX: Final = 3.0
+"""How long the end waits for it: what it has done is kept, and the rest is due the next time."""
 
 _ID_CHARACTERS: Final = 40
 
@@ -238,7 +242,7 @@ class _Following:
             self._fail(refusal.path, refusal.error)
 
     def _note(self, decision: PermissionDecision) -> None:
-        from treering.capture.hooks.spool_notes import note_decision  # noqa: PLC0415
+        from treering.capture.hooks.spool_lines import note_decision  # noqa: PLC0415
 
         note_decision(self._ledger.with_masking(), decision, scope=self._scope)
 
@@ -290,3 +294,53 @@ def _places(paths: Sequence[Path], home: Path | None) -> Callable[[], Sequence[F
     from treering.capture.log_folders import log_folders  # noqa: PLC0415
 
     return partial(log_folders, home)
+
+
+class _EndAsked(Exception):
+    """Leaves a round in the middle."""
+
+
+class MemoryThread:
+    """Runs rounds in the background until it is asked to end.
+
+    ``work`` does what is due; it calls its argument between steps, which may end it there. An error
+    is reported, and the next round tries again.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Callable[[int], None]], None],
+        *,
+        first_s: float = FIRST_S,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._work = work
+        self._pauses = (first_s, every_s)
+        self._ended = Event()
+        # A daemon: it never keeps the process alive.
+        self._thread = Thread(target=self._run, name="treering-memory", daemon=True)
+
+    def __enter__(self) -> None:
+        """Start it."""
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        """End it, after the step it is at."""
+        self._ended.set()
+        self._thread.join(END_S_MAX)
+
+    def _run(self) -> None:
+        pause_s, every_s = self._pauses
+        with contextlib.suppress(_EndAsked):
+            while not self._ended.wait(pause_s):
+                try:
+                    self._work(self._step)
+                except TreeringError as error:
+                    if self._ended.is_set():
+                        return
+                    note(f"the memory was not brought up to date: {error}")
+                pause_s = every_s
+
+    def _step(self, _: int) -> None:
+        if self._ended.is_set():
+            raise _EndAsked

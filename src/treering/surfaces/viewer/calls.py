@@ -6,13 +6,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.context.texts import tool_output_text
 from treering.errors import NotFound
+from treering.surfaces.pages.blocks_html import PageLinks, blocks_html
+from treering.surfaces.pages.display import display_entry
 from treering.surfaces.pages.entries import PageEntry
 from treering.surfaces.pages.wording import erased_text, tool_of
+from treering.surfaces.viewer.markup import Markup
 
 if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.tool_records import ToolRecord
     from treering.surfaces.viewer.requests import PageRequest
+
+CHARACTERS_MAX: Final = 20_000
 
 MESSAGE_CHARACTERS_MAX: Final = 300
 
@@ -62,3 +67,11 @@ def _event(request: PageRequest, record: ToolRecord, event_id: str | None) -> Ev
         return request.ledger.event(record.scope, event_id)
     except NotFound:
         return None
+
+
+def call_html(request: PageRequest, call: Event, result: Event | None = None) -> Markup:
+    """Return the arguments of a call, and its result if it is known."""
+    entry = PageEntry(sort="tool", event=call, result=result)
+    shown = display_entry(entry, request.mask, characters_max=CHARACTERS_MAX)
+    # It escapes everything recorded, as the exported page does.
+    return Markup(blocks_html(shown.blocks, PageLinks()))

@@ -13,8 +13,8 @@ import logging
 import time
 from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
-from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
@@ -26,7 +26,20 @@ from treering.errors import NotFound, TreeringError
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.server.access import grant_of, name_route, refusal_of
 from treering.surfaces.server.problems import STATUS_DEFAULT, STATUSES, problem_of, unexpected
-from treering.surfaces.server.routes import Router, read_query
+from treering.surfaces.server.routes import Request, Route, Router, read_query
+from treering.surfaces.viewer import (
+    compare,
+    files,
+    home,
+    memory,
+    search,
+    session,
+    session_actions,
+    session_details,
+    tools,
+    trust,
+    usage,
+)
 from treering.surfaces.viewer.catalogue import Catalogue
 from treering.surfaces.viewer.frame import bare, framed, login_page, problem_page, theme_of
 from treering.surfaces.viewer.markup import Markup
@@ -39,6 +52,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from treering.ledger.ledger import Ledger
+
+    Screen = Callable[[PageRequest], PageBody | Markup | Response]
 
 STATIC: Final = "/static/"
 HOME: Final = "/sessions"
@@ -70,7 +85,6 @@ class ViewerSite:
     def __init__(
         self, ledger: Ledger, clock: Callable[[], int], *, is_read_only: bool = False
     ) -> None:
-        from treering.surfaces.viewer.screens import SCREENS  # noqa: PLC0415  (names everything)
 
         self._ledger = ledger
         self._clock = clock
@@ -227,7 +241,7 @@ def _without_blanks(query: str) -> str:
 
 def _static_files() -> dict[str, StaticFile]:
     contents: dict[str, StaticFile] = {}
-    for entry in files(__package__).joinpath("static").iterdir():
+    for entry in resources.files(__package__).joinpath("static").iterdir():
         media_type = _TYPES.get(entry.name.rpartition(".")[2])
         if media_type is not None:
             content = entry.read_bytes()
@@ -235,3 +249,52 @@ def _static_files() -> dict[str, StaticFile]:
             compressed = gzip.compress(content, 9, mtime=0)
             contents[entry.name] = StaticFile(content, compressed, media_type, etag)
     return contents
+
+
+def _page(path: str, answer: Screen, arguments: type[ViewArguments] = ViewArguments) -> Route:
+    """Return a row; scripts fetch what ``answer`` returns as Markup or as a response."""
+    return Route(
+        method="GET",
+        path=path,
+        right="read",
+        answer=cast("Callable[[Request], Any]", answer),
+        result=PageBody,
+        arguments=arguments,
+        scopes=lambda asked: asked.named_scopes(),
+    )
+
+
+SCREENS: Final = (
+    _page("/sessions", home.sessions_page, home.SessionListArguments),
+    _page("/sessions/{session_id}", session.session_page, session.SessionArguments),
+    _page("/sessions/{session_id}/rows", session.rows, session.RowsArguments),
+    _page("/sessions/{session_id}/find", session.find, session.FindArguments),
+    _page("/sessions/{session_id}/outline", session.session_outline),
+    _page("/sessions/{session_id}/picture", session.picture, session.PictureArguments),
+    _page("/sessions/{session_id}/export", session.export, session.ExportArguments),
+    _page(
+        "/sessions/{session_id}/event",
+        session_details.event_drawer,
+        session_details.EventArguments,
+    ),
+    _page(
+        "/sessions/{session_id}/context",
+        session_details.model_view,
+        session_details.ModelViewArguments,
+    ),
+    _page("/sessions/{session_id}/tree", session_details.fork_tree),
+    _page(
+        "/sessions/{session_id}/fork",
+        session_actions.fork_plan,
+        session_actions.ForkPlanArguments,
+    ),
+    _page("/search", search.search_page, search.SearchPageArguments),
+    _page("/files", files.files_page, files.FilesArguments),
+    _page("/tools", tools.tools_page, tools.ToolsArguments),
+    _page("/usage", usage.usage_page, usage.UsageArguments),
+    _page("/memory", memory.memory_page, memory.MemoryArguments),
+    _page("/memory/{fact_id}", memory.fact_page),
+    _page("/compare", compare.compare_page, compare.CompareArguments),
+    _page("/trust", trust.trust_page, trust.TrustArguments),
+)
+"""Every screen of the viewer."""
