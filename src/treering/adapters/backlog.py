@@ -135,3 +135,24 @@ class Backlog(Generic[Item]):
             self.error = error
             return
         self._unreported = self._late = 0
+
+
+class BacklogStatus:
+    """What somebody who writes through a backlog says about it."""
+
+    _backlog: Backlog[Any]
+
+    @property
+    def waiting(self) -> int:
+        """Return how many changes wait for the ledger."""
+        return len(self._backlog.waiting)
+
+    @property
+    def lost(self) -> int:
+        """Return how many changes were given up."""
+        return self._backlog.lost
+
+    @property
+    def error(self) -> Exception | None:
+        """Return the last error."""
+        return self._backlog.error

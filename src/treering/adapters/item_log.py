@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from treering.adapters.backlog import Backlog
+from treering.adapters.backlog import Backlog, BacklogStatus
 from treering.adapters.message_recorder import Claims, MessageRecorder
 from treering.adapters.spool import Spool
 from treering.adapters.stored_values import restored, storable
@@ -54,7 +54,7 @@ class ItemChange(NamedTuple):
         return [*left, *self.items.values()]
 
 
-class ItemLog:
+class ItemLog(BacklogStatus):
     """The items of one session. Safe to share between threads.
 
     If the ledger fails, changes wait in memory and in the spool, and reads include them. They are
@@ -90,21 +90,6 @@ class ItemLog:
         self._taken_out: Counter[tuple[bytes, tuple[str, ...]]] = Counter()
         """Items that were cleared here, with their events: some may be added again."""
         self._claims = Claims()
-
-    @property
-    def waiting(self) -> int:
-        """Return how many changes wait for the ledger."""
-        return len(self._backlog.waiting)
-
-    @property
-    def lost(self) -> int:
-        """Return how many changes were given up."""
-        return self._backlog.lost
-
-    @property
-    def error(self) -> Exception | None:
-        """Return the last error."""
-        return self._backlog.error
 
     def items(self, limit: int | None = None) -> list[Any]:
         """Return the items in order, or the last ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from treering.adapters.backlog import Backlog
+from treering.adapters.backlog import Backlog, BacklogStatus
 from treering.locks import Lock
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-class LenientWriter:
+class LenientWriter(BacklogStatus):
     """Calls functions that write to a ledger, one after another, and swallows their errors.
 
     A write that the storage refuses is kept, and tried again before later ones. A write that can
@@ -37,21 +37,6 @@ class LenientWriter:
         """Errors that are meant for the agent: a turn interrupted, a tool denied."""
         self._backlog: Backlog[Callable[[], object]] = Backlog(lambda act: act(), self._report)
         self._lock = Lock()
-
-    @property
-    def waiting(self) -> int:
-        """Return how many writes wait for the ledger."""
-        return len(self._backlog.waiting)
-
-    @property
-    def lost(self) -> int:
-        """Return how many writes were given up."""
-        return self._backlog.lost
-
-    @property
-    def error(self) -> Exception | None:
-        """Return the last error."""
-        return self._backlog.error
 
     def write(self, act: Callable[[], object]) -> None:
         """Call ``act``, which writes once to the ledger; after all that wait."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.adapters.backlog import Backlog
+from treering.adapters.backlog import Backlog, BacklogStatus
 from treering.adapters.recent_values import RecentValues
 from treering.adapters.spool import Spool
 from treering.errors import (
@@ -53,7 +53,7 @@ _Key = tuple[str, str, str]
 _log: Final = lazy_logger("treering")
 
 
-class RecordBuffer:
+class RecordBuffer(BacklogStatus):
     """Stands between the records of an adapter and the ledger. Safe to share between threads.
 
     With ``strict`` it stands aside, and every error is raised.
@@ -79,21 +79,6 @@ class RecordBuffer:
         for batch in self._backlog.waiting:
             self._overlay_events(batch)
             self._reported_in = batch[-1]
-
-    @property
-    def waiting(self) -> int:
-        """Return how many changes wait for the ledger."""
-        return len(self._backlog.waiting)
-
-    @property
-    def lost(self) -> int:
-        """Return how many changes were given up."""
-        return self._backlog.lost
-
-    @property
-    def error(self) -> Exception | None:
-        """Return the last error."""
-        return self._backlog.error
 
     def flush(self) -> bool:
         """Record what waits; return whether nothing waits any more."""
