@@ -25,9 +25,6 @@ _ECHO_CHARACTERS_MAX: Final = 60
 JSON: Final = click.Option(
     ["--json"], is_flag=True, expose_value=False, help="Print one JSON object; errors, too."
 )
-payload_option = click.option(
-    "--payload", is_flag=True, help="Include private payloads, as stored."
-)
 include_payload_option = click.option(
     "--include-payload",
     "--payload",

@@ -45,16 +45,16 @@ class Request:
         return Scope(self.names[SCOPE])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Route:
     """One route of the server."""
 
     method: Method
+    right: Right | None
+    """The right that a token needs; None if no token is needed."""
     path: str
     """As in ``/scopes/{scope}/sessions/{session_id}``, after ``/v1``; a name may hold a slash,
     written ``%2F``."""
-    right: Right | None
-    """The right that a token needs; None if no token is needed."""
     answer: Callable[[Request], Any]
     """Returns the answer. Called in a thread."""
     result: Any

@@ -29,9 +29,9 @@ _SCOPE: Final = "/scopes/{scope}"
 _SESSION: Final = "/scopes/{scope}/sessions/{session_id}"
 _FACT: Final = "/scopes/{scope}/facts/{fact_id}"
 
-_get = partial(Route, method="GET", right="read")
-_post = partial(Route, method="POST", right="write")
-_erase = partial(Route, method="POST", right="erase")
+_get = partial(Route, "GET", "read")
+_post = partial(Route, "POST", "write")
+_erase = partial(Route, "POST", "erase")
 
 
 def login(_: Request) -> dict[str, Any]:
@@ -50,189 +50,107 @@ def stream(_: Request) -> str:
 
 
 ROUTES: Final = (
-    Route(method="GET", path="/health", right=None, answer=reading.health, result=reading.Health),
-    Route(
-        method="GET", path="/openapi.json", right=None, answer=openapi,
-        result=dict[str, Any], serving="openapi",
-    ),
-    Route(
-        method="POST", path="/login", right=None, answer=login, result=dict[str, Any],
-        arguments=LoginArguments, serving="login",
-    ),
-    _get(path="/whoami", answer=reading.whoami, result=reading.WhoAmI),
+    Route("GET", None, "/health", reading.health, reading.Health),
+    Route("GET", None, "/openapi.json", openapi, dict[str, Any], serving="openapi"),
+    Route("POST", None, "/login", login, dict[str, Any], LoginArguments, serving="login"),
+    _get("/whoami", reading.whoami, reading.WhoAmI),
+    _get("/scopes", reading.scopes, Page[ScopeOutline], reading.PageArguments),
     _get(
-        path="/scopes", answer=reading.scopes, result=Page[ScopeOutline],
-        arguments=reading.PageArguments,
+        "/sessions",
+        reading.all_sessions,
+        Page[SessionOutline],
+        reading.AllSessionsArguments,
+        scopes=lambda asked: asked.scopes,
     ),
     _get(
-        path="/sessions", answer=reading.all_sessions, result=Page[SessionOutline],
-        arguments=reading.AllSessionsArguments, scopes=lambda asked: asked.scopes,
+        "/search",
+        reading.search_all,
+        SearchResult,
+        reading.SearchAllArguments,
+        scopes=lambda asked: asked.scopes,
     ),
+    _get("/verify", reading.verify_all, Verification),
     _get(
-        path="/search", answer=reading.search_all, result=SearchResult,
-        arguments=reading.SearchAllArguments, scopes=lambda asked: asked.scopes,
-    ),
-    _get(path="/verify", answer=reading.verify_all, result=Verification),
-    _get(
-        path="/stream", answer=stream, result=str, arguments=live.StreamAllArguments,
-        scopes=lambda asked: asked.scopes, serving="stream",
-    ),
-    # One scope.
-    _get(
-        path=f"{_SCOPE}/sessions", answer=reading.sessions, result=Page[SessionOutline],
-        arguments=reading.SessionsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/headers", answer=reading.headers, result=Page[Header],
-        arguments=reading.EventsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/events", answer=reading.events, result=Page[Event],
-        arguments=reading.EventsArguments,
-    ),
-    _get(path=f"{_SCOPE}/events/{{event_id}}", answer=reading.event, result=Event),
-    Route(
-        method="POST", path=f"{_SCOPE}/find-ids", right="read", answer=reading.find_ids,
-        result=dict[str, EventLocation], arguments=reading.IdsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/stream", answer=stream, result=str, arguments=live.StreamArguments,
+        "/stream",
+        stream,
+        str,
+        live.StreamAllArguments,
+        scopes=lambda asked: asked.scopes,
         serving="stream",
     ),
-    _get(path=f"{_SCOPE}/end", answer=reading.end_cursor, result=reading.Cursor),
-    _get(
-        path=f"{_SCOPE}/runs", answer=reading.runs, result=Page[RunOutline],
-        arguments=reading.RunsArguments,
+    # One scope.
+    _get(f"{_SCOPE}/sessions", reading.sessions, Page[SessionOutline], reading.SessionsArguments),
+    _get(f"{_SCOPE}/headers", reading.headers, Page[Header], reading.EventsArguments),
+    _get(f"{_SCOPE}/events", reading.events, Page[Event], reading.EventsArguments),
+    _get(f"{_SCOPE}/events/{{event_id}}", reading.event, Event),
+    Route(
+        "POST",
+        "read",
+        f"{_SCOPE}/find-ids",
+        reading.find_ids,
+        dict[str, EventLocation],
+        reading.IdsArguments,
     ),
+    _get(f"{_SCOPE}/stream", stream, str, live.StreamArguments, serving="stream"),
+    _get(f"{_SCOPE}/end", reading.end_cursor, reading.Cursor),
+    _get(f"{_SCOPE}/runs", reading.runs, Page[RunOutline], reading.RunsArguments),
+    _get(f"{_SCOPE}/runs/{{run_id}}", reading.run, RunView, reading.RunArguments),
+    _get(f"{_SCOPE}/tool-calls", reading.tool_calls, Page[ToolRecord], reading.CallsArguments),
     _get(
-        path=f"{_SCOPE}/runs/{{run_id}}", answer=reading.run, result=RunView,
-        arguments=reading.RunArguments,
+        f"{_SCOPE}/tool-statistics",
+        reading.tool_statistics,
+        list[ToolStatistics],
+        reading.CallStatisticsArguments,
     ),
-    _get(
-        path=f"{_SCOPE}/tool-calls", answer=reading.tool_calls, result=Page[ToolRecord],
-        arguments=reading.CallsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/tool-statistics", answer=reading.tool_statistics,
-        result=list[ToolStatistics], arguments=reading.CallStatisticsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/statistics", answer=reading.statistics, result=Statistics,
-        arguments=reading.StatisticsArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/search", answer=reading.search, result=SearchResult,
-        arguments=reading.SearchArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/file-history", answer=reading.file_history, result=reading.Touches,
-        arguments=reading.FileArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/verify", answer=reading.verify, result=Verification,
-        arguments=reading.VerifyArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/receipts", answer=reading.receipts, result=Page[Header],
-        arguments=reading.PageArguments,
-    ),
+    _get(f"{_SCOPE}/statistics", reading.statistics, Statistics, reading.StatisticsArguments),
+    _get(f"{_SCOPE}/search", reading.search, SearchResult, reading.SearchArguments),
+    _get(f"{_SCOPE}/file-history", reading.file_history, reading.Touches, reading.FileArguments),
+    _get(f"{_SCOPE}/verify", reading.verify, Verification, reading.VerifyArguments),
+    _get(f"{_SCOPE}/receipts", reading.receipts, Page[Header], reading.PageArguments),
     # One session.
-    _get(path=_SESSION, answer=reading.session, result=reading.SessionViews),
-    _get(path=f"{_SESSION}/family", answer=reading.family, result=Family),
-    _get(
-        path=f"{_SESSION}/replay", answer=reading.replay, result=Page[Event],
-        arguments=reading.ReplayArguments,
-    ),
-    _get(
-        path=f"{_SESSION}/timeline", answer=reading.timeline, result=list[Event],
-        arguments=reading.TimelineArguments,
-    ),
-    _get(
-        path=f"{_SESSION}/turns", answer=reading.turns, result=list[TurnView],
-        arguments=reading.LastArguments,
-    ),
-    _get(
-        path=f"{_SESSION}/tool-calls", answer=reading.session_calls, result=list[ToolRecord],
-        arguments=reading.LastArguments,
-    ),
-    _get(
-        path=f"{_SESSION}/messages", answer=reading.messages, result=list[dict[str, Any]],
-        arguments=reading.LastArguments,
-    ),
-    _get(path=f"{_SESSION}/goals", answer=reading.goals, result=list[Goal]),
-    _get(
-        path=f"{_SESSION}/context", answer=reading.context, result=Context,
-        arguments=reading.ContextArguments,
-    ),
+    _get(_SESSION, reading.session, reading.SessionViews),
+    _get(f"{_SESSION}/family", reading.family, Family),
+    _get(f"{_SESSION}/replay", reading.replay, Page[Event], reading.ReplayArguments),
+    _get(f"{_SESSION}/timeline", reading.timeline, list[Event], reading.TimelineArguments),
+    _get(f"{_SESSION}/turns", reading.turns, list[TurnView], reading.LastArguments),
+    _get(f"{_SESSION}/tool-calls", reading.session_calls, list[ToolRecord], reading.LastArguments),
+    _get(f"{_SESSION}/messages", reading.messages, list[dict[str, Any]], reading.LastArguments),
+    _get(f"{_SESSION}/goals", reading.goals, list[Goal]),
+    _get(f"{_SESSION}/context", reading.context, Context, reading.ContextArguments),
     # The memory.
-    _get(
-        path=f"{_SCOPE}/facts", answer=reading.facts, result=Page[Fact],
-        arguments=reading.FactsArguments,
-    ),
-    _get(path=_FACT, answer=reading.fact, result=Fact),
-    _get(path=f"{_FACT}/history", answer=reading.fact_history, result=list[FactChange]),
-    _get(
-        path=f"{_SCOPE}/episodes", answer=reading.episodes, result=Page[Episode],
-        arguments=reading.EpisodesArguments,
-    ),
-    _get(
-        path=f"{_SCOPE}/recall", answer=reading.recall, result=RecallResult,
-        arguments=reading.RecallArguments,
-    ),
-    _post(
-        path=f"{_SCOPE}/recall", answer=reading.recall_for_use, result=RecallResult,
-        arguments=reading.RecallForUseArguments,
-    ),
+    _get(f"{_SCOPE}/facts", reading.facts, Page[Fact], reading.FactsArguments),
+    _get(_FACT, reading.fact, Fact),
+    _get(f"{_FACT}/history", reading.fact_history, list[FactChange]),
+    _get(f"{_SCOPE}/episodes", reading.episodes, Page[Episode], reading.EpisodesArguments),
+    _get(f"{_SCOPE}/recall", reading.recall, RecallResult, reading.RecallArguments),
+    _post(f"{_SCOPE}/recall", reading.recall_for_use, RecallResult, reading.RecallForUseArguments),
     # Writing.
     _post(
-        path="/events", answer=writing.append, result=writing.AppendAnswer,
-        arguments=writing.AppendArguments, scopes=writing.AppendArguments.scopes,
+        "/events",
+        writing.append,
+        writing.AppendAnswer,
+        writing.AppendArguments,
+        scopes=writing.AppendArguments.scopes,
     ),
     _post(
-        path="/otlp/v1/traces", answer=writing.take_traces, result=writing.TracesAnswer,
-        arguments=writing.TracesArguments, scopes=writing.SpanArguments.scopes, serving="otlp",
+        "/otlp/v1/traces",
+        writing.take_traces,
+        writing.TracesAnswer,
+        writing.TracesArguments,
+        scopes=writing.SpanArguments.scopes,
+        serving="otlp",
     ),
-    _post(
-        path=f"{_SESSION}/open", answer=writing.open_session, result=SessionOutline,
-        arguments=writing.OpenArguments,
-    ),
-    _post(
-        path=f"{_SESSION}/close", answer=writing.close_session, result=Header,
-        arguments=writing.CloseArguments,
-    ),
-    _post(
-        path=f"{_SESSION}/fork", answer=writing.fork_session, result=SessionOutline,
-        arguments=writing.ForkArguments,
-    ),
-    _post(
-        path=f"{_SESSION}/undo", answer=writing.undo, result=Header,
-        arguments=writing.UndoArguments,
-    ),
-    _post(
-        path=f"{_SESSION}/redo", answer=writing.redo, result=Header,
-        arguments=writing.RedoArguments,
-    ),
-    _post(
-        path=f"{_SESSION}/title", answer=writing.rename, result=Header,
-        arguments=writing.TitleArguments,
-    ),
-    _post(
-        path=f"{_SCOPE}/facts", answer=writing.learn, result=list[LearnResult],
-        arguments=writing.LearnArguments,
-    ),
-    _post(path=f"{_FACT}/accept", answer=writing.accept, result=Fact),
-    _post(
-        path=f"{_FACT}/reject", answer=writing.reject, result=Fact,
-        arguments=writing.RejectArguments,
-    ),
+    _post(f"{_SESSION}/open", writing.open_session, SessionOutline, writing.OpenArguments),
+    _post(f"{_SESSION}/close", writing.close_session, Header, writing.CloseArguments),
+    _post(f"{_SESSION}/fork", writing.fork_session, SessionOutline, writing.ForkArguments),
+    _post(f"{_SESSION}/undo", writing.undo, Header, writing.UndoArguments),
+    _post(f"{_SESSION}/redo", writing.redo, Header, writing.RedoArguments),
+    _post(f"{_SESSION}/title", writing.rename, Header, writing.TitleArguments),
+    _post(f"{_SCOPE}/facts", writing.learn, list[LearnResult], writing.LearnArguments),
+    _post(f"{_FACT}/accept", writing.accept, Fact),
+    _post(f"{_FACT}/reject", writing.reject, Fact, writing.RejectArguments),
     # Erasing.
-    _erase(
-        path=f"{_SCOPE}/redact", answer=writing.redact, result=RedactReceipt,
-        arguments=writing.RedactArguments,
-    ),
-    _erase(
-        path=f"{_SCOPE}/forget", answer=writing.forget, result=ForgetReceipt,
-        arguments=writing.ForgetArguments,
-    ),
-)  # fmt: skip
+    _erase(f"{_SCOPE}/redact", writing.redact, RedactReceipt, writing.RedactArguments),
+    _erase(f"{_SCOPE}/forget", writing.forget, ForgetReceipt, writing.ForgetArguments),
+)
 """Every route of the server, after ``/v1``."""
