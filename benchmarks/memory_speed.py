@@ -29,6 +29,8 @@ FEW: Final = "bench/few"
 LEARNT: Final = "bench/learnt"
 RATIO_MAX: Final = 3
 FEW_MS_MAX: Final = 5
+WITH_TURNS: Final = "bench/turns"
+WITH_TURNS_MS_MAX: Final = (15, 40)
 LEARNT_MIN: Final = 1_000
 DIMENSIONS: Final = 256
 LIMIT: Final = 10
@@ -58,6 +60,7 @@ def run(effort: Effort, folder: Path) -> list[Section]:
     many = effort.large // 10
     return [
         _recall(effort, folder, many),
+        _with_turns(effort, folder, [many // 20, many]),
         _learning(folder, many // 10),
         _searching(effort, folder, [many // 20, many // 2]),
     ]
@@ -103,6 +106,24 @@ def _recall(effort: Effort, folder: Path, many: int) -> Section:
         Row(what="questions whose fact comes first", measured=f"{statistics.fmean(met):.2f}"),
     ]
     return Section(title="Recall of facts", rows=rows, notes=[_RECALL_NOTE])
+
+
+def _with_turns(effort: Effort, folder: Path, counts: Sequence[int]) -> Section:
+    """Measure recall in a ledger that holds as many turns as facts."""
+    rows: list[Row] = []
+    for count, limit in zip(counts, WITH_TURNS_MS_MAX, strict=True):
+        said, asked = texts(count), questions(CALLS * (effort.repeats + 1), count)
+        path = folder / f"turns-{count}.db"
+        with treering.open(path, durability="normal", embedder="static") as ledger:
+            record(ledger, WITH_TURNS, said)
+            for batch in _batches(Texts(), count, scope=WITH_TURNS, user=USER):
+                ledger.append(batch)
+            ask = _asking(ledger, WITH_TURNS, asked, record=False)
+            walls = in_turns({"turns": ask}, rounds=effort.repeats, calls=CALLS)
+        ms = statistics.median(walls["turns"]) * 1e3
+        what = f"recall of {count:,} facts and {count:,} turns of one user, p50"
+        rows.append(at_most(what, ms, limit, f"{ms:.1f} ms", "ms"))
+    return Section(title="Recall of facts and turns", rows=rows)
 
 
 def _asking(ledger: treering.Ledger, scope: str, asked: Sequence[Asked], *, record: bool) -> Ask:
@@ -227,11 +248,14 @@ def _search(ledger: treering.Ledger, query: str) -> object:
     return ledger.search(query, scope=SCOPE, mode="hybrid")
 
 
-def _batches(words: Texts, count: int) -> Iterator[list[NewEvent]]:
+def _batches(
+    words: Texts, count: int, *, scope: str = SCOPE, user: str | None = None
+) -> Iterator[list[NewEvent]]:
     for start in range(0, count, SESSION_EVENTS):
         yield [
             NewEvent(
-                scope=SCOPE,
+                scope=scope,
+                user_id=user,
                 session_id=f"s{start // SESSION_EVENTS}",
                 kind="conversation.user" if at % 2 else "conversation.assistant",
                 agent_id=AGENT,

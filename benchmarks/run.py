@@ -29,8 +29,8 @@ DATA: Final = HERE / ".data"
 SUBJECTS: Final = (
     "append", "reading", "threads", "processes", "guarding", "scale", "copying", "mirroring",
     "imports", "hooks", "contexts", "forks", "views", "searches", "recall_quality",
-    "recall_precision", "extraction_quality", "update_pairs", "memory_speed", "spine", "serving",
-    "viewing", "transcript", "postgres", "peers", "framework_sessions", "checkpoints",
+    "recall_precision", "extraction_quality", "update_pairs", "tongues", "memory_speed", "spine",
+    "serving", "viewing", "transcript", "postgres", "peers", "framework_sessions", "checkpoints",
     "cuts",
 )  # fmt: skip
 """Peers come late: importing them makes the process large, and that must not weigh on others."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import treering
+from treering.derive.claim_relations import relation
 from treering.derive.claims import read_claim
 from treering.derive.fact_extraction import Utterance, extract_facts
-from treering.derive.fact_languages import foreign_attributes
+from treering.derive.fact_languages import foreign_attributes, foreign_statements
 
 
 def learned(text: str) -> list[str]:
@@ -114,3 +115,53 @@ def test_the_same_attribute_holds_across_languages() -> None:
 @pytest.mark.parametrize("question", ["What kind of answer?", "Any chat this morning?", "Name it"])
 def test_an_english_question_is_not_read_as_another_language(question: str) -> None:
     assert not any(foreign_attributes(question).values())
+
+
+@pytest.mark.parametrize(
+    ("said", "noted"),
+    [
+        ("Ich wohne seit drei Jahren in Münster", ["Wohnt in Münster"]),
+        (
+            "Ich arbeite als Koch bei der Charité",
+            ["Arbeitet als Koch", "Arbeitet bei der Charité"],
+        ),
+        (
+            "Je travaille chez Société Générale comme comptable",
+            ["Travaille comme comptable", "Travaille chez Société Générale"],
+        ),
+        ("Agora trabalho no hospital São Lucas", ["Trabalha em hospital São Lucas"]),
+        ("J'ai déménagé à Nîmes le mois dernier", ["Habite à Nîmes"]),
+        ("Vivo en Málaga con mi pareja", ["Vive en Málaga"]),
+        ("Unser Projekt läuft auf PostgreSQL", ["Projekt verwendet PostgreSQL"]),
+        ("Ya no soy alérgico a los kiwis", ["Ya no tiene alergia a kiwis"]),
+    ],
+)
+def test_what_changes_by_itself_is_noted_by_itself(said: str, noted: list[str]) -> None:
+    assert [one.text for one in foreign_statements(said)] == noted
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Ist nicht allergisch gegen Nüsse", "Ist allergisch gegen Nüsse"),
+        ("Ne travaille plus chez Orange", "Travaille chez Orange"),
+        ("Ya no vive en Cádiz", "Vive en Cádiz"),
+        ("Cor favorita é o amarelo", "Cor favorita é o azul"),
+        ("Utilise Python 3.13 pour le serveur", "Utilise Python 3.12 pour le serveur"),
+    ],
+)
+def test_what_is_no_longer_so_ends_what_was(new: str, old: str) -> None:
+    assert relation(new, old, 0.0) == "contradicts"
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("Ne travaille plus chez Orange", "Travaille chez Free"),
+        ("Cor favorita é o amarelo", "Comida favorita é o arroz"),
+        ("Utilise Python 3.13", "Utilise Django 5"),
+        ("Ist nicht allergisch gegen Nüsse", "Ist allergisch gegen Milch"),
+    ],
+)
+def test_what_is_no_longer_so_ends_nothing_else(new: str, old: str) -> None:
+    assert relation(new, old, 0.0) == "unrelated"

@@ -132,8 +132,10 @@ def _read_foreign(text: str) -> Claim | None:
     claim = foreign_claim(text)
     if claim is None:
         return None
-    attribute, value, single = claim
-    return Claim(subject=USER, attribute=attribute, value=value, single_valued=single)
+    attribute, value, single, negated = claim
+    return Claim(
+        subject=USER, attribute=attribute, value=value, single_valued=single, negated=negated
+    )
 
 
 def _read_plain(text: str) -> Claim:

@@ -33,6 +33,8 @@ class SayingForm(NamedTuple):
     """Beginnings of words by which people ask for it."""
     single: bool = True
     """Whether it holds one value at a time."""
+    negated: bool = False
+    """Whether it says that this is not so, or no longer."""
 
 
 class ForeignStatement(NamedTuple):
@@ -49,23 +51,26 @@ class ForeignClaim(NamedTuple):
     attribute: str
     value: str
     single: bool
+    negated: bool
 
 
 _GERMAN: Final = (
     SayingForm("name", r"(?:ich heiße|ich heisse|mein name ist) {v}", "heißt {v}",
         "heiß heiss name"),
-    SayingForm("residence", r"(?:ich )?(?:wohne|lebe)(?: jetzt| nun| seit \w+)? in {v}",
+    SayingForm("residence",
+        r"(?:ich )?(?:wohne|lebe)(?: ich)?(?: jetzt| nun| seit [\w ]+?)? in {v}",
         "wohnt in {v}",
         "wohn lebe wohnort"),
     SayingForm("residence",
         r"ich bin (?:jetzt |gerade |vor kurzem |letzte \w+ |letzten \w+ )?nach {v}"
         r" (?:um)?gezogen", "wohnt in {v}"),
-    SayingForm("occupation", r"(?:ich )?arbeite(?: jetzt)? als {v}", "arbeitet als {v}",
+    SayingForm("occupation", r"(?:ich )?arbeite(?: ich)?(?: jetzt)? als {v}", "arbeitet als {v}",
         "beruf arbeit"),
     SayingForm("occupation",
         r"ich bin (?P<v>[A-ZÄÖÜ]\w+(?:in|er|ist|eur|ent|ärztin|arzt)) von beruf",
         "arbeitet als {v}"),
-    SayingForm("employer", r"(?:ich )?arbeite(?: jetzt)? (?:bei|für) {v}", "arbeitet bei {v}",
+    SayingForm("employer", r"(?:ich )?arbeite(?: ich)?(?: jetzt)? (?:bei|für) {v}",
+        "arbeitet bei {v}",
         "arbeitgeber firma"),
     SayingForm("allergy", r"ich bin (?:stark )?allergisch (?:gegen|auf) {v}",
         "ist allergisch gegen {v}",
@@ -84,6 +89,18 @@ _GERMAN: Final = (
     SayingForm("called", r"meine? (?P<p>hund|katze|kater|pferd|sohn|tochter|frau|mann|bruder"
         r"|schwester|mutter|vater|freund|freundin) (?:heißt|heisst) {v}", "{p} heißt {v}",
         "heiß heiss", single=False),
+    SayingForm("employer", r"ich arbeite nicht mehr (?:bei|für) {v}", "arbeitet nicht mehr bei {v}",
+        negated=True),
+    SayingForm("residence", r"ich (?:wohne|lebe) nicht mehr in {v}", "wohnt nicht mehr in {v}",
+        negated=True),
+    SayingForm("allergy", r"ich bin (?:doch )?(?:nicht|nicht mehr) allergisch (?:gegen|auf) {v}",
+        "ist nicht allergisch gegen {v}", single=False, negated=True),
+    SayingForm("favourite {p}", r"meine? lieblings(?P<p>\w+) ist(?: jetzt)? {v}",
+        "Lieblings{p} ist {v}", "liebling"),
+    SayingForm("{p} uses", r"(?:unser|das|mein) (?P<p>projekt|team|backend|server|programm)"
+        r" (?:läuft auf|verwendet|benutzt|nutzt) {v}", "{p} verwendet {v}", "benutz verwend nutz",
+        single=False),
+    SayingForm("use", r"wir sind auf {v} umgestiegen", "verwendet {v}", single=False),
     SayingForm("age", r"ich bin (?P<v>\d{{1,3}}) jahre alt", "ist {v} Jahre alt", "alt alter"),
     SayingForm("speak", r"ich spreche {v}", "spricht {v}", "sprech sprach", single=False),
     SayingForm("dislike", r"ich (?:hasse|mag keine?n?) {v}", "mag kein: {v}", single=False),
@@ -94,7 +111,8 @@ _GERMAN: Final = (
     SayingForm("have",
         r"ich habe (?P<v>(?:einen?|zwei|drei|vier) (?:\w+ )?(?:hund|katze|sohn|tochter"
     r"|kind|"
-        r"bruder|schwester|auto|pferd|kaninchen|vogel|haus)\w*(?: namens \w+)?)", "hat {v}",
+        r"bruder|schwester|auto|pferd|kaninchen|vogel|haus)\w*(?: namens \w+"
+        r"|,? d(?:er|ie|as) \w+ heißt)?)", "hat {v}",
         "hund katze haustier kind geschwister", single=False),
 )  # fmt: skip
 _SPANISH: Final = (
@@ -119,6 +137,20 @@ _SPANISH: Final = (
         r"(?:yo )?soy de (?P<v>[A-ZÁÉÍÓÚÑ].*)", "es de {v}", "origen", single=False),
     SayingForm("called", r"mi (?P<p>perr[oa]|gat[oa]|hij[oa]|herman[oa]|marido|mujer|madre|padre"
         r"|novi[oa]) se llama {v}", "{p} se llama {v}", "llam", single=False),
+    SayingForm("employer",
+        r"ya no trabajo (?:en|para) {v}|(?:dejé|he dejado) (?P<w>(?-i:[A-ZÁÉÍÓÚÑ])\S*)",
+        "ya no trabaja en {v}", negated=True),
+    SayingForm("residence", r"ya no vivo en {v}", "ya no vive en {v}", negated=True),
+    SayingForm("allergy", r"(?:ya )?no soy alérgic[oa] a (?:l[oa]s? )?{v}",
+        "ya no tiene alergia a {v}", single=False, negated=True),
+    SayingForm("favourite {p}",
+        r"mi (?P<p>\w+ (?:favorit|preferid)[oa])(?: ahora)? es(?: ahora)? {v}",
+        "{p} es {v}", "favorit preferid"),
+    SayingForm("{p} uses", r"(?:nuestro|el|mi) (?P<p>proyecto|equipo|backend|servidor|programa)"
+        r" (?:usa|utiliza|corre en|funciona con) {v}", "{p} utiliza {v}", "usa utiliz",
+        single=False),
+    SayingForm("use", r"(?:hemos pasado|nos pasamos|nos hemos pasado) a {v}", "utiliza {v}",
+        single=False),
     SayingForm("age", r"tengo (?P<v>\d{{1,3}}) años", "tiene {v} años", "edad años"),
     SayingForm("speak", r"(?:yo )?hablo {v}", "habla {v}", "habl idioma", single=False),
     SayingForm("like", r"me (?:gusta|gustan|encanta|encantan)(?: mucho)? {v}", "le gusta {v}",
@@ -129,7 +161,8 @@ _SPANISH: Final = (
     SayingForm("have",
         r"tengo (?P<v>(?:un|una|dos|tres|cuatro) (?:\w+ )?(?:perr|gat|hij|herman|coche"
     r"|caballo"
-        r"|conejo|pájaro|casa)\w*(?: llamad[oa] \w+)?)", "tiene {v}", "perr gat mascota hij herman",
+        r"|conejo|pájaro|casa)\w*(?: llamad[oa] \w+| que se llama \w+)?)", "tiene {v}",
+        "perr gat mascota hij herman",
         single=False),
 )  # fmt: skip
 _FRENCH: Final = (
@@ -154,6 +187,18 @@ _FRENCH: Final = (
     SayingForm("called",
         r"m(?:on|a) (?P<p>chien|chienne|chat|chatte|fils|fille|frère|sœur|mari|femme|mère"
         r"|père) s'appelle {v}", "{p} s'appelle {v}", "appell", single=False),
+    SayingForm("employer", r"je ne travaille plus (?:chez|pour) {v}", "ne travaille plus chez {v}",
+        negated=True),
+    SayingForm("employer", r"je suis(?: maintenant)? chez (?P<v>[A-ZÀÉÈ].*)", "travaille chez {v}"),
+    SayingForm("residence", r"je n'habite plus (?P<p>à|en|au|aux) {v}", "n'habite plus {p} {v}",
+        negated=True),
+    SayingForm("allergy", r"je ne suis (?:plus|pas|finalement pas) allergique"
+        r" (?P<p>aux|au|à la|à) {v}", "n'est pas allergique {p} {v}", single=False, negated=True),
+    SayingForm("favourite {p}", r"m(?:on|a) (?P<p>\w+ préférée?) est(?: maintenant)? {v}",
+        "{p} est {v}", "préfér"),
+    SayingForm("{p} uses", r"(?:notre|le|mon) (?P<p>projet|serveur|backend|programme)"
+        r" (?:utilise|tourne sur) {v}", "{p} utilise {v}", "utilis", single=False),
+    SayingForm("use", r"(?:nous sommes|on est) passés? à {v}", "utilise {v}", single=False),
     SayingForm("age", r"j'ai (?P<v>\d{{1,3}}) ans", "a {v} ans", "âge ans"),
     SayingForm("speak", r"je parle {v}", "parle {v}", "parl langue", single=False),
     SayingForm("like", r"(?:j'aime(?: bien| beaucoup)?|j'adore) {v}", "aime {v}",
@@ -162,7 +207,8 @@ _FRENCH: Final = (
     SayingForm("prefer", r"je préfère {v}", "préfère {v}", "préfèr préfér", single=False),
     SayingForm("have", r"j'ai (?P<v>(?:une?|deux|trois|quatre) (?:\w+ )?(?:chien|chat|fils|fille"
     r"|enfant|frère"
-        r"|sœur|soeur|voiture|cheval|lapin|oiseau|maison)\w*(?: nommée? \w+)?)", "a {v}",
+        r"|sœur|soeur|voiture|cheval|lapin|oiseau|maison)\w*(?: nommée? \w+"
+        r"| qui s'appelle \w+)?)", "a {v}",
         "chien chat animal enfant frère sœur", single=False),
 )  # fmt: skip
 _PORTUGUESE: Final = (
@@ -189,6 +235,17 @@ _PORTUGUESE: Final = (
     SayingForm("called",
         r"(?:[oa] )?(?:meu|minha) (?P<p>cão|cachorr[oa]|gat[oa]|filh[oa]|irmão|irmã|marido"
         r"|esposa|mãe|pai) (?:chama-se|se chama) {v}", "{p} chama-se {v}", "cham", single=False),
+    SayingForm("employer", r"(?:eu )?(?:já )?não trabalho(?: mais)? (?:na|no|em|para) {v}",
+        "já não trabalha em {v}", negated=True),
+    SayingForm("residence", r"(?:eu )?(?:já )?não moro(?: mais)? (?P<p>em|no|na) {v}",
+        "já não mora {p} {v}", negated=True),
+    SayingForm("allergy", r"(?:eu )?(?:já )?não sou(?: mais)? alérgic[oa] (?P<p>a|à|ao|aos|às) {v}",
+        "não é alérgico {p} {v}", single=False, negated=True),
+    SayingForm("favourite {p}", r"(?:[oa] )?(?:meu|minha) (?P<p>\w+ (?:favorit|preferid)[oa])"
+        r"(?: agora)? é(?: agora)? {v}", "{p} é {v}", "favorit preferid"),
+    SayingForm("{p} uses", r"(?:nosso|o|meu) (?P<p>projeto|time|servidor|backend|programa)"
+        r" (?:usa|utiliza|roda em) {v}", "{p} utiliza {v}", "usa utiliz", single=False),
+    SayingForm("use", r"(?:mudamos|passamos) para {v}", "utiliza {v}", single=False),
     SayingForm("age", r"(?:eu )?tenho (?P<v>\d{{1,3}}) anos", "tem {v} anos", "idade anos"),
     SayingForm("speak", r"(?:eu )?falo {v}", "fala {v}", "fal língua idioma", single=False),
     SayingForm("like", r"(?:eu )?(?:gosto(?: muito)? de|adoro) {v}", "gosta de {v}", "gost ador",
@@ -198,7 +255,7 @@ _PORTUGUESE: Final = (
     SayingForm("prefer", r"(?:eu )?prefiro {v}", "prefere {v}", "prefer", single=False),
     SayingForm("have", r"(?:eu )?tenho (?P<v>(?:uma?|dois|duas|três|quatro) (?:\w+ )?(?:cão|cachorr"
     r"|gat|filh"
-        r"|irmã|carro|cavalo|coelho|casa)\w*(?: chamad[oa] \w+)?)", "tem {v}",
+        r"|irmã|carro|cavalo|coelho|casa)\w*(?: chamad[oa] \w+| que se chama \w+)?)", "tem {v}",
         "cão cachorr gat animal filh irmã", single=False),
 )  # fmt: skip
 _LANGUAGES: Final = (
@@ -217,11 +274,15 @@ _CATEGORIES: Final[dict[str, Category]] = {
 _WORD: Final = lazy_pattern(r"[^\W\d_]+")
 _PLEASE: Final = r"(?:bitte |por favor,? |s'il te plaît,? )?"
 _STANDING: Final = lazy_pattern(
-    rf"{_PLEASE}(?:(?:antworte|schreib\w*|benutze|verwende|nutze)(?: mir| bitte)? (?:immer|nie"
+    rf"{_PLEASE}(?:(?:antworte|schreib\w*|benutze|verwende|nutze)(?: mir| bitte)* (?:immer|nie"
     r"|niemals|keine?n?)|(?:responde|escribe|usa|utiliza)(?:me)? siempre"
     r"|(?:nunca|jamás|no) (?:uses(?! of| for| in| found| left)|respondas|escribas|añadas)"
     r"|(?:réponds|écris|utilise)(?:-moi)? toujours|n'(?:utilise|écris|ajoute) (?:jamais|pas)"
-    r"|(?:responda|responde|escreva|use|usa|utilize) sempre|(?:nunca|não) (?:use|uses|usa|escreva)"
+    r"|(?:responda|responde|escreva|use|usa|utilize) sempre|(?:nunca|não) (?:use|uses|usa|escreva"
+    r"|apague|delete|remova|altere|mude|execute|envie)|(?:nunca|jamás|no) (?:borres|elimines"
+    r"|cambies|modifiques|ejecutes|envíes)"
+    r"|ne (?:supprime|modifie|change|lance|envoie) (?:jamais|pas)"
+    r"|(?:lösche|ändere|committe|pushe|sende) (?:niemals|nie)"
     r"|(?:sempre|siempre) (?:usa|use|responda|responde)) \S.*"
     rf"|{_PLEASE}(?:verwende|benutze|nutze|usa|utiliza|utilise|use|utilize) \S.*"
     r" (?:statt|anstatt|anstelle von|en lugar de|en vez de|au lieu de|plutôt que|em vez de) \S.*",
@@ -236,8 +297,8 @@ _AT_HAND: Final = lazy_pattern(
 _SPLIT: Final = lazy_pattern(
     r"[,;]\s+(?:und|y|et|e|aber|pero|mais|mas)?\s*|\s+(?:und|y|et|e|aber|pero|mais"
     r"|mas)\s+(?=(?:ich|je|j'"
-    r"|me|yo|eu|arbeite|wohne|lebe|trabajo|vivo|tengo|soy|trabalho|moro|tenho|sou|gosto|hablo|falo)"
-    r"\b|j')",
+    r"|me|yo|eu|arbeite|wohne|lebe|trabajo|vivo|tengo|soy|trabalho|moro|tenho|sou|gosto|hablo|falo"
+    r"|ahora|agora|maintenant|jetzt)\b|j')",
     re.IGNORECASE,
 )
 
@@ -247,8 +308,8 @@ def foreign_statements(sentence: str) -> list[ForeignStatement]:
     sentence = sentence.strip(" .!¡").replace("\u2019", "'")
     if is_foreign_order(sentence):
         return [ForeignStatement(_first_upper(sentence), "preference", 8)]
-    statements = (_statement(part.strip(" .!¡,")) for part in _SPLIT.split(sentence) if part)
-    return [statement for statement in statements if statement is not None]
+    parts = (part.strip(" .!¡,") for part in _SPLIT.split(sentence) if part)
+    return [statement for part in parts for statement in _statements(part)]
 
 
 def is_foreign_order(text: str) -> bool:
@@ -262,8 +323,17 @@ def foreign_claim(text: str) -> ForeignClaim | None:
     for row in _ROWS:
         # Most texts have the words of no row: no pattern is compiled for them.
         if _words_of(row) in folded and (match := _noted(row).fullmatch(statement)):
-            return ForeignClaim(row.attribute, match["v"], row.single)
+            return _claim(row, match)
     return None
+
+
+def _claim(row: SayingForm, match: re.Match[str]) -> ForeignClaim:
+    place = (match.groupdict().get("p") or "").casefold()
+    attribute, value = row.attribute.format(p=place), match["v"]
+    versioned = _VERSIONED.fullmatch(value) if attribute == "use" else None
+    if versioned is not None:
+        attribute = f"version of {versioned['name'].casefold()}"
+    return ForeignClaim(attribute, value, row.single or versioned is not None, row.negated)
 
 
 def foreign_attributes(question: str) -> dict[str, tuple[str, ...]]:
@@ -287,6 +357,29 @@ def _asks(word: str, row: SayingForm) -> bool:
 
 
 _VALUE: Final = r"(?P<v>\S.*?)"
+_PLACE: Final = r"(?P<p>\S+(?: la| l'| favorit[oa]| preferid[oa]| préférée?)?)"
+_VERSIONED: Final = lazy_pattern(r"(?P<name>\D*[^\W\d_]) v?\d[\w.]*(?: .*)?")
+_NOW: Final = lazy_pattern(
+    r"^(?:(?:jetzt|nun|inzwischen|ahora|actualmente|maintenant|désormais|agora|atualmente"
+    r"|el (?:mes|año) pasado|la semana pasada|le mois dernier|la semaine dernière|no (?:mês|ano)"
+    r" passado|na semana passada),? )+",
+    re.IGNORECASE,
+)
+_WHEN: Final = lazy_pattern(
+    r",? (?:le mois dernier|l'année dernière|la semaine dernière|el (?:mes|año) pasado|la semana"
+    r" pasada|no (?:mês|ano) passado|na semana passada|hier|ayer|ontem|gestern|recientemente"
+    r"|récemment|recentemente|(?:en|em|im) (?:janeiro|fevereiro|março|abril|maio|junho|julho|agosto"
+    r"|setembro|outubro|novembro|dezembro|enero|febrero|marzo|mayo|junio|julio|septiembre|octubre"
+    r"|noviembre|diciembre|janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre"
+    r"|novembre|décembre))$",
+    re.IGNORECASE,
+)
+"""Before and after what is stated: words that mean nothing later."""
+_COMPANY: Final = lazy_pattern(r" (?:con|mit|avec|com) .*$", re.IGNORECASE)
+_JOB_AND_FIRM: Final = lazy_pattern(
+    r"(?P<job>.+?) (?P<at>bei|für|en|para|chez|pour|no|na|em) (?P<firm>.+)"
+)
+_FIRM_AND_JOB: Final = lazy_pattern(r"(?P<firm>.+?) (?:comme|als|como) (?P<job>.+)")
 
 
 @cache
@@ -297,7 +390,7 @@ def _said(row: SayingForm) -> re.Pattern[str]:
 @cache
 def _noted(row: SayingForm) -> re.Pattern[str]:
     noted = re.escape(row.noted).replace(r"\{v\}", _VALUE)
-    return re.compile(noted.replace(r"\{p\}", r"(?P<p>\S+(?: la| l')?)"), re.IGNORECASE)
+    return re.compile(noted.replace(r"\{p\}", _PLACE), re.IGNORECASE)
 
 
 @cache
@@ -311,22 +404,38 @@ def _with_value(said: str, value: str) -> str:
     return said.replace("{{", "{").replace("}}", "}").replace("{v}", value)
 
 
-def _statement(part: str) -> ForeignStatement | None:
+def _statements(part: str) -> list[ForeignStatement]:
+    part = _WHEN.sub("", _NOW.sub("", part))
     for row in _ROWS:
         match = _said(row).fullmatch(part)
-        if match is None or match["v"] is None:
+        if match is None:
             continue
-        value = match["v"].strip()
+        groups = match.groupdict()
+        value = (groups["v"] or groups.get("w") or "").strip()
         if len(value.split()) > WORDS_MAX or not value:
-            return None
-        place = match.groupdict().get("p") or ""
-        text = row.noted.format(v=value, p=place)
-        return ForeignStatement(
-            _first_upper(text),
-            _CATEGORIES.get(row.attribute, "personal"),
-            _IMPORTANCE.get(row.attribute, 5),
-        )
-    return None
+            return []
+        value = _COMPANY.sub("", value) if row.attribute == "residence" else value
+        return [
+            ForeignStatement(
+                _first_upper(one.noted.format(v=said, p=groups.get("p") or "")),
+                _CATEGORIES.get(one.attribute, "personal"),
+                _IMPORTANCE.get(one.attribute, 5),
+            )
+            for one, said in _parts(row, value)
+        ]
+    return []
+
+
+def _parts(row: SayingForm, value: str) -> list[tuple[SayingForm, str]]:
+    """Return a job and where it is as two statements: one may change without the other."""
+    pattern = {"occupation": _JOB_AND_FIRM, "employer": _FIRM_AND_JOB}.get(row.attribute)
+    match = None if pattern is None or row.negated else pattern.fullmatch(value)
+    if match is None:
+        return [(row, value)]
+    [rows] = [rows for _, rows in _LANGUAGES if row in rows]
+    job = next(one for one in rows if one.attribute == "occupation")
+    firm = next(one for one in rows if one.attribute == "employer")
+    return [(job, match["job"]), (firm, match["firm"])]
 
 
 def _first_upper(text: str) -> str:

@@ -22,6 +22,10 @@ _FENCED: Final = lazy_pattern(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
 _TAG: Final = lazy_pattern(r"<(\w[\w-]{0,40})>")
 _LINK: Final = lazy_pattern(r"\b(?:https?|ftp|file)://\S+|\bwww\.\S+")
 _SAID: Final = lazy_pattern(r"\"[^\"\n]*\s[^\"\n]*\"|“[^”\n]*\s[^”\n]*”|«[^»\n]*»")
+_TITLE: Final = lazy_pattern(
+    r"\b(?P<is>est|ist|es|é|heißt|appelle) [«„]\s*(?P<name>[^»“\n]{1,40}?)\s*[»“]"
+)
+"""A name in quotes, after what it is a name of."""
 _QUOTED_LINE: Final = lazy_pattern(r"\s*(?:>|\|)")
 _BULLET: Final = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _GAP: Final = lazy_pattern(r"(?<=[.!?…])\s+(?=\S)")
@@ -67,7 +71,8 @@ def own_sentences(text: str) -> Iterator[str]:
             continue
         if _QUOTED_LINE.match(line) or is_code(line.replace("`", "")):
             continue
-        plain = _SAID.sub(" ", _LINK.sub(" ", _BULLET.sub("", line, count=1)))
+        named = _TITLE.sub(r"\g<is> \g<name>", _BULLET.sub("", line, count=1))
+        plain = _SAID.sub(" ", _LINK.sub(" ", named))
         for sentence in sentences(plain.replace("`", "")):
             whole = _BLANKS.sub(" ", sentence).strip()
             if whole and len(whole) <= SENTENCE_CHARACTERS_MAX:
