@@ -33,21 +33,25 @@ STALL_SECONDS: Final = rounds(360)
 
 DATABASES: Final = ("file", "memory", "postgres")
 OVER_HTTP: Final = frozenset({
-    *("test_append", "test_filters", "test_find_ids", "test_forks", "test_memory_facts"),
+    *("test_append", "test_filters", "test_find_ids", "test_memory_facts"),
     *("test_memory_recall", "test_reading", "test_run_numbers", "test_search", "test_tool_calls"),
 })  # fmt: skip
 """Contracts that a ledger on a server keeps as well."""
 NOT_OVER_HTTP: Final = frozenset({
-    # It refuses: sealing and expiring, the inside of indexes, followers of committed runs alone,
-    # first events, summarisers and contributors of the caller, short ids.
+    # It refuses: sealing, expiring, copies and rebuilds, the inside of indexes, followers of
+    # committed runs alone, first events, summarisers and contributors of the caller, short ids.
     "test_a_committed_follower_gets_a_run_when_it_has_ended_well",
     "test_a_committed_follower_that_stopped_before_an_end_gets_the_whole_run",
     "test_a_contributor_shows_what_fits_and_records_it_with_the_run",
+    "test_a_copy_has_the_same_records",
     "test_a_fact_and_its_evidence_lead_to_each_other",
+    "test_a_long_past_is_caught_up_with_step_by_step",
     "test_a_mode_is_one_of_three_and_a_limit_is_a_number_of_hits",
+    "test_a_rebuild_changes_no_answer_and_counts_what_it_made",
     "test_a_scope_that_nobody_has_written_to_has_nothing",
     "test_a_sealed_scope_is_found_by_its_summaries_alone",
     "test_a_word_in_the_middle_of_a_very_long_output_is_found",
+    "test_an_erasure_that_arrives_by_copy_takes_its_records_with_it",
     "test_an_event_that_has_to_be_the_first_of_its_session_is_refused_behind_others",
     "test_an_imported_erasure_reaches_what_was_searched",
     "test_facts_and_episodes_come_with_scores_reasons_and_evidence",
@@ -61,6 +65,7 @@ NOT_OVER_HTTP: Final = frozenset({
     "test_the_index_can_be_thrown_away_and_finds_the_same",
     "test_the_index_says_how_far_behind_it_is_and_catches_up",
     "test_what_expired_is_not_found_any_more",
+    "test_what_has_expired_has_no_records",
     "test_what_no_longer_holds_comes_back_neither_itself_nor_in_an_episode",
     "test_what_was_remembered_is_still_known_when_it_is_folded_anew",
 })  # fmt: skip
@@ -213,15 +218,16 @@ def postgres(_places: Places) -> Iterator[Places]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Choose the databases of a test: the contract holds on all, the engine needs one to show."""
     folder = metafunc.definition.path.parent.name
-    chosen = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
-    shared = [database for database in chosen if database != "memory"]
+    chosen: tuple[str, ...] = DATABASES if LONG else CHOSEN.get(folder, DATABASES[:1])
+    shared = tuple(database for database in chosen if database != "memory")
     definition = metafunc.definition
+    if not LONG and definition.path.stem in FILE_SPEAKS_FOR_MEMORY:
+        chosen = shared
     is_offered = definition.path.stem in OVER_HTTP and definition.name not in NOT_OVER_HTTP
     if folder == "contract" and is_offered:
         chosen = (*chosen, "http")
     if "kept_in" in metafunc.fixturenames:
-        is_spoken_for = not LONG and metafunc.definition.path.stem in FILE_SPEAKS_FOR_MEMORY
-        metafunc.parametrize("kept_in", shared if is_spoken_for else chosen, scope="module")
+        metafunc.parametrize("kept_in", chosen, scope="module")
     if "shared_database" in metafunc.fixturenames:
         metafunc.parametrize("shared_database", shared)
 

@@ -395,7 +395,7 @@ class AsyncSession(async_objects.AsyncSession):
     def events(
         self,
         *,
-        kinds: Sequence[str] = ...,
+        kinds: str | Sequence[str] = ...,
         turn_id: str | None = ...,
         first: int | None = ...,
         last: int | None = ...,
@@ -415,7 +415,7 @@ class AsyncSession(async_objects.AsyncSession):
     def headers(
         self,
         *,
-        kinds: Sequence[str] = ...,
+        kinds: str | Sequence[str] = ...,
         turn_id: str | None = ...,
         first: int | None = ...,
         last: int | None = ...,
@@ -432,7 +432,7 @@ class AsyncSession(async_objects.AsyncSession):
     @property
     def key(self) -> Awaitable[str | None]: ...
     def live_events(
-        self, *, kinds: Sequence[str] = ..., last: int | None = ...
+        self, *, kinds: str | Sequence[str] = ..., last: int | None = ...
     ) -> AsyncItems[Event]: ...
     async def memories(self) -> list[MemoryRecord]: ...
     @property

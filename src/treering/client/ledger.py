@@ -18,7 +18,7 @@ from treering.ledger.records import EventLocation
 from treering.ledger.runs import RunOutline, RunView
 from treering.ledger.scopes import ScopeOutline, check_all_scopes
 from treering.ledger.session_settings import stated
-from treering.model.arguments import checks_arguments
+from treering.model.arguments import checks_arguments, checks_arguments_of
 from treering.model.events import Event, Header
 from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 @refuse_others()
+@checks_arguments_of(LedgerAdmin)
 class RemoteAdmin(LedgerAdmin):
     """What can be asked about a ledger as a whole: its proof."""
 
@@ -66,6 +67,7 @@ class RemoteAdmin(LedgerAdmin):
 
 @checks_arguments
 @refuse_others(also=("importing",))
+@checks_arguments_of(Ledger, but=("append", "append_new"))
 class RemoteLedger(Ledger):
     """A ledger on a server. Safe to share between threads. Made by ``treering.open``."""
 

@@ -11,7 +11,7 @@ from treering.client.refusal import refuse_others
 from treering.errors import NotPermitted, ReadOnly
 from treering.memory.memory import Memory
 from treering.memory.recall_result import RecallResult
-from treering.model.arguments import checks_arguments
+from treering.model.arguments import checks_arguments, checks_arguments_of
 from treering.model.episodes import Episode
 from treering.model.fields import check_list, check_name
 from treering.model.memories import Fact, FactChange, LearnResult, NewFact
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 @refuse_others("learn", also=("users",))
+@checks_arguments_of(Memory)
 class RemoteMemory(Memory):
     """What is remembered in one scope, asked over HTTP."""
 

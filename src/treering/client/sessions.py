@@ -10,9 +10,10 @@ from treering.client.connection import path_of
 from treering.client.refusal import refuse_others
 from treering.context.assemble import Context
 from treering.errors import InvalidInput
+from treering.ledger.paging import parse_kinds
 from treering.ledger.session_settings import check_title, stated
 from treering.ledger.sessions import Session
-from treering.model.arguments import checks_arguments
+from treering.model.arguments import checks_arguments, checks_arguments_of
 from treering.model.events import Event, Header
 from treering.model.fields import check_count, check_name
 from treering.model.queries import PAGE_ITEMS_MAX
@@ -47,6 +48,7 @@ class SessionAnswer(msgspec.Struct, frozen=True):
 
 @checks_arguments
 @refuse_others(*_INHERITED)
+@checks_arguments_of(Session)
 class RemoteSession(Session):
     """A handle on one timeline on a server. Making one sends nothing."""
 
@@ -143,7 +145,7 @@ class RemoteSession(Session):
     def headers(
         self,
         *,
-        kinds: Sequence[str] = (),
+        kinds: str | Sequence[str] = (),
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
@@ -155,7 +157,7 @@ class RemoteSession(Session):
     def events(
         self,
         *,
-        kinds: Sequence[str] = (),
+        kinds: str | Sequence[str] = (),
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
@@ -205,13 +207,15 @@ class RemoteSession(Session):
     def _timeline(
         self,
         kind: Any,
-        kinds: Sequence[str],
+        kinds: str | Sequence[str],
         turn_id: str | None,
         first: int | None,
         last: int | None,
         after_seq: int,
     ) -> Iterator[Any]:
-        query = {"kinds": list(kinds), "turn_id": turn_id, "payloads": kind is Event}
+        if turn_id is not None:
+            check_name(turn_id, "turn_id")
+        query = {"kinds": parse_kinds(kinds), "turn_id": turn_id, "payloads": kind is Event}
         if first is not None and last is not None:
             raise InvalidInput("ask for the first or the last events, not both", hint="drop one")
         if last is not None:

@@ -37,7 +37,7 @@ def make_query(
     first: int | None,
     last: int | None = None,
     session_id: str | None = None,
-    kinds: Sequence[str] = (),
+    kinds: str | Sequence[str] = (),
     turn_id: str | None = None,
     since_ms: int | None = None,
     until_ms: int | None = None,
@@ -60,7 +60,7 @@ def make_query(
     )
 
 
-def parse_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+def parse_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
     """Return kinds by their stored names, each once; one may be given by itself."""
     return stored_kinds((kinds,) if isinstance(kinds, str) else check_list(kinds, "kinds"))
 

@@ -443,7 +443,7 @@ class Session:
     def headers(
         self,
         *,
-        kinds: Sequence[str] = (),
+        kinds: str | Sequence[str] = (),
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
@@ -462,7 +462,7 @@ class Session:
     def events(
         self,
         *,
-        kinds: Sequence[str] = (),
+        kinds: str | Sequence[str] = (),
         turn_id: str | None = None,
         first: int | None = None,
         last: int | None = None,
@@ -474,7 +474,9 @@ class Session:
             lineage.events_after, lineage.events_before, first, last, keep, after_seq=after_seq
         )
 
-    def live_events(self, *, kinds: Sequence[str] = (), last: int | None = None) -> Iterator[Event]:
+    def live_events(
+        self, *, kinds: str | Sequence[str] = (), last: int | None = None
+    ) -> Iterator[Event]:
         """Return events in order that count: without what was hidden, undone or erased.
 
         What a run recorded counts once it has ended well. ``last`` gives that many from the end,
@@ -762,7 +764,7 @@ class Session:
         )
 
 
-def _filter(kinds: Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
+def _filter(kinds: str | Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
     """Return a filter for the events that are wanted; None if all are."""
     named = frozenset(parse_kinds(kinds))
     turn = None if turn_id is None else check_name(turn_id, "turn_id")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args, get_origin
@@ -52,6 +52,35 @@ def checks_arguments(kind: C) -> C:
         if not name.startswith("_") and inspect.isfunction(method):
             setattr(kind, name, check_arguments(method))
     return kind
+
+
+def checks_arguments_of(local: type, *, but: Collection[str] = ()) -> Callable[[C], C]:
+    """Return a decorator: calls are checked first, by the annotations of the methods of ``local``.
+
+    For calls that are sent: in the query of a request, 3 and "3" are the same. Methods in ``but``
+    check their arguments themselves.
+    """
+
+    def checking(kind: C) -> C:
+        for name, method in list(vars(kind).items()):
+            original = inspect.getattr_static(local, name, None)
+            is_public = inspect.isfunction(method) and not name.startswith("_")
+            if is_public and callable(original) and name not in but:
+                setattr(kind, name, _checked_first(method, original))
+        return kind
+
+    return checking
+
+
+def _checked_first(function: Callable[P, R], original: Callable[..., Any]) -> Callable[P, R]:
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        wrong = _find_wrong(original, args, kwargs)
+        if wrong is not None:
+            raise wrong
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def _find_wrong(

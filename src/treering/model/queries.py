@@ -27,7 +27,7 @@ class EventFilters(TypedDict, total=False):
     """The filters of ``ledger.headers`` and ``ledger.events``."""
 
     session_id: str | None
-    kinds: Sequence[str]
+    kinds: str | Sequence[str]
     turn_id: str | None
     since_ms: int | None
     until_ms: int | None
