@@ -238,3 +238,20 @@ def test_a_remark_that_goes_nowhere_costs_nothing(
         finished = in_shell(environment, f"{QUOTED} episodes export --scope s {nowhere}")
 
         assert (finished.returncode, finished.stdout.count("\n")) == (0, 4)
+
+
+def test_no_alarm_is_set_any_more_when_the_interpreter_ends() -> None:
+    program = (
+        "import atexit, os, signal;"
+        "atexit.register(lambda: print(signal.getitimer(signal.ITIMER_REAL)));"
+        "from treering.surfaces.cli.streams import heed_signals;"
+        "heed_signals();"
+        "os.kill(os.getpid(), signal.SIGTERM)"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert "stopped by SIGTERM" in ended.stderr
+    assert ended.stdout == "(0.0, 0.0)\n"

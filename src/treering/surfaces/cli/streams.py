@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import io
@@ -96,6 +97,8 @@ def heed_signals() -> None:
     for number in (signal.SIGINT, *_FINAL):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
+    # Near its end, the interpreter takes its handlers back: an alarm would kill the process.
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
 def status_of(stopped: BaseException) -> int:
