@@ -125,9 +125,11 @@ def test_what_is_recorded_before_home_listens_shows_on_it_as_well(
     expect(page.get_by_role("link", name=text)).to_be_visible()
 
 
-def test_a_screen_is_ready_when_it_is_shown_and_its_address_is_there(page: Page) -> None:
+def test_a_screen_is_ready_when_it_is_shown_and_its_address_is_there(
+    page: Page, viewed: ViewedLedger
+) -> None:
     """Keys and clicks come as soon as something is seen: none may be lost."""
-    page.goto("/memory")
+    page.goto(f"/memory/{viewed.ids['fact']}?{APP}")
     asks = page.evaluate("""() => {
         document.querySelector("button[data-action]").click();
         return document.querySelectorAll("dialog[open]").length;
