@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.derive.own_words import own_words
 from treering.lazy import lazy_pattern
 from treering.model.kinds import ERASURE_KINDS, KINDS, STATE_KINDS
 from treering.model.search_words import spelt, tokens_of
@@ -151,6 +152,8 @@ def event_texts(event: Event) -> list[str]:
     if event.kind not in TEXT_KINDS or event.redacted:
         return []
     text = next(texts_of(event), "").strip()
+    if event.kind == "conversation.user":
+        text = own_words(text) or text
     return chunks(clip(text, CHUNKED_CHARACTERS_MAX)) if text else []
 
 

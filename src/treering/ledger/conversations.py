@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from treering.context.texts import message_text, tool_output_text
 from treering.derive.fact_extraction import CORRECTION_REACH, Utterance
 from treering.derive.fact_sentences import own_sentences
+from treering.derive.own_words import own_words
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.ledger.lineage import NO_END, Lineage
 from treering.ledger.people import talking
@@ -113,6 +114,7 @@ def _spoken(event: Event, user: str | None) -> Spoken | None:
     if role is None or event.redacted:
         return None
     text = tool_output_text(event) if role == "tool" else message_text(event)
+    text = own_words(text) if role == "user" else text
     if len(text) > LONG_CHARACTERS:
         text = "\n".join(own_sentences(text)) if role == "user" else ""
     if not text.strip():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from treering.context.texts import message_text
+from treering.derive.own_words import own_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,5 +79,5 @@ class MemoryContributor:
 def _last_said(events: Sequence[Event]) -> str | None:
     for event in reversed(events):
         if event.kind == "conversation.user":
-            return message_text(event).strip() or None
+            return own_words(message_text(event)).strip() or None
     return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from treering.context.texts import message_text
 from treering.derive.fact_sentences import sentences
 from treering.derive.memory_state import hashed
+from treering.derive.own_words import own_words
 from treering.derive.terms import terms
 from treering.memory.answer_order import order_answers
 from treering.memory.recall_episodes import outdated_facts, repeats
@@ -111,6 +112,7 @@ class _Access:
         if self._is_undone(event) or self._failed.failed(event):
             return ""
         text = self._recorder.masked(message_text(event)).strip()
+        text = own_words(text) if event.kind == "conversation.user" else text
         if len(set(terms(text))) < TERMS_MIN:
             return ""
         parts = list(sentences(text))
