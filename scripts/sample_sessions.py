@@ -12,7 +12,7 @@ from treering import NewEvent
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import treering
     from treering import Session
@@ -125,10 +125,11 @@ def record_samples(
 
     ``tick`` is told what time it is whenever something is recorded, for who sets the clock.
     """
-    for scope, name, start_ms, chore in sorted(_chores(now_ms), key=lambda one: one[2]):
-        title, agent, tools, error = chore
+    today_ms = now_ms // DAY * DAY
+    for scope, name, age_ms, (title, agent, tools, error) in _chores():
         session = ledger.session(name, scope=scope, agent=agent, user="jo", title=title)
-        _record_chore(Recorder(ledger, session, start_ms, tick), tools, error)
+        recorder = Recorder(ledger, session, today_ms - age_ms, tick)
+        _record_chore(recorder, tools, error, days=age_ms // DAY)
     ids = {"tides": "fix-tides", "subagent": "fix-tides-search", "deploy": "deploy-tides"}
     ids |= _record_tides(ledger, now_ms - 3 * 3_600_000, tick)
     tick(now_ms - 2 * 3_600_000)
@@ -141,22 +142,26 @@ def record_samples(
     return ids
 
 
-def _chores(now_ms: int) -> Iterator[tuple[str, str, int, tuple[str, str, tuple[str, ...], str]]]:
+def _chores() -> list[tuple[str, str, int, tuple[str, str, tuple[str, ...], str]]]:
+    """Return scope and id of each session, how long before today it began, and what it is about."""
+    chores = []
     for number in range(26):
-        chore = CHORES[number * 3 % len(CHORES)]
         days = 1 + number * (number % 3 + 4) % 27
         hour = 3_600_000 * (8 + number * 5 % 10)
         scope = (APP, OPS, APP, DOCS)[number % 4]
-        yield scope, f"chore-{number:02}", now_ms // DAY * DAY - days * DAY + hour, chore
+        chore = CHORES[number * 3 % len(CHORES)]
+        chores.append((scope, f"chore-{number:02}", days * DAY - hour, chore))
+    return sorted(chores, key=lambda chore: -chore[2])
 
 
-def _record_chore(recorder: Recorder, tools: tuple[str, ...], error: str) -> None:
+def _record_chore(recorder: Recorder, tools: tuple[str, ...], error: str, *, days: int) -> None:
+    """Record a chore; no two days are alike, and they are the same whatever day it is."""
     recorder.says("user", "Please look into it, and tell me before you change anything.")
-    for _ in range(recorder.now_ms // DAY % 4):
+    for _ in range(-days % 4):
         recorder.says("assistant", "It touches two files. Shall I change both?")
         recorder.says("user", "Yes, and the tests with them.", after_ms=MINUTE)
-    size = len(tools) * 7_000 + recorder.now_ms // DAY % 5 * 9_000
-    model = MODELS[recorder.now_ms // DAY % len(MODELS)]
+    size = len(tools) * 7_000 + (1 - days) % 5 * 9_000
+    model = MODELS[(2 - days) % len(MODELS)]
     for at, tool in enumerate(tools):
         is_last = at == len(tools) - 1
         given: dict[str, Any] = {"command": "make check"}
