@@ -18,6 +18,8 @@ from capture.intake_logs import EVERYWHERE, every_event, write
 from formats.logs import codex
 from treering import NewEvent
 from treering.errors import KeyMissing
+from treering.ledger.records import mark_of_key
+from treering.storage.keys import KeyFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,3 +183,11 @@ def test_an_export_is_not_restored_beside_ids_that_another_key_hides(
 
     assert receipt.imported == 0
     assert "different keys" in receipt.errors_sample[0].reason
+
+
+def test_a_key_that_another_makes_while_it_is_looked_for_is_found(tmp_path: Path) -> None:
+    here, there = (KeyFolder(lambda: tmp_path, lambda: "the ledger") for _ in range(2))
+
+    key = here.find_id_key(HERE, lambda _: mark_of_key(there.id_key()), "id-key:made")
+
+    assert key == there.id_key()
