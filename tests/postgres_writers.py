@@ -321,7 +321,7 @@ def followed(ledger: Ledger, after: str | None, last: str) -> tuple[list[str], s
 
     What has been committed is followed once every older transaction is over, whoever's it is.
     """
-    follower = ledger.follow(HERE, after=after, idle_s=10)
+    follower = ledger.follow(HERE, after=after, idle_s=PATIENCE_S)
     texts: list[str] = []
     for header in follower:
         texts.append(header.summary)

@@ -414,7 +414,7 @@ def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
     with treering.open(url) as ledger, psycopg.connect(server.url("treering")) as other:
         ledger.append([said("first")])
         schema_name = ledger._store._server.address.schema  # type: ignore[attr-defined]
-        with treering.open(f"{url}&options={quote('-c statement_timeout=300')}") as hurried:
+        with treering.open(f"{url}&options={quote('-c statement_timeout=3000')}") as hurried:
             other.execute(f"LOCK TABLE {schema_name}.events IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(Busy, match=r"too slow for a time limit.*statement timeout") as slow:
                 hurried.append([said("second", event_id="second")])

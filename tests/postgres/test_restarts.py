@@ -240,13 +240,13 @@ def waiting(ledger: Ledger) -> int:
 def test_a_connection_that_was_idle_for_too_long_is_replaced(server: Server) -> None:
     server.create_database("idle")
     with psycopg.connect(server.url("idle"), autocommit=True) as outside:
-        outside.execute("ALTER DATABASE idle SET idle_session_timeout = '100ms'")
+        outside.execute("ALTER DATABASE idle SET idle_session_timeout = '2s'")
         outside.execute("SET idle_session_timeout = 0")
 
         def is_alone() -> bool:
             # Behind a pipeline the server forgets to look at the time; behind a query it does not.
             stored(idle)
-            time.sleep(0.2)
+            time.sleep(2.5)
             found = outside.execute("SELECT 1 FROM pg_stat_activity WHERE datname = 'idle'")
             return len(found.fetchall()) == 1
 

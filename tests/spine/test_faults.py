@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BRIEF = 0.05
 """A time limit in seconds that every event is meant to break."""
-FAIR = 0.5
+FAIR = 4
 """A time limit in seconds that only what hangs breaks, also where much else goes on."""
 
 
@@ -186,7 +186,7 @@ def test_a_hung_sink_is_left_behind_and_what_it_does_later_counts_for_nothing(
 
     after = status_of(spine, "listener")
     assert (before.delivered, before.failed, before.timeouts) == (2, 1, 1)
-    assert before.last_error == "took longer than 0.5 s"
+    assert before.last_error == "took longer than 4 s"
     assert (after.delivered, after.failed, after.timeouts) == (3, 1, 1)
 
 
@@ -326,7 +326,7 @@ def test_a_coroutine_that_takes_too_long_is_cancelled(book: Ledger) -> None:
     assert ends == ["cancelled"]
     assert sink.summaries == ["a", "b"]
     assert (status.delivered, status.failed, status.timeouts) == (2, 1, 1)
-    assert status.last_error == "took longer than 0.5 s"
+    assert status.last_error == "took longer than 4 s"
 
 
 def test_a_time_out_of_the_sinks_own_is_an_error_like_any(book: Ledger) -> None:
