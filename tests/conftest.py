@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -23,7 +24,6 @@ from postgres_server import Places, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from served import Switchboard
     from treering import Ledger
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 STALL_SECONDS: Final = rounds(360)
 """How long nothing may move: longer than one test may take (see pyproject.toml and Makefile)."""
 
+TESTS: Final = Path(__file__).parent
 DATABASES: Final = ("file", "memory", "postgres")
 OVER_HTTP: Final = frozenset({
     *("test_append", "test_filters", "test_find_ids", "test_memory_facts"),
@@ -86,7 +87,7 @@ children.restore_signals()
 subprocess.Popen = children.Child  # type: ignore[misc]
 settings.register_profile(
     "treering",
-    max_examples=400 if LONG else 25,  # Those of the short run are the same every time.
+    max_examples=400 if LONG else 12,  # Those of the short run are the same every time.
     stateful_step_count=50 if LONG else 25,
     deadline=None,
     derandomize=not LONG,
@@ -126,8 +127,32 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch from the process that hears of every test; have the others show their stacks."""
     if hasattr(config, "workerinput"):
         faulthandler.register(signal.SIGUSR2, file=2, all_threads=True)
+        _begin_elsewhere(config)
     else:
         config.pluginmanager.register(Watchdog())
+
+
+def _begin_elsewhere(config: pytest.Config) -> None:
+    """Have each worker begin with other tests, so that it finds compiled what others have read.
+
+    In a fresh clone three workers that begin with the same would compile every module three times.
+    """
+    if config.args == config.getini("testpaths"):
+        parts = [
+            path
+            for path in sorted(TESTS.iterdir())
+            if path.match("test_*.py") or any(path.glob("test_*.py"))
+        ]
+        worker = config.workerinput  # type: ignore[attr-defined]
+        begin = len(parts) * int(worker["workerid"][2:]) // worker["workercount"]
+        config.args = [str(path) for path in (*parts[begin:], *parts[:begin])]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of workers into one order, wherever each began."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.path.parts[len(TESTS.parts)])
 
 
 def pytest_report_header() -> str:
@@ -184,6 +209,14 @@ def _move_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         monkeypatch.delenv(variable, raising=False)
     # Which one is the default depends on what is installed, and a model is slow.
     monkeypatch.setenv("TREERING_EMBEDDER", "static")
+
+
+@pytest.fixture(scope="module")
+def _folders_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep them out of what a module starts for all of its tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        _move_home(tmp_path_factory, patch)
+        yield
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """How hard the tests look: `make test` is the same every time, `make test-long` is random.
 
-The long run sets TREERING_TEST_SEED, prints it, and looks ten times as long.
+The long run sets TREERING_TEST_SEED, prints it, and looks ten times as long or longer.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PATIENCE_S: Final = 150
 ROOM_BYTES: Final = 4 * 1024**3
 """Room that a whole suite may need for its files."""
 TIMES: Final = 10
-"""How much longer the long run looks."""
+"""How much longer the long run looks, unless a test says otherwise."""
 
 
-def rounds(count: int) -> int:
+def rounds(count: int, *, times: int = TIMES) -> int:
     """Return how many rounds of something a test does, given how many the short run does."""
-    return count * TIMES if LONG else count
+    return count * times if LONG else count
 
 
-def seeds(count: int) -> range:
+def seeds(count: int, *, times: int = TIMES) -> range:
     """Return the seeds of a test's rounds: from 0, or where the long run starts."""
-    return range(SEED, SEED + rounds(count))
+    return range(SEED, SEED + rounds(count, times=times))
 
 
 def quick_folder() -> str:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from axe_playwright_python.sync_playwright import Axe
 
 from effort import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from playwright.sync_api import Page
+
     from served import ThreadServer
     from treering import Ledger
+
+COLOURS: Final = ("color-contrast", "link-in-text-block")
+"""The rules of axe that another theme can break: the page is the same for all others."""
 
 
 class ViewedLedger:
@@ -37,3 +44,12 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def faults(page: Page, rules: tuple[str, ...] = ()) -> list[str]:
+    """Return what axe finds wrong with a page, by ``rules`` or by all."""
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": rules}
+    found = Axe().run(page, options=options).response["violations"]
+    return [f"{fault['id']}: {[node['html'][:200] for node in fault['nodes']]}" for fault in found]

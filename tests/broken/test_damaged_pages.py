@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "damaged"
 
 
-@pytest.mark.parametrize(("suffix", "count"), [("", 12), (".search", 8), (".memory", 8)])
+@pytest.mark.parametrize(("suffix", "count"), [("", 6), (".search", 4), (".memory", 4)])
 def test_no_call_fails_otherwise_than_with_an_error_of_ours(
     sound: Path, place: Path, suffix: str, count: int
 ) -> None:

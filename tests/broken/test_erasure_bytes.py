@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
 
-SEEDS: Final = seeds(3)
+SEEDS: Final = seeds(1, times=30)
 ROUNDS: Final = 10
 APPENDS: Final = 24
 SIZES: Final = (1, 60, 700, 3_900, 8_100, 9_000, 40_000, 200_000)

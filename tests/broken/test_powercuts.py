@@ -19,7 +19,7 @@ from effort import SEED, quick_folder, rounds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CUTS = rounds(40)
+CUTS = rounds(15, times=30)
 """For each workload; the benchmark does 2,000."""
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from treering import Ledger
     from treering.model.intakes import ImportReceipt
 
-LARGE_BYTES: Final = 300_000_000
+LARGE_BYTES: Final = 180_000_000
 PEAK_BYTES_MAX: Final = 150_000_000
 # Root may read everywhere, and without these capabilities only what it is allowed to.
 OBEDIENT: Final = (

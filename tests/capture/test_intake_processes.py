@@ -78,7 +78,7 @@ def fill(folder: Path) -> Path:
     """Write a folder with logs of every format, a fork and a session of many lines."""
     for form, (name, records) in VOYAGES.items():
         write(folder / form / name, records)
-    log = claude_log(*(f"question {n}" for n in range(300)), session=OTHER_SESSION, first=100)
+    log = claude_log(*(f"question {n}" for n in range(120)), session=OTHER_SESSION, first=100)
     write(folder / "many" / f"{OTHER_SESSION}.jsonl", log.lines)
     child = Log("5e551011-0000-4000-8000-000000000003", first=9_000)
     child.lines = [
@@ -120,12 +120,12 @@ def test_processes_that_take_in_the_same_folder_at_once_take_it_in_once(
 ) -> None:
     with treering.open(tmp_path / "alone.db") as alone:
         import_logs(alone, [folder], scope=EVERYWHERE)
-        started = [start(shared_place, folder) for _ in range(3)]
+        started = [start(shared_place, folder) for _ in range(2)]
         for one in started:
             send(one)
         answers = [one.communicate(timeout=PATIENCE_S)[0] for one in started]
 
-        assert [one.returncode for one in started] == [0, 0, 0]
+        assert [one.returncode for one in started] == [0, 0]
         for answer in answers:
             told = json.loads(answer)
             skipped = sum(told["skipped"].values())

@@ -11,6 +11,7 @@ import treering
 from builders import DAY, HERE
 from concurrency.processes import Colleague, colleagues, ended_well, in_child
 from concurrency.run_works import Author
+from effort import PATIENCE_S
 from run_records import runs
 from treering import Conflict, InvalidInput, NotFound
 from treering.errors import RunActive
@@ -300,17 +301,17 @@ def test_parent_and_child_of_a_fork_of_processes_fork_sessions(tmp_path: Path) -
         assert ledger.admin.verify().intact
 
 
-@pytest.mark.parametrize("seen", [1, 8, 20])
+@pytest.mark.parametrize("seen", [1, 8])
 def test_a_sweep_that_was_killed_is_finished_by_the_next(location: str, seen: int) -> None:
     with treering.open(location) as ledger:
-        for number in range(24):
+        for number in range(12):
             take_turn(session_of(ledger, f"s{number}"), "old")
-        later = session_of(ledger, "s23").outline().updated_ms + 91 * DAY
+        later = session_of(ledger, "s11").outline().updated_ms + 91 * DAY
 
         with Author(sweep_all, location, later) as author:
             assert author.hear() == "ready"
             closings: list[Any] = []
-            for header in ledger.follow(HERE, idle_s=60):
+            for header in ledger.follow(HERE, idle_s=PATIENCE_S):
                 closings += [header] if header.kind == "session.closed" else []
                 if len(closings) == seen:
                     break
@@ -318,7 +319,7 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next(location: str, seen: in
 
         ledger.sweep(HERE, now_ms=later)
 
-        for number in range(24):
+        for number in range(12):
             session = session_of(ledger, f"s{number}")
             assert session.outline().state == "pruned"
             kinds = [header.kind for header in session.headers()]

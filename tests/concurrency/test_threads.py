@@ -17,7 +17,7 @@ from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from broken.test_failing_syncs import FailingDisk
 from concurrency.processes import check_order
-from effort import PATIENCE_S
+from effort import PATIENCE_S, rounds
 from threads import in_threads
 from treering.errors import Conflict, DuplicateEvent, OutcomeUnknown, TreeringError
 from treering.locks import Bell
@@ -166,9 +166,12 @@ def test_a_caller_that_is_interrupted_in_the_queue_holds_nobody_up(
     assert ids == ["led", "after"]
 
 
+ERASURES = rounds(15)
+
+
 def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger) -> None:
     done = threading.Event()
-    for number in range(50):
+    for number in range(ERASURES):
         ledger.append([said("old", event_id=f"old{number}", session_id="s2")])
 
     def write() -> None:
@@ -176,7 +179,7 @@ def test_a_ledger_that_is_being_written_and_erased_still_verifies(ledger: Ledger
             ledger.append([said("x"), said("y", session_id="s2")])
 
     def erase() -> None:
-        for number in range(50):
+        for number in range(ERASURES):
             ledger.redact(SCOPE, event_id=f"old{number}")
         done.set()
 

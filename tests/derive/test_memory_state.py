@@ -286,7 +286,7 @@ def happenings(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(happenings(), st.integers(0, 14))
 def test_rows_give_back_what_they_were_made_of_and_it_goes_on_the_same(
     events: list[Event], stop: int
@@ -303,7 +303,7 @@ def test_rows_give_back_what_they_were_made_of_and_it_goes_on_the_same(
     assert taken_up.rows(taken_up.all_keys()) == whole.rows(whole.all_keys())
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(happenings())
 def test_one_owner_never_has_two_current_answers_to_one_question(events: list[Event]) -> None:
     state = folded(*events)
@@ -318,7 +318,7 @@ def test_one_owner_never_has_two_current_answers_to_one_question(events: list[Ev
             assert one.valid_to_ms <= other.valid_from_ms
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(happenings(), st.integers(0, 14))
 def test_only_what_changed_is_kept_again(events: list[Event], stop: int) -> None:
     state = folded(*events[:stop])

@@ -63,7 +63,7 @@ def test_one_word_among_many_messages_is_no_tone() -> None:
     assert sound("Thanks!", "Thanks!", *["And the next file?"] * 30)[0] == "neutral"
 
 
-@settings(max_examples=rounds(40))
+@settings(max_examples=rounds(15, times=30))
 @given(st.lists(st.sampled_from(["Thanks!", "Great.", "I'm sad.", "Ugh, again?!", "A file."])))
 def test_events_show_a_tone_if_and_only_if_there_is_one(texts: list[str]) -> None:
     mood, event_ids = sound(*texts)

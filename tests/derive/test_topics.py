@@ -58,7 +58,7 @@ def test_other_languages_have_topics_without_their_small_words() -> None:
     assert not {"nicht", "aber", "eine", "ich"} & set(found)
 
 
-@settings(max_examples=rounds(25))
+@settings(max_examples=rounds(10, times=25))
 @given(st.lists(st.text(max_size=60) | st.sampled_from(TRIP), max_size=6))
 def test_topics_are_few_short_different_and_always_the_same(texts: list[str]) -> None:
     found = topics(texts)

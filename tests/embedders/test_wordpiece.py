@@ -51,7 +51,7 @@ def test_of_a_long_text_the_beginning_is_read() -> None:
     )
 
 
-@settings(max_examples=rounds(50))
+@settings(max_examples=rounds(20, times=25))
 @given(st.text(max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
     count = len(static_table().vocabulary)

@@ -411,7 +411,7 @@ def logs(draw: Callable[..., Any]) -> Episodic:
 
 
 @given(logs(), logs())
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 def test_every_log_comes_back_to_the_byte_and_again_adds_nothing(
     one: Episodic, two: Episodic
 ) -> None:
@@ -429,7 +429,7 @@ def test_every_log_comes_back_to_the_byte_and_again_adds_nothing(
 
 
 @given(logs())
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 def test_every_log_is_read_as_it_was_written(log: Episodic) -> None:
     loaded = Episodic(log.to_jsonl())
 

@@ -190,7 +190,7 @@ def test_what_the_fields_do_not_say_is_kept_beside_them(session: Session) -> Non
     assert first.payload["clawser"]["data"] == {"content": [{"kind": "image"}], "a": 2, "z": 1}
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(logs)
 def test_every_log_comes_back_through_a_ledger(log: EventLog) -> None:
     with treering.open(":memory:") as ledger:

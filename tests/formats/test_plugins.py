@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from effort import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to/add-a-reader.md"
-PATIENCE_S: Final = 60
 
 
 def example() -> str:
@@ -85,34 +86,32 @@ def test_the_example_of_the_docs_is_sixty_lines_and_is_found_where_its_agent_kee
     assert (receipt["lines"], receipt["imported"], receipt["errors"]) == (5, 4, 0)
 
 
-@pytest.mark.parametrize(
-    ("source", "entry", "reason"),
-    [
-        ("raise OSError('out of paper')", "broken:FORMAT", "out of paper"),
-        ("", "broken:FORMAT", "no attribute"),
-        ("FORMAT = 7", "broken:FORMAT", "not a treering.importing.Format"),
-        (
-            "from treering.importing import Format; FORMAT = Format(name='pi', score=len)",
-            "broken:FORMAT",
-            "another reader with the name pi",
-        ),
-    ],
-)
 def test_a_plug_in_that_cannot_be_used_is_named_by_doctor_and_breaks_no_import(
-    home: Path, tmp_path: Path, source: str, entry: str, reason: str
+    home: Path, tmp_path: Path
 ) -> None:
     site = tmp_path / "site"
     install(site, "acme_treering", example(), "acme_treering:FORMAT")
-    install(site, "broken", source, entry)
+    taken = "from treering.importing import Format; FORMAT = Format(name='pi', score=len)"
+    broken = {
+        "raising": ("raise OSError('out of paper')", "out of paper"),
+        "empty": ("", "no attribute"),
+        "number": ("FORMAT = 7", "not a treering.importing.Format"),
+        "taken": (taken, "another reader with the name pi"),
+    }
+    for name, (source, _) in broken.items():
+        install(site, name, source, f"{name}:FORMAT")
 
     status, receipt = treering(home, site, "import")
     _, findings = treering(home, site, "doctor", "--quick")
 
     assert (status, receipt["by_format"]) == (0, {"acme": 1})
-    (found,) = (one for one in findings["findings"] if one["code"] == "reader_failed")
-    assert found["level"] == "warning"
-    assert "broken:broken" in found["message"]
-    assert reason in found["message"]
+    failed = [finding for finding in findings["findings"] if finding["code"] == "reader_failed"]
+    assert [finding["level"] for finding in failed] == ["warning"] * len(broken)
+    for name, (_, reason) in broken.items():
+        (message,) = (
+            finding["message"] for finding in failed if f"{name}:{name}" in finding["message"]
+        )
+        assert reason in message
 
 
 def test_a_plug_in_that_raises_costs_its_own_files_alone(home: Path, tmp_path: Path) -> None:

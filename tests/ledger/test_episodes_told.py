@@ -254,7 +254,7 @@ def conversations(draw: st.DrawFn) -> list[ModelMessage]:
     return messages
 
 
-@settings(max_examples=rounds(40))
+@settings(max_examples=rounds(15, times=30))
 @given(conversations())
 def test_every_sentence_has_events_of_the_conversation_and_all_fit(
     messages: list[ModelMessage],

@@ -27,18 +27,24 @@ READING: Final = 6
 """Tools of a token that may not write."""
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> TokenFile:
-    file = TokenFile(tmp_path / "tokens.json")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, _folders_of_module: None) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def tokens(folder: Path) -> TokenFile:
+    file = TokenFile(folder / "tokens.json")
     add(file, *RIGHTS)
     return file
 
 
-@pytest.fixture
-def server(tmp_path: Path, tokens: TokenFile) -> Iterator[ServerProcess]:
-    with treering.open(tmp_path / "served.db") as ledger:
+@pytest.fixture(scope="module")
+def server(folder: Path, tokens: TokenFile) -> Iterator[ServerProcess]:
+    """Return a server for all tests that only read."""
+    with treering.open(folder / "served.db") as ledger:
         record(ledger)
-    with ServerProcess(tmp_path / "served.db", "--token-file", str(tokens.path)) as process:
+    with ServerProcess(folder / "served.db", "--token-file", str(tokens.path)) as process:
         yield process
 
 
@@ -132,16 +138,18 @@ def test_nothing_leaves_its_scope(server: ServerProcess, tokens: TokenFile) -> N
     assert json.loads(found.json["result"]["content"][0]["text"])["hits"] == []
 
 
-def test_a_token_that_may_write_may_remember(
-    server: ServerProcess, tokens: TokenFile, tmp_path: Path
+def test_a_token_that_may_write_may_remember_and_the_server_ends_in_order(
+    tokens: TokenFile, tmp_path: Path
 ) -> None:
     token = add(tokens, "read", "write", scopes=(HERE,))
     fact = {"text": "The harbour project has two cranes."}
 
-    listed = sent(server, token, "tools/list")
-    learned = sent(server, token, "tools/call", name="remember", arguments=fact)
-    refused = sent(server, add(tokens, "read"), "tools/call", name="remember", arguments=fact)
+    with ServerProcess(tmp_path / "served.db", "--token-file", str(tokens.path)) as server:
+        listed = sent(server, token, "tools/list")
+        learned = sent(server, token, "tools/call", name="remember", arguments=fact)
+        refused = sent(server, add(tokens, "read"), "tools/call", name="remember", arguments=fact)
 
+        assert server.stop() == (0, "")
     assert len(listed.json["result"]["tools"]) == READING + 2
     assert not learned.json["result"]["isError"]
     assert "no tool remember" in refused.json["result"]["content"][0]["text"]
@@ -167,12 +175,3 @@ def test_a_server_that_only_reads_offers_no_writing(tmp_path: Path, tokens: Toke
         listed = sent(server, add(tokens, *RIGHTS), "tools/list")
 
     assert len(listed.json["result"]["tools"]) == READING
-
-
-def test_the_server_ends_in_order_after_it_was_asked(
-    server: ServerProcess, tokens: TokenFile
-) -> None:
-    token = add(tokens, "read")
-    assert sent(server, token, "tools/list").status == 200
-
-    assert server.stop() == (0, "")

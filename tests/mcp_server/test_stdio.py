@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import treering
 from builders import HERE
-from effort import PATIENCE_S
+from effort import LONG, PATIENCE_S
 from mcp_server.recorded import INITIALIZE, PROGRAM, environment, make, request, start
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+VERSIONS = ["2024-11-05", "2025-11-25", *(["2025-03-26", "2025-06-18"] if LONG else [])]
 INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
 
@@ -28,7 +30,7 @@ def spoken(folder: Path, *lines: str, arguments: tuple[str, ...] = ()) -> list[d
     return [json.loads(line) for line in out.splitlines()]
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_old_handshake_is_answered_in_its_own_version(tmp_path: Path, version: str) -> None:
     make(tmp_path)
 
@@ -179,9 +181,10 @@ def test_facts_survive_the_server_that_remembered_them(tmp_path: Path) -> None:
         fields: dict[str, Any] = json.loads(answer["result"]["content"][0]["text"])
         return fields
 
-    evidence = answered("search", query="two tests")["hits"][0]["id"]
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        (answer,) = ledger.headers(HERE, kinds=["conversation.assistant"], first=2).items
     learned = answered(
-        "remember", text="The harbour project has two tests.", evidence=[evidence], user="jo"
+        "remember", text="The harbour project has two tests.", evidence=[answer.event_id], user="jo"
     )
     recalled = answered("recall", query="how many tests does the harbour project have?", user="jo")
 

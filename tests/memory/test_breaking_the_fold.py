@@ -55,7 +55,7 @@ def event(kind: str, payload: dict[str, Any], position: int) -> Event:
     )  # fmt: skip
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(HAPPENINGS)
 def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
     happenings: list[tuple[str, dict[str, Any]]],
@@ -76,7 +76,7 @@ def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
     assert taken_up.rows(taken_up.all_keys()) == whole.rows(whole.all_keys())
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(HAPPENINGS)
 def test_of_those_that_stand_no_two_say_the_same_or_answer_the_same_question(
     happenings: list[tuple[str, dict[str, Any]]],

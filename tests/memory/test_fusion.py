@@ -72,7 +72,7 @@ def test_words_that_are_not_there_are_found_by_what_they_mean() -> None:
     assert ranked("puppy").words.max() == 0
 
 
-@settings(max_examples=rounds(40))
+@settings(max_examples=rounds(15, times=30))
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 9), st.floats(-1, 1)), max_size=12))
 def test_a_score_is_the_sum_of_its_parts(rows: list[tuple[int, float, float]]) -> None:
     ranking = rank(

@@ -36,7 +36,7 @@ def by_the_book(documents: list[list[int] | None], query: list[int]) -> list[flo
     return scores
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(documents_of_terms, st.lists(st.integers(0, 14), max_size=5))
 def test_scores_are_those_of_the_book(documents: list[list[int]], query: list[int]) -> None:
     assert np.allclose(
@@ -44,7 +44,7 @@ def test_scores_are_those_of_the_book(documents: list[list[int]], query: list[in
     )
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(documents_of_terms, st.integers(0, 25), st.sets(st.integers(0, 24)), st.integers(0, 12))
 def test_documents_that_come_one_by_one_score_as_if_they_had_always_been_there(
     documents: list[list[int]], first: int, removed: set[int], term: int

@@ -81,7 +81,7 @@ def test_the_best_are_kept_where_there_is_room_for_few_and_stay_in_order() -> No
     assert len(block) <= room
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(
     st.lists(
         st.tuples(st.text(max_size=40), st.floats(0, 1)), max_size=6, unique_by=lambda x: x[0]

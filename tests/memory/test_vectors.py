@@ -13,7 +13,7 @@ NUMBERS = st.floats(-1, 1, width=32, allow_subnormal=False)
 ROWS = st.lists(st.lists(NUMBERS, min_size=8, max_size=8), min_size=1, max_size=5)
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(ROWS)
 def test_a_vector_comes_back_in_its_direction(rows: list[list[float]]) -> None:
     given_rows = np.array(rows, np.float32)

@@ -165,7 +165,7 @@ def test_connections_that_come_at_once_after_a_takeover_agree_on_the_epoch(place
     """One that had the old epoch would write events that are followed before earlier ones."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(place.connect()) for _ in range(6)]
-        for number in range(rounds(60)):
+        for number in range(rounds(20, times=30)):
             place.sql("UPDATE ledger SET value = 'elsewhere' WHERE name = 'cluster'")
             gate = threading.Barrier(len(connections))
             epochs: list[int] = []
@@ -183,7 +183,7 @@ def enter(connection: psycopg.Connection[Any], gate: threading.Barrier, epochs: 
 
 
 def test_processes_that_open_a_fresh_place_together_agree_on_one_ledger(empty: Place) -> None:
-    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as processes:
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as processes:
         seqs = list(processes.map(append_one, [empty.url] * 8, range(8)))
 
     assert sorted(seqs) == list(range(1, 9))

@@ -501,9 +501,9 @@ def test_no_page_of_a_large_ledger_keeps_hashes_of_what_is_gone(tmp_path: Path) 
     """Pages of an index that were split hold old entries in their gaps."""
     path = tmp_path / "ledger" / "agents.db"
     path.parent.mkdir()
-    names = [f"{number:05}-{WORD}" for number in range(6_000)]
+    names = [f"{number:05}-{WORD}" for number in range(2_000)]
     told = [
-        NewEvent(scope=HERE, session_id=f"talk-{name}" if number < 1_500 else "talk",
+        NewEvent(scope=HERE, session_id=f"talk-{name}" if number < 500 else "talk",
                  kind="conversation.user", agent_id="lyria", user_id=ADA, turn_id=f"turn-{name}",
                  summary="ordered", event_id=f"order-{name}", ts_ms=OLD_MS)
         for number, name in enumerate(names)

@@ -212,5 +212,5 @@ def test_the_ledger_agrees_with_a_plain_list_on_postgres(postgres: Places) -> No
             return postgres.fresh()
 
     # Each step proves the whole ledger, over many round trips: fewer steps say as much.
-    few = settings(max_examples=settings().max_examples // 10, stateful_step_count=20)
+    few = settings(max_examples=settings().max_examples // 6, stateful_step_count=20)
     run_state_machine_as_test(OnPostgres, settings=few)

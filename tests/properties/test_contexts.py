@@ -326,7 +326,7 @@ def recorded_pairs(records: Iterable[ToolRecord], events: Iterable[Event]) -> se
     }
 
 
-@settings(max_examples=rounds(60))
+@settings(max_examples=rounds(20, times=30))
 @given(acts=acts)
 def test_messages_and_tool_records_give_each_result_to_the_same_call(acts: list[Act]) -> None:
     events = in_order(*(event(kind, **said) for kind, said in written(acts)))
@@ -345,7 +345,7 @@ def test_messages_and_tool_records_give_each_result_to_the_same_call(acts: list[
 # Through a ledger.
 
 on_every_database = settings(
-    max_examples=rounds(12),
+    max_examples=rounds(5, times=25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

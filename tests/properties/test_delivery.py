@@ -83,7 +83,7 @@ def decisions() -> st.SearchStrategy[list[Decision]]:
 @given(decisions(), deliveries(), st.booleans())
 @example(["hang"] * (HUNG_CALLS_MAX + 2), Delivery(), False)
 @example(["take", "hang", "raise", "take"], Delivery(on_error="fail"), True)
-@settings(max_examples=rounds(30))
+@settings(max_examples=rounds(12, times=25))
 def test_every_event_is_taken_declined_failed_or_lost_and_none_overtakes_another(
     decided: list[Decision],
     delivery: Delivery,

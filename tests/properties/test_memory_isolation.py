@@ -121,7 +121,7 @@ def concerns(step: Step, spot: Spot) -> bool:
     )
 
 
-@settings(max_examples=rounds(15))
+@settings(max_examples=rounds(6, times=25))
 @given(st.lists(STEPS, min_size=4, max_size=12))
 @example(
     [Step("learn", spot, word) for word in ("Boston", "Porto", "Boston") for spot in SPOTS[:6]]

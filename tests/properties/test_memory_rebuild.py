@@ -68,7 +68,7 @@ def derived(ledger: Ledger) -> Derived:
     )
 
 
-@settings(max_examples=rounds(12))
+@settings(max_examples=rounds(5, times=25))
 @given(st.lists(STEPS, min_size=4, max_size=12))
 @example(
     [Step("say", "jo", "Boston"), Step("say", "jo", "Porto"), Step("recall", "jo", "Porto"),

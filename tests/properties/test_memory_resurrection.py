@@ -85,7 +85,7 @@ def check_silence(story: Story, mourning: Mourning) -> None:
         assert story.ledger.search(word, scope=HERE, mode="hybrid").total == 0
 
 
-@settings(max_examples=rounds(20))
+@settings(max_examples=rounds(8, times=25))
 @given(st.lists(STEPS, min_size=3, max_size=14))
 @example(
     [Step("say", "jo", "Boston"), Step("say", "jo", "Porto"), Step("write_episode", "jo", "dark"),

@@ -94,7 +94,7 @@ TOLD: Final = st.builds(
 )
 
 
-@settings(max_examples=rounds(25))
+@settings(max_examples=rounds(10, times=25))
 @given(st.lists(TOLD, min_size=1, max_size=7))
 @example([Told("Boston", 4), Told("Porto", 2), Told("Lima", 6)])
 @example([Told("Boston", 4), Told("Boston", 2), Told("Porto", 3)])

@@ -252,5 +252,5 @@ def test_sessions_agree_with_plain_lists_on_postgres(postgres: Places) -> None:
         def fresh(self) -> str:
             return postgres.fresh()
 
-    few = settings(max_examples=settings().max_examples // 10, stateful_step_count=20)
+    few = settings(max_examples=settings().max_examples // 6, stateful_step_count=20)
     run_state_machine_as_test(OnPostgres, settings=few)

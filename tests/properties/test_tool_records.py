@@ -217,5 +217,5 @@ def test_the_table_agrees_with_the_fold_on_a_server(postgres: Places) -> None:
             return postgres.fresh()
 
     # Each comparison asks many questions, over many round trips: fewer steps say as much.
-    few = settings(max_examples=settings().max_examples // 10, stateful_step_count=12)
+    few = settings(max_examples=settings().max_examples // 6, stateful_step_count=12)
     run_state_machine_as_test(OnServer, settings=few)

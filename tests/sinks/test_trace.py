@@ -16,10 +16,11 @@ from builders import HERE
 from sinks.carried_events import called, lines, private, returned, safe
 from treering import InvalidInput
 from treering.capture.secrets import SecretGuard
+from treering.sinks import trace
 from treering.sinks.bundle import About
 from treering.sinks.bundle_files import FILES
 from treering.sinks.capped import TraceLimits
-from treering.sinks.trace import RUNS_OPEN_MAX, PrivateTraceSink, TraceSink
+from treering.sinks.trace import PrivateTraceSink, TraceSink
 from treering.sinks.trace_folder import ABANDONED_DAYS
 
 if TYPE_CHECKING:
@@ -441,9 +442,12 @@ def test_runs_of_one_id_in_two_places_do_not_share_a_trace(tmp_path: Path) -> No
     assert all(len(lines(folder / "events.jsonl")) <= 2 for folder in tmp_path.iterdir())
 
 
-def test_more_runs_at_once_than_are_held_in_memory_lose_nothing(tmp_path: Path) -> None:
+def test_more_runs_at_once_than_are_held_in_memory_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "RUNS_OPEN_MAX", 20)
     sink = TraceSink(tmp_path)
-    runs = [f"r{number}" for number in range(RUNS_OPEN_MAX + 20)]
+    runs = [f"r{number}" for number in range(40)]
 
     for run_id in runs:
         sink.handle(safe("run.started", 1, run_id=run_id))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from served import ThreadServer
 from treering.app import now_ms
 from treering.surfaces.server.grants import TokenFile
+from viewed import COLOURS, faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +47,6 @@ HOSTILE: Final = (
 )
 
 
-def faults(page: Page) -> list[str]:
-    """Return what axe finds wrong with a page."""
-    found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found]
-
-
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_is_fit_for_everybody_in_both_themes_and_on_a_small_screen(
     page: Page, name: str
@@ -61,7 +55,7 @@ def test_a_screen_is_fit_for_everybody_in_both_themes_and_on_a_small_screen(
     page.goto(SCREENS[name])
     assert faults(page) == []
     page.emulate_media(color_scheme="dark")
-    assert faults(page) == []
+    assert faults(page, COLOURS) == []
     page.set_viewport_size({"width": 400, "height": 800})
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 400, "the page has to be scrolled sideways"
