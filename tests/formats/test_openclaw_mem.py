@@ -12,7 +12,7 @@ from formats.logs.tellings import outcomes, told, told_in_parts
 from treering.formats import openclaw_mem, pi, tape
 from treering.formats.apeira import lines as apeira_lines
 from treering.formats.openclaw_mem import COLUMNS, TABLE, OpenClawMemReader
-from treering.storage.sqlite.foreign import read_rows
+from treering.storage.sqlite.foreign import open_foreign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +184,8 @@ def test_its_database_is_read_as_it_lies(tmp_path: Path) -> None:
     database.commit()
     database.close()
 
-    rows = list(read_rows(path, TABLE, columns=COLUMNS))
+    with open_foreign(path) as opened:
+        rows = list(opened.rows(TABLE, COLUMNS))
 
     assert openclaw_mem.score(rows)
     assert told(OpenClawMemReader(), rows) == told(OpenClawMemReader(), LINES)

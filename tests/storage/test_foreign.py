@@ -6,14 +6,14 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import treering
 from effort import PATIENCE_S
 from treering.errors import Busy, InvalidInput, NotFound
-from treering.storage.sqlite.foreign import PAGE_ROWS, is_sqlite, open_foreign, read_rows
+from treering.storage.sqlite.foreign import PAGE_ROWS, is_sqlite, open_foreign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,9 +38,15 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in folder.iterdir()}
 
 
+def rows_of(path: Path, table: str, columns: list[str]) -> list[dict[str, Any]]:
+    """Return the rows of one table."""
+    with open_foreign(path) as database:
+        return list(database.rows(table, columns))
+
+
 def said(path: Path) -> list[str]:
     """Return what the notes say."""
-    return [row["said"] for row in read_rows(path, "my notes", columns=["said"])]
+    return [row["said"] for row in rows_of(path, "my notes", ["said"])]
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
@@ -48,7 +54,7 @@ def test_a_file_at_rest_is_read_without_a_trace(tmp_path: Path, mode: str) -> No
     make(tmp_path / "x.db", mode=mode).close()
     before = contents(tmp_path)
 
-    rows = list(read_rows(tmp_path / "x.db", "my notes", columns=["said", 'odd "one']))
+    rows = rows_of(tmp_path / "x.db", "my notes", ["said", 'odd "one'])
 
     assert rows == [{"rowid": n * 2, "said": f"note {n}", 'odd "one': None} for n in range(3)]
     assert contents(tmp_path) == before
@@ -114,7 +120,7 @@ def test_a_writer_never_waits_nor_fails_and_every_copy_is_whole(tmp_path: Path, 
             assert writer.stdout.readline() == f"{number}\n"
             # It writes on while this reads, without a lock to wait for: a timeout of 0 would fail.
             writer.stdin.write("go on\n")
-            rows = list(read_rows(path, "pairs", columns=["id", "one", "other"]))
+            rows = rows_of(path, "pairs", ["id", "one", "other"])
 
             assert all(row["one"] == row["other"] for row in rows)
             assert [row["id"] for row in rows] == list(range(rows[0]["id"], rows[-1]["id"] + 1))
@@ -175,7 +181,7 @@ def test_what_is_no_such_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no table my notes"):
         said(tmp_path / "bare.db")
     with pytest.raises(InvalidInput, match="no column mood"):
-        list(read_rows(tmp_path / "x.db", "my notes", columns=["said", "mood"]))
+        rows_of(tmp_path / "x.db", "my notes", ["said", "mood"])
     with pytest.raises(NotFound):
         said(tmp_path / "nothing.db")
 

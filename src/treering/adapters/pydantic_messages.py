@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import (
-    ModelRequest,
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
@@ -121,8 +120,3 @@ def reply_of(message: ModelResponse) -> Reply:
         stop_reason="tool_use" if calls else "stop",
         usage=usage,
     )
-
-
-def is_request(message: ModelMessage) -> bool:
-    """Whether a message goes to a model."""
-    return isinstance(message, ModelRequest)

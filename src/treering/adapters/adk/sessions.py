@@ -45,7 +45,6 @@ RECORDS: Final = "adk"
 STATE_SESSION: Final = "adk-state"
 PAGE: Final = 200
 ALL: Final = 2**31
-ATTEMPTS_MAX: Final = 20
 
 
 class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyped

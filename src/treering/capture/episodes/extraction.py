@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from treering.capture.secrets import SecretGuard
     from treering.model.scopes import Scope
 
-SUMMARY_CHARACTERS: Final = 220
 SUMMARY_CHARACTERS_MIN: Final = 40
 SUMMARY_CHARACTERS_MAX: Final = 400
 DUMP: Final = "[REDACTED_TOOL_DUMP]"

@@ -64,14 +64,6 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
         ) from error
 
 
-def read_rows(
-    path: Path, table: str, *, columns: Sequence[str], order: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """Give the rows of one table as ``ForeignDatabase.rows`` does."""
-    with open_foreign(path) as database:
-        yield from database.rows(table, columns, order=() if order is None else (order,))
-
-
 class ForeignDatabases:
     """Reads other programs' databases for an import."""
 

@@ -47,13 +47,6 @@ if TYPE_CHECKING:
 
 ROWS: Final = 50
 CHIPS_MAX: Final = 3
-_STATES: Final = {
-    "running": "live",
-    "closed": "closed",
-    "idle": "",
-    "open": "open",
-    "pruned": "old",
-}
 
 
 class SessionListArguments(ViewArguments, frozen=True, kw_only=True):
