@@ -20,8 +20,7 @@ from treering.sinks import trace
 from treering.sinks.bundle import About
 from treering.sinks.bundle_files import FILES
 from treering.sinks.capped import TraceLimits
-from treering.sinks.trace import PrivateTraceSink, TraceSink
-from treering.sinks.trace_folder import ABANDONED_DAYS
+from treering.sinks.trace import ABANDONED_DAYS, PrivateTraceSink, TraceSink
 
 if TYPE_CHECKING:
     from pathlib import Path

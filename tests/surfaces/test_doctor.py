@@ -242,7 +242,7 @@ def test_a_run_that_does_not_end_is_told_once_it_was_silent_for_long(
 
     at_once = found(cli("doctor", "--json", *IN))
     later = time.time_ns() // 1_000_000 + 2 * HOUR_MS
-    monkeypatch.setattr("treering.surfaces.cli.doctor.command.now_ms", lambda: later)
+    monkeypatch.setattr("treering.surfaces.cli.doctor.now_ms", lambda: later)
     silent = found(cli("doctor", "--json", *IN))
 
     assert at_once["runs"]["level"] == "ok"

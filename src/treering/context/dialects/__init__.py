@@ -15,7 +15,6 @@ from treering.context.dialects.anthropic import anthropic_messages
 from treering.context.dialects.gemini import gemini_contents
 from treering.context.dialects.names import COMMON, GEMINI, tool_names
 from treering.context.dialects.openai import chat_messages, response_items
-from treering.context.dialects.plain import plain_messages
 from treering.context.dialects.tools import (
     ToolSpec,
     anthropic_tools,
@@ -25,13 +24,23 @@ from treering.context.dialects.tools import (
     response_tools,
     supported_tools,
 )
-from treering.context.dialects.turns import CONTINUED, NO_OUTPUT, is_blank, split_instructions
+from treering.context.dialects.turns import (
+    CONTINUED,
+    NO_OUTPUT,
+    alternate,
+    arguments_of,
+    calls_with_results,
+    is_blank,
+    output_of,
+    split_instructions,
+)
 from treering.errors import InvalidInput
+from treering.model.codec import encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from treering.model.messages import ModelMessage
+    from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 
 __all__ = [
     "CONTINUED",
@@ -174,3 +183,34 @@ _PLACES: Final[dict[Dialect, tuple[str, str | None]]] = {
     "plain": ("messages", None),
 }
 """The field for the list, and for the system text if it is separate."""
+
+
+def plain_messages(messages: Sequence[ModelMessage], system: str | None) -> list[dict[str, Any]]:
+    """Return ``messages`` as roles and texts, the system text first."""
+    turns = alternate(messages, heard=_heard, spoken=_spoken, answers=_answers)
+    rendered = [{"role": speaker, "content": "\n\n".join(texts)} for speaker, texts in turns]
+    if system is not None:
+        rendered.insert(0, {"role": "system", "content": system})
+    return rendered
+
+
+def _heard(message: UserMessage) -> list[str]:
+    return [] if is_blank(message.text) else [message.text]
+
+
+def _spoken(message: AssistantMessage) -> list[str]:
+    texts = [] if is_blank(message.text) else [message.text]
+    return texts + [_call_text(call) for call in message.calls]
+
+
+def _answers(message: AssistantMessage) -> list[str]:
+    return [_result_text(call, result) for call, result in calls_with_results(message)]
+
+
+def _call_text(call: Call) -> str:
+    return f"[tool call {call.call_id}] {call.tool} {encode(arguments_of(call)).decode()}"
+
+
+def _result_text(call: Call, result: Result) -> str:
+    outcome = "error" if result.is_error else "result"
+    return f"[tool {outcome} {call.call_id}] {call.tool}\n{output_of(result)}"
