@@ -16,6 +16,7 @@ from treering.formats.records import read_records
 from treering.formats.sources import (
     SNIFFED_MAX,
     fingerprint,
+    first_line,
     is_sqlite,
     open_source,
     sniff,
@@ -208,3 +209,10 @@ def test_a_file_that_unpacks_to_far_more_than_it_is_breaks_off(
 
     with pytest.raises(OSError, match="times its size"):
         content(path)
+
+
+def test_a_document_over_several_lines_is_shown_by_more_than_its_bracket(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"title": "Tides", "agents": {}}, indent=2))
+
+    assert first_line(path) == '{ "title": "Tides", "agents": {} }'

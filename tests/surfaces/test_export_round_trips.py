@@ -155,7 +155,10 @@ def test_an_export_says_what_it_leaves_out(cli: CommandLine, tmp_path: Path) -> 
 
     done = cli("export", "s1", "--scope", SCOPE, "--format", "claude-code", "--out", str(out))
 
+    aside = cli("export", "s1", "--scope", SCOPE, "--format", "claude-code")
     assert "are not in it: undone or erased, or of runs, memory and state\n" in done.out
+    assert "are not in it: undone or erased, or of runs, memory and state\n" in aside.err
+    assert json.loads(aside.out.splitlines()[0])["type"] == "user"
     assert "Take this back." not in out.read_text()
 
 

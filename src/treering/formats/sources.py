@@ -43,6 +43,8 @@ UNPACKED_TIMES_MAX: Final = 200
 
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
+_OPENING_LINES: Final = 6
+"""The lines that are shown of a document whose first line says nothing."""
 _UTF_16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _SQLITE: Final = b"SQLite format 3\x00"
 _JSON_BEGINS: Final = re.compile(r"\ufeff?(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
@@ -163,14 +165,18 @@ def read_list(path: Path) -> Iterator[LogRecord]:
 
 
 def first_line(path: Path | str) -> str | None:
-    """Return the first line that is not blank, possibly cut; None if there is none."""
+    """Return the first line that is not blank, possibly cut; None if there is none.
+
+    A line that only opens a document is followed by the next ones.
+    """
     with open_source(path) as stream:
         try:
             start = stream.read(FINGERPRINT_BYTES_MAX)
         except OSError:
             return None
-    lines = (line.strip() for line in start.decode(errors="replace").splitlines())
-    return next((line for line in lines if line.strip("\x00\ufeff")), None)
+    lines = [line.strip() for line in start.decode(errors="replace").splitlines()]
+    first = next((line for line in lines if line.strip("\x00\ufeff")), None)
+    return " ".join(filter(None, lines[:_OPENING_LINES])) if first in {"{", "[", "[{"} else first
 
 
 def first_lines(path: Path | str) -> list[str]:

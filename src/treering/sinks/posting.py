@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 65_536
 RETRY_AFTER_S_MAX: Final = 300.0
+_HINT: Final = "check that it is running there; nothing is lost, it can be sent again"
 _AGAIN: Final = frozenset({408, 425, 429})
 
 
@@ -34,7 +35,7 @@ class WebEndpoint:
             raise InvalidInput(
                 f"{url} is not a web address", hint="write https://example.org/events"
             )
-        self.shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
+        self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         """The address without possible secrets: a password, or a token in the query."""
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._address = (parts.hostname, parts.port)
@@ -60,14 +61,14 @@ class WebEndpoint:
             if is_fresh or isinstance(error, TimeoutError):
                 raise Unavailable(
                     f"no answer from {self.shown}: {str(error) or type(error).__name__}",
-                    hint="it is tried again",
+                    hint=_HINT,
                 ) from error
             # The endpoint may have closed a connection that was idle; a new one tells.
             return self.post(body, headers)
         if 200 <= status < 300:
             return answer
         if status in _AGAIN or status >= 500:
-            failed = Unavailable(f"{self.shown} answered {status}", hint="it is tried again")
+            failed = Unavailable(f"{self.shown} answered {status}", hint=_HINT)
             failed.__dict__["retry_after_s"] = retry_after
             raise failed
         raise InvalidInput(

@@ -14,12 +14,13 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.surfaces.cli.commands import show, show_aside
+from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.files import STANDARD, is_url, output_stream, refuse_folder
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
+from treering.surfaces.cli.output import note
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.texts import counted
@@ -159,6 +160,8 @@ def export(
     )
     if out == STANDARD:
         show_aside(receipt)
+        if done.left_out and not invocation().as_json:
+            note(_left_out(done.left_out))
     else:
         show(receipt, *_lines(receipt, done), done=f"the export was written to {out}")
 
@@ -211,9 +214,8 @@ def _lines(receipt: SessionExport, done: Exported) -> list[str]:
     size = counted(done.items, noun) if noun else _entries(done.items)
     lines = [f"exported session {receipt.session_id} to {receipt.out}: {size}"]
     if receipt.payloads == "withheld":
-        lines.append(
-            "texts are shortened; --payload includes full messages, tool inputs and outputs"
-        )
+        texts = "it holds no texts" if receipt.format == "otlp" else "texts are shortened"
+        lines.append(f"{texts}; --payload includes full messages, tool inputs and outputs")
     else:
         lines.append("it holds private content: be careful whom you give it to")
     if done.masked:
@@ -221,11 +223,7 @@ def _lines(receipt: SessionExport, done: Exported) -> list[str]:
     if done.withheld:
         lines.append(_withheld(done.withheld))
     if done.left_out:
-        verb = "is" if done.left_out == 1 else "are"
-        lines.append(
-            f"{counted(done.left_out, 'event')} {verb} not in it: undone or erased, or of runs,"
-            " memory and state"
-        )
+        lines.append(_left_out(done.left_out))
     if done.root:
         lines.append(f"root {done.root}: give it to the receiver of the file separately")
         lines.append(f"they check it with: treering verify-bundle {PurePath(receipt.out).name}")
@@ -236,6 +234,12 @@ def _lines(receipt: SessionExport, done: Exported) -> list[str]:
 
 def _entries(number: int) -> str:
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+def _left_out(number: int) -> str:
+    verb = "is" if number == 1 else "are"
+    what = "undone or erased, or of runs, memory and state"
+    return f"{counted(number, 'event')} {verb} not in it: {what}"
 
 
 def _withheld(number: int) -> str:
