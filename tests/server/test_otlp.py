@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import random
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from spans import parse_traces
 from treering.app import now_ms
 from treering.capture.otel_intake import SILENT_MS
 from treering.surfaces.server.grants import TokenFile
+from treering.surfaces.server.lost_runs import closing_lost_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,6 +239,21 @@ def test_a_run_whose_root_never_comes_is_closed_after_a_while(tmp_path: Path, cl
         states = {one.run_id: (one.state, one.reason) for one in ledger.runs(HERE).items}
         assert states[f"otel-{TRACE}"] == ("interrupted", "interrupted")
         assert states[f"otel-{7:032x}"] == ("ended", None)
+
+
+def test_a_server_closes_runs_whose_root_never_comes(tmp_path: Path, clock: Clock) -> None:
+    async def live(served: Ledger) -> None:
+        async with closing_lost_runs(served):
+            pass
+
+    with treering.open(tmp_path / "otel.db") as ledger:
+        send(ledger, request(agent_spans()[1:3]))
+        asyncio.run(live(ledger))
+        assert [one.state for one in ledger.runs(HERE).items] == ["open"]
+
+        clock.now_ms += SILENT_MS + 1
+        asyncio.run(live(ledger))
+        assert [one.state for one in ledger.runs(HERE).items] == ["interrupted"]
 
 
 def test_what_comes_after_a_run_was_closed_is_recorded_beside_it(

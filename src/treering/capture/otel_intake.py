@@ -4,7 +4,8 @@ A trace is a run; its session is the conversation that its spans name, or else t
 Ids are digests of trace, span and call, so a span that comes twice, late or before its parent adds
 what is missing and nothing else. A run begins with the first spans that come and ends with the root
 of the trace; what comes later is recorded beside it, in the same turn. If no root comes, it is
-closed as interrupted once nothing has come for its session for an hour.
+closed as interrupted once nothing has come for its session for an hour: when other spans come, and
+from time to time while a server lives.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ def take_spans(ledger: Ledger, scope: str, spans: Sequence[OtelSpan]) -> OtelRec
     return OtelReceipt(
         spans=len(acting), ignored=len(spans) - len(acting), events=new, sessions=touched
     )
+
+
+def close_lost_runs(ledger: Ledger) -> None:
+    """Close the runs of all scopes whose roots are not waited for any more."""
+    ledger.importing.close_silent_runs(None, prefix=_RUN, silent_ms=SILENT_MS)
 
 
 def _place(event: NewEvent) -> tuple[Any, ...]:

@@ -378,7 +378,7 @@ class Engine:
                 _log.warning("run %s of a process that is gone stays open: %s", run.run_id, error)
         return closed
 
-    def close_silent(self, scope: Scope, *, prefix: str, silent_ms: int) -> set[str]:
+    def close_silent(self, scope: Scope | None, *, prefix: str, silent_ms: int) -> set[str]:
         """Close runs of no process whose sessions nobody writes to; return those that stay open.
 
         Both are runs whose ids begin with ``prefix``: others may belong to somebody else.

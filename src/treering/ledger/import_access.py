@@ -59,12 +59,14 @@ class ImportAccess:
         reader = self._store.reader
         return not reader.last_headers(parse_scope(scope), name, before_seq=None, limit=1)
 
-    def close_silent_runs(self, scope: str, *, prefix: str, silent_ms: int) -> set[str]:
+    def close_silent_runs(self, scope: str | None, *, prefix: str, silent_ms: int) -> set[str]:
         """Close imported runs whose ends never came, as interrupted; return those that stay open.
 
-        Runs whose ids begin with ``prefix``, if nothing was recorded in their session for so long.
+        Runs whose ids begin with ``prefix``, if nothing was recorded in their session for so long;
+        without a scope, those of all scopes.
         """
-        return self._engine.close_silent(parse_scope(scope), prefix=prefix, silent_ms=silent_ms)
+        name = None if scope is None else parse_scope(scope)
+        return self._engine.close_silent(name, prefix=prefix, silent_ms=silent_ms)
 
     def bookmarks(self, scope: str) -> Bookmarks:
         """Return the notes that importers keep in a scope about how far they have read.

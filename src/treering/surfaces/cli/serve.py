@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -134,6 +135,7 @@ def run_server(
     from treering.surfaces.server.access import ServerAddress  # noqa: PLC0415
     from treering.surfaces.server.application import Application  # noqa: PLC0415
     from treering.surfaces.server.grants import TokenFile, TokenSet  # noqa: PLC0415
+    from treering.surfaces.server.lost_runs import closing_lost_runs  # noqa: PLC0415
     from treering.surfaces.server.serving import make_server  # noqa: PLC0415
     from treering.surfaces.viewer.site import ViewerSite  # noqa: PLC0415
 
@@ -147,7 +149,7 @@ def run_server(
         address=address,
         is_read_only=is_read_only,
         more=[mcp.route, viewer.route],
-        lifespans=[mcp.living],
+        lifespans=[mcp.living, *([] if is_read_only else [partial(closing_lost_runs, ledger)])],
     )
     # A signal ends it in the ordinary way: that is what it is waiting for.
     with contextlib.suppress(KeyboardInterrupt):
