@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effort import PATIENCE_S
+from surfaces.processes import patient_hook
 from treering import hook
 from treering.capture.hooks.spool import DrainReceipt, default_spool, drain, is_waiting
 from treering.capture.quarantine import read_quarantine
@@ -290,7 +291,7 @@ def test_no_line_is_lost_while_hooks_write_and_two_drain(
     spool: Path, tmp_path: Path, drainers: list[Taken]
 ) -> None:
     environment = {"PATH": os.environ["PATH"], "TREERING_SPOOL": str(spool)}
-    logs = [tmp_path / f"s{number}.jsonl" for number in range(40)]
+    logs = [tmp_path / f"s{number}.jsonl" for number in range(20)]
     running = []
     for log in logs:
         log.write_text("{}\n")
@@ -299,7 +300,7 @@ def test_no_line_is_lost_while_hooks_write_and_two_drain(
         with call.open("rb") as stdin:
             running.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "treering.hook", "codex"],
+                    [*patient_hook(), "codex"],
                     env=environment,
                     stdin=stdin,
                     stdout=subprocess.DEVNULL,
@@ -311,7 +312,7 @@ def test_no_line_is_lost_while_hooks_write_and_two_drain(
     while is_waiting(spool):
         last.drain(spool)
 
-    assert statuses == [0] * 40
+    assert statuses == [0] * 20
     assert {path for one in (*drainers, last) for path in one.paths} == set(logs)
 
 

@@ -8,14 +8,17 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from effort import PATIENCE_S
-from surfaces.processes import UNPRIVILEGED
+from surfaces.processes import UNPRIVILEGED, patient_hook
 
-HOOK: Final = [sys.executable, "-m", "treering.hook"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM: Final = [sys.executable, "-m", "treering.hook"]
 CALL: Final = {
     "session_id": "s1",
     "transcript_path": "/logs/s1.jsonl",
@@ -31,14 +34,18 @@ def spool(tmp_path: Path) -> Path:
 
 
 def call(
-    spool: Path, stdin: bytes | int, *arguments: str, **more: Any
+    spool: Path,
+    stdin: bytes | int,
+    *arguments: str,
+    program: Sequence[str] = (),
+    **more: Any,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook as an agent does, with its state where ``spool`` is."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(spool.parents[2]), **more}
     environment.setdefault("XDG_STATE_HOME", str(spool.parents[1]))
     given: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
     return subprocess.run(
-        [*UNPRIVILEGED, *HOOK, *(arguments or ("claude-code",))],
+        [*UNPRIVILEGED, *(program or patient_hook()), *(arguments or ("claude-code",))],
         env=environment,
         capture_output=True,
         timeout=PATIENCE_S,
@@ -107,7 +114,10 @@ def test_twenty_at_once_write_twenty_whole_lines(spool: Path) -> None:
     body = {**CALL, "hook_event_name": "PermissionRequest", "tool_input": "x" * 40_000}
     running = [
         subprocess.Popen(
-            [*HOOK, "codex"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*patient_hook(), "codex"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for _ in range(20)
     ]
@@ -150,7 +160,7 @@ def test_whatever_it_is_given_is_told_as_what_it_is(spool: Path, stdin: bytes, f
 
 
 def test_closed_streams_are_as_good_as_empty_ones(spool: Path) -> None:
-    program = shlex.join(HOOK)
+    program = shlex.join(patient_hook())
     environment = {"PATH": os.environ["PATH"], "TREERING_SPOOL": str(spool)}
 
     done = subprocess.run(
@@ -169,7 +179,7 @@ def test_an_input_that_does_not_end_is_not_waited_for(spool: Path) -> None:
     try:
         os.write(writing, b'{"session_id":"s1","prompt":"still ty')
 
-        done = call(spool, reading)
+        done = call(spool, reading, program=patient_hook(read_s=1))
     finally:
         os.close(reading)
         os.close(writing)
@@ -232,7 +242,7 @@ def test_a_spool_that_takes_nothing_is_noted_in_the_log_without_what_was_said(sp
 
 def test_a_full_disk_does_not_stop_the_agent(spool: Path) -> None:
     spool.mkdir(parents=True)
-    program = f"ulimit -f 0; trap '' XFSZ; {shlex.join(HOOK)} codex"
+    program = f"ulimit -f 0; trap '' XFSZ; {shlex.join(PROGRAM)} codex"
     environment = {"PATH": os.environ["PATH"], "TREERING_SPOOL": str(spool)}
 
     done = subprocess.run(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from effort import PATIENCE_S
+from surfaces.processes import patient_hook
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hook(body: dict[str, Any]) -> None:
     """Call the hook as an agent does."""
     done = subprocess.run(
-        [sys.executable, "-m", "treering.hook", "claude-code"],
+        [*patient_hook(), "claude-code"],
         input=json.dumps(body).encode(),
         capture_output=True,
         timeout=PATIENCE_S,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from surfaces.processes import patient_hook
+
 if TYPE_CHECKING:
     from surfaces.command_line import CommandLine
 
@@ -76,7 +78,7 @@ def test_the_command_that_is_installed_works(cli: CommandLine, home: Path, tmp_p
     assert Path(program).name == "treering-hook"
 
     done = subprocess.run(
-        [sys.executable, "-m", "treering.hook", agent],
+        [*patient_hook(), agent],
         input=b"{}",
         capture_output=True,
         env={"TREERING_SPOOL": str(tmp_path / "spool")},

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,7 @@ import treering
 from effort import PATIENCE_S
 from formats.logs.grok import FILES, UPDATES
 from formats.logs.terminals import LOGS, RECORDS, content
-from surfaces.processes import line_of, start
+from surfaces.processes import line_of, patient_hook, start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +138,7 @@ def test_a_hook_leads_to_a_transcript_that_nobody_follows(
     }
     for _ in range(2):
         subprocess.run(
-            [sys.executable, "-m", "treering.hook", "claude-code"],
+            [*patient_hook(), "claude-code"],
             env=environment,
             input=json.dumps(call).encode(),
             stdout=subprocess.DEVNULL,
