@@ -73,13 +73,17 @@ NOT_OVER_HTTP: Final = frozenset({
 CHOSEN: Final = {"contract": DATABASES}
 """The databases that a folder's tests run on; a file alone for all others, but for the long run."""
 FILE_SPEAKS_FOR_MEMORY: Final = frozenset({
-    *("test_copied_runs", "test_copy", "test_copying", "test_cursors", "test_cut_off_copies"),
-    *("test_derived_proof", "test_filters", "test_fork_copies", "test_forks"),
-    *("test_import_forgeries", "test_known", "test_tool_calls"),
+    *("test_append", "test_copied_runs", "test_copy", "test_copying", "test_cursors"),
+    *("test_cut_off_copies", "test_derived_proof", "test_filters", "test_find_ids"),
+    *("test_fork_copies", "test_forks", "test_import_forgeries", "test_known"),
+    *("test_memory_attribution", "test_memory_facts", "test_memory_fading", "test_memory_groups"),
+    *("test_memory_identity", "test_memory_recall", "test_open_runs", "test_reading"),
+    *("test_run_numbers", "test_tool_calls"),
 })  # fmt: skip
-"""Contracts about tables alone, which are the same in a file and in memory.
+"""Contracts about tables and folds alone, which are the same in a file and in memory.
 
 What is kept beside them differs: indexes of search and memory, keys, leases, what is to be erased.
+The long run has all of them in memory, too.
 """
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", quick_folder())  # Where tmp_path is made.

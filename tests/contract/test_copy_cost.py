@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 SESSIONS: Final = 20
 FEW: Final = 3_000
-MANY: Final = 30_000
+MANY: Final = 18_000
 PAYLOAD: Final = {"text": "what was said " * 70}
-"""A thousand bytes: the contents of the events that there are more of would take 27 MB."""
+"""A thousand bytes: the contents of the events that there are more of would take 15 MB."""
 MEGABYTES_MAX: Final = 8
 
 

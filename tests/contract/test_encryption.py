@@ -12,7 +12,7 @@ import pytest
 
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
-from effort import PATIENCE_S
+from effort import PATIENCE_S, rounds
 from treering.errors import Corrupt, DuplicateEvent, InvalidInput, KeyMissing, NotFound
 from treering.model.codec import PAYLOAD_BYTES_MAX
 
@@ -245,7 +245,7 @@ def test_a_key_that_is_rotated_under_writers_loses_nothing(sealed: Ledger) -> No
     threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    for generation in range(1, 6):
+    for generation in range(1, 1 + rounds(2)):
         sealed.keys.rotate(HERE)
         destroyed: list[int] = []
         while not destroyed:

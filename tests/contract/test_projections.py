@@ -75,7 +75,7 @@ def test_every_projection_that_is_dropped_comes_back_the_same(ledger: Ledger) ->
         assert not projection.rows() or name in {"runs", "record_keys"}
         ask(ledger)
         assert rows_of(ledger) == rows, name
-        assert ledger.admin.verify(derived=True).intact
+    assert ledger.admin.verify(derived=True).intact
 
     ledger.admin.rebuild()
     ask(ledger)

@@ -530,7 +530,9 @@ def _record_hostile(ledger: Ledger) -> None:
 def test_every_state_of_the_screen_is_accessible(
     new_context: Callable[..., Any], viewed: ViewedLedger, scheme: str
 ) -> None:
-    for width, height in ((WIDE, 900), (400, 800)):
+    # A small screen has the colours of a wide one.
+    sizes = ((WIDE, 900), (400, 800)) if scheme == "light" else ((WIDE, 900),)
+    for width, height in sizes:
         context = new_context(
             base_url=viewed.url, color_scheme=scheme, viewport={"width": width, "height": height}
         )
