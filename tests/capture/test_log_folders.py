@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from treering.capture.log_folders import LogFolder
 
 ROOTS = [
-    ".claude/projects", ".codex/sessions", ".codex/archived_sessions", ".openclaw/agents",
+    ".claude/projects", ".config/claude/projects", ".codex/sessions", ".codex/archived_sessions",
+    ".openclaw/agents",
     ".openclaw/cron/runs", ".openclaw/memory", ".pi/agent/sessions", ".gemini/tmp",
     ".qwen/projects", ".copilot/session-state", ".factory/sessions", ".grok/sessions",
     ".kimi/sessions", ".kimi-code/sessions", ".gemini/antigravity/brain",
     ".gemini/antigravity-cli/brain", ".iflow/projects", ".trae/cli/sessions",
+    ".trae/cli/archived_sessions", ".trae/sessions",
     ".prime/agent/sessions", ".omp/agent/sessions",
     "Library/Application Support/Claude/local-agent-mode-sessions",
 ]  # fmt: skip

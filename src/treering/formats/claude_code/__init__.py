@@ -456,6 +456,9 @@ FORMAT: Final = Format(
     version=2,
     score=score,
     reader=ClaudeCodeReader,
-    places=(LogPlace(".claude", "projects", "CLAUDE_CONFIG_DIR", retention.claude),),
+    places=(
+        LogPlace(".claude", "projects", "CLAUDE_CONFIG_DIR", retention.claude),
+        LogPlace(".config/claude", "projects", keeping=retention.claude),
+    ),
     left_out=_left_out,
 )
