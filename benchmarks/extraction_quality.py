@@ -17,6 +17,8 @@ from workload import START_MS, Effort
 LABELS: Final = Path(__file__).parent / "extraction_labels.txt"
 FACTS_MIN: Final = 60
 USEFUL_MIN: Final = 0.8
+UNSEEN: Final = Path(__file__).parent / "extraction_labels_unseen.txt"
+"""Facts of talk between strangers (Synthetic-Persona-Chat, CC BY 4.0) that no rule was tried on."""
 
 
 def run(effort: Effort, folder: Path) -> list[Section]:
@@ -29,11 +31,12 @@ def run(effort: Effort, folder: Path) -> list[Section]:
     shown = f"{count:.1f} ({', '.join(str(len(one)) for one in found)})"
     if name == OURS:
         return [Section(title="Extraction", rows=[Row(what=what, measured=shown)])]
-    labels = Counter(judged().values())
+    labels, unseen = Counter(judged().values()), Counter(judged(UNSEEN).values())
     share = labels["useful"] / sum(labels.values())
     rows = [
         at_least(what, count, FACTS_MIN, shown, unit=""),
         at_least("useful, of those judged by hand", share, USEFUL_MIN, str(dict(labels)), unit=""),
+        Row(what="the same, of talk that no rule was tried on", measured=str(dict(unseen))),
     ]
     return [Section(title=f"Extraction: {name}", rows=rows)]
 
@@ -56,7 +59,7 @@ def extracted(talk: Conversation) -> list[str]:
     ]  # fmt: skip
 
 
-def judged() -> dict[str, str]:
+def judged(path: Path = LABELS) -> dict[str, str]:
     """Return the label of each judged fact, by its digest."""
-    lines = LABELS.read_text(encoding="ascii").splitlines()
+    lines = path.read_text(encoding="ascii").splitlines()
     return {line[:16]: line[17:] for line in lines}

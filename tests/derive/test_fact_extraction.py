@@ -255,3 +255,17 @@ def test_an_id_depends_on_evidence_and_statement_and_not_on_spelling() -> None:
 @given(st.lists(st.text(max_size=60), max_size=4))
 def test_the_same_utterances_give_the_same_candidates(said: list[str]) -> None:
     assert extract_facts(heard(*said)) == extract_facts(heard(*said))
+
+
+def test_a_list_is_not_cut_before_its_last_part() -> None:
+    said = "I love the Dune series, the Lord of the Rings series, and the Witcher series."
+
+    (candidate,) = extract_facts(heard(said))
+
+    assert candidate.text == (
+        "Loves the Dune series, the Lord of the Rings series, and the Witcher series"
+    )
+
+
+def test_what_refers_to_another_sentence_is_left_out() -> None:
+    assert extract_facts(heard("I enjoy sharing that knowledge with younger people.")) == []

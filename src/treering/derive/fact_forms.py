@@ -26,6 +26,7 @@ CUT: Final = lazy_pattern(
     r" (?:he|she|they|it)|but|'?cause)\b.*$|\s*\([^)]*\)\s*$|\s*-\s+(?:it|this|that)\b.*$",
     _IGNORE,
 )
+LIST: Final = lazy_pattern(r"\bthe [^,;]+(?:, the [^,;]+)+, and the ", _IGNORE)
 TAIL: Final = lazy_pattern(
     r"(?: (?:too|as well|though|so far|right now|now|anyway|a lot|so much|these days"
     r"|myself|btw))+$",
@@ -125,7 +126,7 @@ LOCAL: Final = lazy_pattern(
 HERE: Final = lazy_pattern(
     r"\b(?:it|this|that|these|those|you|your|here|I|to)$|\bsomething\b"
     r"|\b(?:this (?!project|repo|year)|I |we "
-    r"|you |him\b|those "
+    r"|you |him\b|those |\w+ing (?:that|this) \w"
     r"|these |that \w+$)",
 )
 HELD: Final = lazy_pattern(

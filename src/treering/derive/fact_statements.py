@@ -36,6 +36,7 @@ from treering.derive.fact_forms import (
     HERE,
     KEPT,
     LASTING,
+    LIST,
     LOCAL,
     MINE,
     NEVER,
@@ -70,7 +71,12 @@ class Statement(NamedTuple):
 
 def read_statement(clause: str) -> Statement | None:
     """Return the fact that a clause states about its speaker, or None."""
-    clause_text = TAIL.sub("", CUT.sub("", clause.strip(" ,.!")).strip(" ,.!"))
+    listed = LIST.search(clause)
+    # "The one, the other, and the third" is not cut before its last part.
+    head, rest = (
+        ("", clause) if listed is None else (clause[: listed.end()], clause[listed.end() :])
+    )
+    clause_text = TAIL.sub("", (head + CUT.sub("", rest.strip(" .!"))).strip(" ,.!"))
     clause_text = WANTED.sub("", clause_text)
     if not clause_text or len(clause_text.split()) > _WORDS_MAX:
         return None
