@@ -45,7 +45,7 @@ _FORMS: Final = (
         "person",
         "is a citizen of ",
     ),
-    ("{} is married to {}.", "Who is {} married to?", "person", "person"),
+    ("{} is married to {}.", "Who is {} married to?", "asked spouse", "other spouse"),
     (
         "{} is associated with the sport of {}.",
         "Which sport is {} associated with?",
@@ -155,4 +155,6 @@ def _names() -> dict[str, list[str]]:
     people = [f"{first} {last}" for first, last in product(_FIRST.split(), surnames)]
     works = [f"The {first} {last}" for first, last in product(*(part.split() for part in _WORK))]
     firms = [f"{first} {last}" for first, last in product(*(part.split() for part in _FIRM))]
-    return {"person": people, "work": works, "firm": firms}
+    # Who is married to whom must not depend on the side from which it is asked.
+    spouses = {"asked spouse": people[::2], "other spouse": people[1::2]}
+    return {"person": people, "work": works, "firm": firms, **spouses}

@@ -52,14 +52,15 @@ def hop_questions(texts: Sequence[str], count: int, *, seed: int = 1) -> list[Ho
     for subject in sorted(known):
         for phrase, value in known[subject].items():
             for second, answer in known.get(value, {}).items():
-                if answer == subject:
+                # The spouse of a spouse is nobody new.
+                if answer == subject or second == phrase:
                     continue
                 through = second.format(subject=phrase.format(subject=subject))
                 asked.append(HopQuestion(f"What is {through}?", answer))
                 asked += [
                     HopQuestion(f"What is {third.format(subject=through)}?", last)
                     for third, last in known.get(answer, {}).items()
-                    if last not in {subject, value}
+                    if last not in {subject, value} and third != second
                 ]
     random.Random(seed).shuffle(asked)
     return asked[:count]

@@ -106,6 +106,8 @@ def test_what_a_statement_says_is_over_ends_what_named_it(old: str, new: str) ->
         ("My phone is a Pixel 8", "I dropped my phone"),
         ("My grandmother's name is Rosa", "Rosa passed away in autumn"),
         ("Ann Lee is a citizen of Chile", "Ann Lee died in the city of Lima"),
+        ("Ann Lee is employed by Acme", "Ann Lee died in the city of Lima"),
+        ("Ann Lee is employed by Acme", "Ann Lee passed away"),
         ("Ben uses Slack", "I switched from Slack to Teams"),
         ("The server runs on port 80", "I stopped the server"),
         ("Visited Misty in May", "Misty passed away"),

@@ -93,3 +93,30 @@ def test_a_name_that_many_facts_have_leads_nowhere(*, count: int, leads: bool) -
         found = recalled(memory, "Which city did the manager of the billing team visit?")
 
         assert any(found.values()) == leads
+
+
+def test_a_value_that_many_facts_have_leads_on_to_what_is_asked_of_it() -> None:
+    with treering.open(":memory:", embedder="static") as ledger:
+        memory = ledger.memory("a/b")
+        crowd = [f"{name} Vance is a citizen of Lorvia." for name in TOWNS[:64]]
+        capital = "The capital of Lorvia is Dunmar."
+        memory.learn_all([NewFact(text=text) for text in (*crowd, capital)])
+        question = f"What is the capital of the country of citizenship of {TOWNS[0]} Vance?"
+
+        assert capital in recalled(memory, question)
+
+
+def test_a_full_name_comes_before_its_parts_and_its_bearer_before_a_mention() -> None:
+    facts = (
+        "Ann Castel is married to Bo Drum.",
+        "Bo Castel is married to Ann Drum.",
+        "Cy Moor is married to Ann Castel.",
+    )
+    with treering.open(":memory:", embedder="static") as ledger:
+        memory = ledger.memory("a/b")
+        memory.learn_all([NewFact(text=text) for text in facts])
+        hits = memory.recall("Who is Ann Castel married to?", record=False).fact_hits
+        texts = [hit.fact.text for hit in hits]
+
+    assert texts[0] == facts[0]
+    assert facts[1] not in texts[:2]

@@ -51,7 +51,7 @@ _ENDED: Final = tuple(
 )
 _GONE: Final = lazy_pattern(
     rf"(?:(?:My|Our) (?:[a-z]+ )?)?(?P<thing>{_NAME}) (?:(?:sadly|unfortunately) )?"
-    rf"(?:passed away|died|is gone|stepped down|resigned|retired|has left|left){_WHEN}"
+    rf"(?:passed away|died(?! in (?:the|[A-Z]))|is gone|stepped down|resigned|has left|left){_WHEN}"
 )
 _PARTED: Final = lazy_pattern(
     rf"(?P<thing>{_NAME}) and I (?:have )?(?:broke up|broken up|split up|fell out|got divorced"

@@ -342,7 +342,7 @@ def _is_over(ended: EndedThing, old: _Statement, text: str) -> bool:
     # Who has died is still somebody's sister, and was born where they were.
     attribute = old.claim.attribute or ""
     is_own = (old.claim.subject or USER) == USER and not attribute.endswith("name")
-    return is_own or attribute in {"age", "residence", "employer", "grade", "weight"}
+    return is_own or attribute in {"age", "residence", "grade", "weight"}
 
 
 def _by_words(new: _Statement, old: _Statement, similarity: float) -> Relation:

@@ -38,7 +38,7 @@ BEGINNINGS_MAX: Final = 12
 PATHS_MAX: Final = 6
 """Paths that are followed further at each step."""
 LINKED_MAX: Final = 60
-"""A name that more facts have leads everywhere, and so nowhere."""
+"""A name that more facts have leads everywhere, and so nowhere, unless few have what is asked."""
 MET: Final = 0.55
 """A word is met by a text from this nearness on; below, it counts for nothing."""
 GAIN_MIN: Final = 0.1
@@ -119,10 +119,19 @@ class FactWalk:
         """Return the path with one more fact, for each fact that adds to it."""
         import numpy as np  # noqa: PLC0415
 
+        missing = [
+            name
+            for concept, met in zip(self._clause.concepts, step.met, strict=True)
+            if met < MET
+            for name in concept.names
+        ]
+        text = self._known[step.documents[-1]]
+        value = read_claim(text).value
         linked = [
             number
-            for name in self._new_names(self._known[step.documents[-1]])
-            for number in self._having(name)
+            for name in self._new_names(text)
+            # Of what a fact is about, many others are told: only its value is asked further.
+            for number in self._linked(name, missing if name == value else ())
             if number not in step.documents
         ]
         paths = []
@@ -144,8 +153,18 @@ class FactWalk:
         ]
         return new[:NAMES_MAX]
 
-    def _having(self, name: str) -> list[int]:
-        """Return the facts that have all words of a name; none if there are too many."""
+    def _linked(self, name: str, missing: Sequence[str]) -> list[int]:
+        """Return the facts that have a name; of many, those with a word that the path misses."""
+        import numpy as np  # noqa: PLC0415
+
+        having = self._having(name)
+        if len(having) > LINKED_MAX:
+            parts = [self._having(word, having) for word in missing]
+            having = np.unique(np.concatenate(parts)) if parts else having
+        return having.tolist() if len(having) <= LINKED_MAX else []
+
+    def _having(self, name: str, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Return the facts that have all words of a name, of all or ``among`` some."""
         import numpy as np  # noqa: PLC0415
 
         documents = self._scope_memory.documents
@@ -153,12 +172,11 @@ class FactWalk:
             documents.lexicon.postings(term)[0] for term in dict.fromkeys(documents.term_ids(name))
         ]
         if not postings:
-            return []
-        places = min(postings, key=len)
+            return np.empty(0, np.int64)
+        places = min(postings, key=len) if among is None else among
         for other in postings:
             places = np.intersect1d(places, other)
-        linked: list[int] = places[self._allowed[places]].tolist()
-        return linked if len(linked) <= LINKED_MAX else []
+        return places[self._allowed[places]]
 
     def _look(self, numbers: Sequence[int]) -> dict[int, Scores]:
         """Return how well facts meet each concept of the question; reads each fact once."""

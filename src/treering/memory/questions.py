@@ -61,6 +61,7 @@ _GENERAL: Final = re.compile(
 )
 _NAMED: Final = re.compile(r"(?<=\s)[^\W\d_a-z][\w'-]+")
 """A capitalised word after the first: probably a name."""
+_FULL_NAME: Final = re.compile(r"(?<=\s)[^\W\d_a-z][\w'-]+(?: [^\W\d_a-z][\w'-]+)+")
 
 
 class Concept(msgspec.Struct, frozen=True, gc=False):
@@ -89,6 +90,8 @@ class ParsedQuestion(msgspec.Struct, frozen=True, gc=False):
     """Whether it asks about the world rather than about somebody or something remembered."""
     names: frozenset[str]
     """The terms of the proper names in it."""
+    full_names: tuple[str, ...] = ()
+    """The proper names of several words in it, folded."""
     own_words: frozenset[str] | None = None
     """The terms of a question that the asker asks about themselves; None for others."""
 
@@ -117,6 +120,7 @@ def parse_question(query: str, user: str | None = None) -> ParsedQuestion:
         and _PERSONAL.search(query) is None
         and _GENERAL.match(query) is not None,
         names=frozenset(term for name in _NAMED.findall(query) for term in terms(name)),
+        full_names=tuple(name.casefold().removesuffix("'s") for name in _FULL_NAME.findall(query)),
         own_words=frozenset(terms(query)) if _OWN.search(query) else None,
     )
 

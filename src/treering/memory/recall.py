@@ -141,7 +141,7 @@ def _path(
     candidate_of = np.full(scope_memory.documents.count, -1, np.int64)
     candidate_of[candidates.documents[current]] = current
     walk = FactWalk(scope_memory, clause, candidate_of >= 0, similarities.texts_by_document)
-    path = walk.best_path(candidates.documents[best].tolist())
+    path = walk.best_path(similarities.naming(candidates.documents[best].tolist()))
     return [] if path is None else candidate_of[list(path.documents)].tolist()
 
 

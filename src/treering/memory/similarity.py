@@ -41,6 +41,10 @@ ALIGNED_FLOOR: Final = 0.28
 """The same for matches word by word: some word is always near some other."""
 ABOUT_OTHERS: Final = 0.5
 """What is left of the match of "her sister is a lawyer" with "What is my job?"."""
+NAMED_APART: Final = 0.85
+"""What is left of the match of a fact that has parts of a name in the question, not the name."""
+NAMED_BESIDE: Final = 0.97
+"""What is left if the name is there, but another is what the fact is about."""
 CROWD: Final = 0.05
 """How much higher the floor is among 400 memories than among 20."""
 CROWD_MAX: Final = 1.4
@@ -102,6 +106,8 @@ class QuerySimilarity:
                 aligned = self._aligned(documents, words, near) if word_by_word else words
                 match = ALIGNED_SHARE * aligned + (1 - ALIGNED_SHARE) * near
                 vector = np.maximum(aligned, near)
+        if word_by_word and self._question.full_names and len(documents):
+            match = self._by_names(documents, match)
         floor = self._floors(documents, int(indexed.sum()))
         above = ANSWERS_FROM + (1 - ANSWERS_FROM) * (match - floor) / (1 - floor)
         similarity = np.where(match < floor, ANSWERS_FROM * match / floor, above)
@@ -181,6 +187,31 @@ class QuerySimilarity:
             near[best] *= np.array(others, np.float32)
         return aligned
 
+    def _by_names(self, documents: NDArray[np.int64], match: Scores) -> Scores:
+        """Return the matches, those of the best lowered that have other names than the question."""
+        import numpy as np  # noqa: PLC0415
+
+        count = min(ALIGNED_MAX, len(documents))
+        best = np.argpartition(-match, count - 1)[:count]
+        best = best[documents[best] >= 0]
+        texts = self._texts(self._scope_memory.documents.column("position")[documents[best]])
+        if texts:
+            named = np.array([self._naming(text) for text in texts], np.float32)
+            match[best] *= named / named.max()
+        return match
+
+    def _naming(self, text: str) -> float:
+        """Return how well a fact has the full names of the question: Ann Lee is not Ann Poe."""
+        folded, share = text.casefold(), 1.0
+        subject = read_claim(text).subject
+        for name in self._question.full_names:
+            if name not in folded:
+                parts = name.split(" ")
+                share *= NAMED_APART if any(part in folded for part in parts) else 1.0
+            elif subject is not None and name not in subject:
+                share *= NAMED_BESIDE
+        return share
+
     def _is_about_other(self, text: str) -> bool:
         """Whether a fact is about somebody whom a question of the asker about themselves omits."""
         subject = read_claim(text).subject
@@ -188,6 +219,16 @@ class QuerySimilarity:
             return False
         words = frozenset(terms(subject))
         return bool(words) and words.isdisjoint(self._question.own_words or ())
+
+    def naming(self, documents: Sequence[int]) -> list[int]:
+        """Return the facts that have a full name of the question; all, if none has one."""
+        names = self._question.full_names
+        if not names:
+            return list(documents)
+        texts = self.texts_by_document(documents)
+        folded = {number: texts.get(number, "").casefold() for number in documents}
+        having = [number for number in documents if any(name in folded[number] for name in names)]
+        return having or list(documents)
 
     @property
     def whole_clause(self) -> Clause | None:
