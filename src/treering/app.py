@@ -94,7 +94,9 @@ def open(  # noqa: A001  (the public door is treering.open)
         return _open_remote(path, token, is_plain=is_plain)
     summariser = models.get("summariser")
     if token is not None:
-        raise InvalidInput("a token is for a server", hint="leave it out, or write http://…")
+        raise InvalidInput(
+            "a token only works with a server", hint="leave it out, or write http://…"
+        )
     for name, value, allowed in (
         ("mode", mode, ("rw", "ro")),
         ("durability", durability, ("full", "normal")),
@@ -212,7 +214,7 @@ def _create_default_folder(folder: Path) -> None:
 def _open_remote(url: str, token: str | None, *, is_plain: bool) -> Ledger:
     if not is_plain:
         raise InvalidInput(
-            "over HTTP only a token can be chosen", hint="choose the rest where the server starts"
+            "over HTTP, pass only a token", hint="set the other options where the server starts"
         )
     # Loaded only when needed.
     from treering.client.connection import ServerConnection  # noqa: PLC0415

@@ -252,7 +252,7 @@ def test_what_lies_in_a_folder_of_logs_names_no_scope(ledger: Ledger, tmp_path: 
     assert live.by_scope == {}
     assert ledger.headers("boss/hr", first=10).items == []
     assert [one.reason for one in receipt.sources if one.state == "refused"] == [
-        "an export of Treering, which is restored only if it is named itself"
+        "an export of Treering: import it by its own path to restore it"
     ]
 
     treering.import_logs(ledger, [folder / "export.jsonl"])

@@ -223,7 +223,7 @@ def test_a_large_payload_is_kept_whole_and_once(ledger: Ledger) -> None:
     [
         ({"kind": "nonsense"}, "invalid kind: nonsense"),
         ({"kind": "ledger.redacted"}, "written by the ledger alone"),
-        ({"kind": "assistant.delta"}, "never kept"),
+        ({"kind": "assistant.delta"}, "never stored"),
         ({"scope": ""}, "a scope is required"),
         ({"session_id": " "}, "session_id is required"),
         ({"session_id": "a\nb"}, "control character"),

@@ -192,7 +192,7 @@ def test_an_episode_that_reads_otherwise_than_before_is_refused_by_its_id(
     with pytest.raises(DuplicateEvent, match="episode 4 is in session s1 already") as caught:
         to_session(changed, session)
 
-    assert caught.value.hint == "import the changed log into a session of its own"
+    assert caught.value.hint == "import the changed log into a new session"
     assert from_session(session) == conversation()
 
 

@@ -291,7 +291,7 @@ def test_what_was_not_granted_cannot_be_revoked(place: Place) -> None:
     for role, scope in ((application, HERE), (held, ELSEWHERE), (held, None), ("nobody", HERE)):
         with pytest.raises(NotFound) as refused:
             place.administration.revoke(role, scope)
-        told = f"it is held to {HERE}" if role == held else "treering db status"
+        told = f"it is limited to {HERE}" if role == held else "treering db status"
         assert told in str(refused.value.hint)
 
     assert place.administration.status().roles == {application: None, held: [HERE]}

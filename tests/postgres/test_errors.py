@@ -244,7 +244,7 @@ def test_a_name_that_is_no_schema(server: Server, name: str) -> None:
     with pytest.raises(treering.InvalidInput, match="cannot be a schema") as refused:
         treering.open(f"{server.url('treering')}&schema={name}")
 
-    assert "small letters" in str(refused.value.hint)
+    assert "lowercase letters" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -769,9 +769,9 @@ def test_a_grant_to_whom_nothing_holds_is_refused(place: Place) -> None:
         role = f"{place.schema}_{sort[:2].lower()}"
         place.sql(f"CREATE ROLE {role} LOGIN {sort}")
         for scope in (None, HERE):
-            with pytest.raises(treering.InvalidInput, match="no policy holds"):
+            with pytest.raises(treering.InvalidInput, match="no policy applies"):
                 place.administration.grant(role, scope)
-    with pytest.raises(treering.InvalidInput, match="no policy holds"):
+    with pytest.raises(treering.InvalidInput, match="no policy applies"):
         place.administration.grant("postgres", HERE)
 
     assert place.administration.status().roles == {}
@@ -781,7 +781,7 @@ def test_a_role_is_of_one_sort(place: Place) -> None:
     application, held = place.role(None), place.role(HERE)
 
     for role, scope in ((application, HERE), (held, None)):
-        with pytest.raises(treering.InvalidInput, match="other sort") as refused:
+        with pytest.raises(treering.InvalidInput, match="other kind") as refused:
             place.administration.grant(role, scope)
         assert "revoke" in str(refused.value.hint)
 

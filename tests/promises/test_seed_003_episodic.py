@@ -254,7 +254,7 @@ def test_bad_lines_are_skipped_and_told_of_once(episodic: Episodic) -> None:
 
 def test_the_old_items_array_is_refused() -> None:
     """Persisted state … current Apeira sessions use episodic, not the old items array."""
-    with pytest.raises(InvalidInput, match="items, not episodic"):
+    with pytest.raises(InvalidInput, match="items instead of episodic"):
         load_state({"context": {}, "items": [PREFERENCE]})
 
 

@@ -266,9 +266,9 @@ def test_an_address_that_is_not_one_of_a_server_is_refused(url: str) -> None:
 
 
 def test_over_http_only_a_token_is_chosen_and_a_token_is_for_http(tmp_path: Path) -> None:
-    with pytest.raises(treering.InvalidInput, match="only a token can be chosen"):
+    with pytest.raises(treering.InvalidInput, match="pass only a token"):
         treering.open("http://127.0.0.1:1", guard="mask")
-    with pytest.raises(treering.InvalidInput, match="a token is for a server"):
+    with pytest.raises(treering.InvalidInput, match="a token only works with a server"):
         treering.open(tmp_path / "a.db", token="x")
 
 

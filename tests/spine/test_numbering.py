@@ -35,7 +35,7 @@ def test_a_run_that_is_under_way_cannot_be_ended_by_hand_and_ends_once(
     with session.turn() as turn:
         turn.user("hello")
         for append in (ledger.append, ledger.importing.append_missing):
-            with pytest.raises(treering.InvalidInput, match="under way"):
+            with pytest.raises(treering.InvalidInput, match="open here"):
                 append([said("over", kind=end, run_id=turn.run_id)])
         turn.assistant("hi")
 

@@ -162,7 +162,7 @@ def test_a_write_that_was_cut_off_is_not_guessed_at(tmp_path: Path) -> None:
 def test_a_ledger_is_refused_with_the_way_to_bring_it_over(tmp_path: Path) -> None:
     treering.open(tmp_path / "ledger.db").close()
 
-    with pytest.raises(InvalidInput, match="a ledger of Treering's own") as refused:
+    with pytest.raises(InvalidInput, match="a Treering ledger") as refused:
         said(tmp_path / "ledger.db")
     assert "treering copy" in str(refused.value.hint)
 

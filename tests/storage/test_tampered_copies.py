@@ -122,6 +122,6 @@ def test_a_sealed_payload_that_was_changed_costs_its_session_only(path: Path) ->
 
     (place,) = receipt.refused_sample
     assert (place.session_id, place.seq) == ("s1", 7)
-    assert "is not what was sealed there" in place.reason
+    assert "was changed after it was sealed" in place.reason
     assert first == [1, 2, 3, 4, 5, 6]
     assert second == [1, 2, 3]

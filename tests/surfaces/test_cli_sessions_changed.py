@@ -190,7 +190,7 @@ def test_receipts_of_undo_and_redo_name_the_events_that_say_so(talk: CommandLine
         (("undo", "--turns", "0"), 2, "cannot undo 0 turns", "undo 1 or more"),
         (("undo", "--turns", "-4"), 2, "cannot undo -4 turns", "undo 1 or more"),
         (("redo",), 1, "there is nothing to redo",
-         "only an undo with no turn after it is redone"),
+         "an undo can be redone only if no turn followed it"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_undone_or_redone_is_said(

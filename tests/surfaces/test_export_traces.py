@@ -178,4 +178,4 @@ def test_a_session_is_posted_to_a_collector(cli: CommandLine, tmp_path: Path) ->
     gone = cli(*arguments, url)
     assert (gone.status, "no answer from" in gone.err) == (1, True)
     wrong = cli("export", "deploy-17", *IN, "--format", "html", "--out", url)
-    assert (wrong.status, "not to a URL" in wrong.err) == (2, True)
+    assert (wrong.status, "cannot be sent to a URL" in wrong.err) == (2, True)

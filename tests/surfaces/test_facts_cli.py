@@ -257,7 +257,7 @@ def test_a_refusal_says_why_and_what_to_do(facts: CommandLine) -> None:
         (["Likes tea", "--importance", "11"], 2, "11"),
         (["Likes tea", "--evidence", "e-other"], 1, "no event e-other in scope acme/app"),
         (["Likes tea", "--session", "nowhere"], 1, "no session nowhere"),
-        (["Likes tea", "--valid-from", "1d", "--valid-to", "2d"], 2, "does not end before"),
+        (["Likes tea", "--valid-from", "1d", "--valid-to", "2d"], 2, "cannot end before"),
     ],
 )
 def test_what_cannot_be_told_so_leaves_nothing_behind(

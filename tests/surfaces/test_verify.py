@@ -111,7 +111,7 @@ def test_redaction_and_expiry_leave_a_proof(told: CommandLine) -> None:
     [
         (["verify", "--scope", "t"], 1, "nothing is recorded in scope t"),
         (["verify", "--scope", "s", "--session-id", "z"], 1, "no session z in scope s"),
-        (["verify", "--session-id", "a"], 2, "a session is verified within its scope"),
+        (["verify", "--session-id", "a"], 2, "--session needs a scope"),
         (["verify", "--scope", "s", "--global"], 2, "--global cannot be combined"),
         (["verify", "--anchor", "nowhere"], 2, "cannot read nowhere: No such file"),
         (

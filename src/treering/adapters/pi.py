@@ -91,7 +91,7 @@ def record_pi(
 def _event(line: str | bytes) -> dict[str, Any]:
     if len(line) > LINE_BYTES_MAX:
         raise InvalidInput(
-            f"the line is longer than {LINE_BYTES_MAX} bytes", hint="pass one event a line"
+            f"the line is longer than {LINE_BYTES_MAX} bytes", hint="pass one event per line"
         )
     try:
         event = msgspec.json.decode(line)

@@ -210,7 +210,7 @@ class RecordBuffer(BacklogStatus):
             return event
         name = event.refs["records"]
         if not set(event.refs["at"]).issuperset(stale):
-            raise InvalidInput("it is made of a record that could not be stored")
+            raise InvalidInput("it was derived from a record that could not be stored")
         current = self._access.store.versions(parse_scope(event.scope), name, stale)
         return msgspec.structs.replace(event, expected=event.expected | current)
 
@@ -236,7 +236,7 @@ class RecordBuffer(BacklogStatus):
                         raise Conflict(
                             f"the record {key} was changed by another",
                             current_seq=0,
-                            hint="get it again, and put what follows from that",
+                            hint="get it again, then put the new value",
                         )
 
     def _write_due(self) -> None:

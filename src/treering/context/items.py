@@ -66,7 +66,8 @@ def messages_of(items: Sequence[ConversationItem]) -> list[ModelMessage]:
     calls = [item.call_id for item in items if item.sort == "call"]
     if len(set(calls)) < len(calls) or not results.keys() <= set(calls):
         raise InvalidInput(
-            "calls and results do not belong together", hint="give each call one id, and its result"
+            "calls and results do not belong together",
+            hint="give each call its own id, and its result the same id",
         )
     messages: list[ModelMessage] = []
     joins = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NAME: Final = "aider"
 FILE: Final = ".aider.chat.history.md"
 DEPTH_MAX: Final = 3
-"""How far below the home folder repositories are looked for."""
+"""How deep below the home folder repositories are searched for."""
 _STARTED: Final = re.compile(r"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
 _TYPED: Final = "#### "
 _PRINTED: Final = ">"
@@ -53,7 +53,7 @@ _UNITS: Final = {"k": 1_000, "M": 1_000_000}
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return 1 for a text with a line that a session begins with; others never write it."""
+    """Return 1 for a text with the first line of a session, which no other program writes."""
     return float(any(_STARTED.fullmatch(line) for line in values if isinstance(line, str)))
 
 
@@ -87,7 +87,7 @@ def entries(text: str) -> Iterator[LogRecord]:
 
 
 class _Kinds:
-    """Tells what a line is, by itself and by the lines before it."""
+    """Classifies a line, by its text and the lines before it."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -175,7 +175,7 @@ class AiderReader(WholeReader):
         self._is_at(session, ts_ms, is_about=True)
 
     def _printed(self, lines: list[str]) -> Iterator[PendingEvent]:
-        """Yield edits as calls, what was used, errors, and the rest as it was printed."""
+        """Yield edits as calls, usage, errors, and the rest as it was printed."""
         session, rest = str(self._session), list[str]()
         for line in lines:
             edit, tokens, model = _EDITED.match(line), _TOKENS.match(line), _MODEL.match(line)
@@ -209,7 +209,7 @@ class AiderReader(WholeReader):
         yield returned(f"result:{call_id}", call_id, "edit", line, error)
 
     def _used(self, session: str, tokens: re.Match[str], line: str) -> PendingEvent:
-        """Return what a message used, which Aider prints rounded."""
+        """Return the usage of a message, which Aider prints rounded."""
         read, written = _count(tokens["read"]), _count(tokens["written"])
         key = self._key(session, ["usage", line])
         counts = {

@@ -43,7 +43,7 @@ def score(values: Sequence[Any]) -> float:
 
 
 class AntigravityState(ReaderState, kw_only=True):
-    """What is remembered of a conversation."""
+    """The state of a conversation."""
 
     waiting: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """Calls without a result: their ids and tools."""

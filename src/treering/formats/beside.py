@@ -1,4 +1,4 @@
-"""Small JSON files beside a log, which say more about its session."""
+"""Small JSON files next to a log, with more about its session."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _FAILURE: Final = re.compile(
     r"|the user (?:denied|rejected)|permission denied)",
     re.IGNORECASE,
 )
-"""How the output of a tool begins that failed, where no flag says so."""
+"""How the output of a failed tool begins, where no flag marks it."""
 _DENIED: Final = re.compile(r"\s*the user (?:denied|rejected)|\s*permission denied", re.IGNORECASE)
 
 
@@ -111,7 +111,7 @@ def thought(block: dict[str, Any], key: str, **more: Any) -> PendingEvent:
 
 
 def failure_of(output: Any) -> dict[str, str] | None:
-    """Return the error that the first words of an output tell of; None if it succeeded."""
+    """Return the error that the first words of an output report; None if it succeeded."""
     text = text_of(output)
     if _FAILURE.match(text) is None:
         return None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "chatgpt"
 BRANCHES_MAX: Final = 1_000
-"""Branches of one conversation that are kept separate."""
+"""The most branches of one conversation that become separate sessions."""
 _TEXTS: Final = frozenset({"text", "multimodal_text"})
 _CODE: Final = "code"
 _ALL: Final = "all"

@@ -50,7 +50,7 @@ def score(values: Sequence[Any]) -> float:
 
 
 class CopilotState(ReaderState, kw_only=True):
-    """What is remembered of a session."""
+    """The state of a session."""
 
     main: str = ""
     model: str | None = None
@@ -249,18 +249,18 @@ class CopilotReader(RecordReader):
         return [compacted(summary, by=self.agent, from_tokens=before)]
 
     def truncated(self, content: dict[str, Any]) -> list[EventContent]:
-        """Return that the oldest messages were left out."""
+        """Return the event for a context whose oldest messages were dropped."""
         before = count(content.get("preTruncationTokensInMessages"))
         after = count(content.get("postTruncationTokensInMessages"))
         return [shortened(content, tokens_before=before, tokens_after=after)]
 
     def rewound(self, content: dict[str, Any]) -> list[EventContent]:
-        """Return that the session was taken back to an earlier event."""
+        """Return the event for a session that was rewound to an earlier event."""
         taken = self.rewind(name(content.get("upToEventId")), **content)
         return [taken] if taken else []
 
     def shutdown(self, content: dict[str, Any]) -> list[EventContent]:
-        """Return what was used in all, without what answers have reported already."""
+        """Return the total usage, without what answers have already reported."""
         contents = [observation("session.shutdown", content)]
         metrics = fields_of(content.get("modelMetrics"))
         sums = {
@@ -297,7 +297,7 @@ class CopilotReader(RecordReader):
         return [trouble(message, code=code, **rest)] if message else []
 
     def abort(self, content: dict[str, Any]) -> list[EventContent]:
-        """Return that a turn was broken off."""
+        """Return the event for an interrupted turn."""
         return [interrupted(word(content.get("reason")))]
 
     def title(self, content: dict[str, Any]) -> list[EventContent]:

@@ -61,7 +61,7 @@ def score(values: Sequence[Any]) -> float:
 
 
 class DroidState(ReaderState, kw_only=True):
-    """What is remembered of a session."""
+    """The state of a session."""
 
     model: str | None = None
     said: str = ""

@@ -169,7 +169,7 @@ def compacted(
 def shortened(
     record: dict[str, Any], *, tokens_before: int | None = None, tokens_after: int | None = None
 ) -> EventContent:
-    """Return that an agent shortened its context, in a way that its log does not tell."""
+    """Return the event for a context that an agent shortened without saying how."""
     counts = without_none(tokens_before=tokens_before or None, tokens_after=tokens_after or None)
     return EventContent(
         kind="compaction.ended",
@@ -180,12 +180,12 @@ def shortened(
 
 
 def undone(first: str, **more: Any) -> EventContent:
-    """Return that all is taken back from the event with the key ``first``."""
+    """Return the event that undoes everything from the event with the key ``first``."""
     return EventContent(kind="session.undone", summary="session rewound", payload=more, first=first)
 
 
 def interrupted(reason: str | None = None, **more: Any) -> EventContent:
-    """Return that a turn was broken off."""
+    """Return the event for an interrupted turn."""
     return EventContent(
         kind="boundary.interrupt",
         summary=INTERRUPT_TITLE,

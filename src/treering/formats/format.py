@@ -81,9 +81,9 @@ class LogPlace(msgspec.Struct, frozen=True):
 
 
 _LATER: Final[dict[tuple[Path, str], tuple[float, list[Path]]]] = {}
-"""What was found for patterns of several folders, and from when on it is looked for again."""
+"""The folders found for each pattern, and when to search again."""
 SEARCH_REST: Final = 100
-"""Such a search takes at most this part of the time: a watch asks for places every second."""
+"""The most time such searches may take, as a share: a watch asks for places every second."""
 
 
 def _found(root: Path, pattern: str) -> list[Path]:
@@ -108,7 +108,7 @@ class LogDatabase(Protocol):
         """Return the number of rows of a table."""
 
     def tally(self, table: str, column: str) -> dict[str, int]:
-        """Return how many texts in a column begin alike, up to and with their first colon."""
+        """Return how many texts of a column start with each prefix that ends in a colon."""
 
     def rows(
         self,
@@ -141,12 +141,12 @@ class DatabaseReader(Protocol):
 
 
 def theirs(_: PurePath | None) -> LogReader:
-    """Take the place of the reader of the family, in a format that has none of its own."""
+    """Stand in for the family's reader, in a format without its own reader."""
     raise NotImplementedError
 
 
 def no_score(_: Sequence[Any]) -> float:
-    """Return 0: a format without a grammar of its own is recognized by its place alone."""
+    """Return 0: a format without its own grammar is recognized by its place alone."""
     return 0.0
 
 
@@ -178,8 +178,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns of the paths of files that are looked at in folders although they do not end in
     ``.jsonl``, ``.json``, ``.ndjson``, ``.sqlite``, ``.sqlite3`` or ``.db``: ``chats/*.md``."""
     left_out: Callable[[Path], str | None] = _no_reason
-    """Returns what a file is that is not read by itself, by its path: it repeats another file, or
-    is read with it. Otherwise None."""
+    """Returns why a file is not read on its own, by its path: it repeats another file, or is read
+    with it. Otherwise None."""
     records: Callable[[Path, DatabaseReader], Iterable[Any]] | None = None
     """Yields the values to read, if they are not those of the file itself: rows of a database, or
     the documents of a folder. Each counts as one line. A value may be a ``LogRecord``, to say where
@@ -188,7 +188,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     files: Callable[[Path], Iterable[Path]] | None = None
     """Returns the other files whose content ``records`` reads, to notice that they change."""
     family: tuple[str, ...] = ()
-    """The formats whose grammar it shares: of what they claim, files in its own places are its."""
+    """The formats whose grammar it shares: it owns the files they claim that are in its places."""
     claims: Callable[[PurePath], bool] = _never
     """Returns whether a file that its family claims is its own though it is in none of its places,
     by its path."""

@@ -1,7 +1,7 @@
-"""Kimi CLI: what passes over its wire, in two protocols; subagents have files of their own.
+"""Kimi CLI: its wire messages, in two protocols; subagents have separate files.
 
-The older protocol wraps each message: ``{timestamp, message{type, payload}}``. The newer one has
-types with dots, and tells prompts and usage twice.
+The older protocol wraps each message: ``{timestamp, message{type, payload}}``. The newer one
+has types with dots, and repeats prompts and usage.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def score(values: Sequence[Any]) -> float:
 
 
 class KimiState(ReaderState, kw_only=True):
-    """What is remembered of a session."""
+    """The state of a session."""
 
     model: str | None = None
     prompts: list[str] = msgspec.field(default_factory=list)
@@ -370,7 +370,7 @@ def _model_in(record: dict[str, Any]) -> str | None:
 
 
 def _usage(usage: dict[str, Any], **named: Any) -> EventContent | None:
-    """Return the usage of a call; both protocols count what comes from a cache apart."""
+    """Return the usage of a call; both protocols count cached tokens separately."""
 
     def number(*names: str) -> int:
         return next((amount for at in names if (amount := count(usage.get(at)))), 0)

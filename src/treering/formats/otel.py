@@ -31,7 +31,7 @@ _OPERATIONS: Final[dict[str, Operation]] = {
 _KINDS: Final[dict[str, Operation]] = {
     "agent": "agent", "workflow": "agent", "tool": "tool", "llm": "chat",
 }  # fmt: skip
-"""Sorts of spans as OpenLLMetry and OpenInference name them."""
+"""Kinds of spans, as OpenLLMetry and OpenInference name them."""
 NAMES: Final[dict[str, tuple[str, ...]]] = {
     "conversation": ("gen_ai.conversation.id", "session.id", "gen_ai.session.id",
                      "langfuse.session.id", "traceloop.association.properties.session_id"),
@@ -59,7 +59,7 @@ NAMES: Final[dict[str, tuple[str, ...]]] = {
     "result": ("gen_ai.tool.call.result", "output.value", "traceloop.entity.output"),
     "finish": ("gen_ai.response.finish_reasons", "gen_ai.response.finish_reason"),
 }  # fmt: skip
-"""By what we call it, the names of an attribute, the newest first."""
+"""Our name of each attribute, and its names in the conventions, newest first."""
 _INPUT: Final = ("gen_ai.input.messages", "gen_ai.prompt", "input.value")
 _OUTPUT: Final = ("gen_ai.output.messages", "gen_ai.completion", "output.value")
 _SYSTEM: Final = ("gen_ai.system_instructions",)
@@ -98,11 +98,11 @@ class OtelSpan(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     """What went wrong."""
     is_root: bool = False
-    """Whether its parent, if it has one, is in another process."""
+    """Whether its parent, if any, is in another process."""
 
     @property
     def operation(self) -> Operation | None:
-        """Return what it is of an agent's; None if it is of something else."""
+        """Return which part of an agent's work it is; None if it is not part of one."""
         stated = self.attributes.get("gen_ai.operation.name")
         if isinstance(stated, str):
             return _OPERATIONS.get(stated)
@@ -255,7 +255,7 @@ def _name(value: Any) -> str | None:
 
 
 def unpacked(value: Any) -> Any:
-    """Return JSON that is in a text as what it is; any other value as it is."""
+    """Return the value of JSON in a text; any other value unchanged."""
     if isinstance(value, str) and value[:1] in {"[", "{"}:
         try:
             return msgspec.json.decode(value)

@@ -163,9 +163,9 @@ class RecordReader:
         return tool
 
     def rewind(self, kept: str | None, **more: Any) -> EventContent | None:
-        """Return that all is taken back after the record with the id ``kept``; None if nothing is.
+        """Return the event that undoes everything after the record with the id ``kept``.
 
-        All of it is, if that record is not known any more.
+        None if nothing comes after it. If that record is unknown by now, everything is undone.
         """
         ids = list(self.now.trail)
         start = ids.index(kept) + 1 if kept in ids else 0

@@ -75,7 +75,7 @@ def formats() -> tuple[Format, ...]:
 
 @contextlib.contextmanager
 def adding(one: Format) -> Iterator[None]:
-    """Know another format for a while, to try it before it is installed."""
+    """Register another format temporarily, to try it before it is installed."""
     if one in formats():
         yield
         return
@@ -159,7 +159,7 @@ def others_of(path: Path, name: str | None = None) -> list[Path]:
 
 
 def left_out_by(path: Path) -> str | None:
-    """Return what a file is that is not read by itself, by its path; None if it is."""
+    """Return why a file is not read on its own, by its path; None if it is."""
     return next(
         (reason for log_format in formats() if (reason := _left_out(log_format, path))), None
     )

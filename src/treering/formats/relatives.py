@@ -1,4 +1,4 @@
-"""Agents that write the logs of another agent, in folders of their own."""
+"""Agents that write another agent's format, in their own folders."""
 
 from __future__ import annotations
 

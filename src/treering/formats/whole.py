@@ -140,7 +140,7 @@ def timed(drafts: Iterable[PendingEvent], ts_ms: int | None) -> list[PendingEven
 
 
 def titled(title: str) -> PendingEvent:
-    """Return that a session has this title."""
+    """Return the event that gives a session its title."""
     payload = {"title": shorten(title)}
     return PendingEvent(
         key=version_key("title", title),

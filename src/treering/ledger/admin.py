@@ -79,7 +79,7 @@ class LedgerAdmin:
         differ.
         """
         if session_id is not None and scope is None:
-            raise InvalidInput("a session is verified within its scope", hint="name the scope")
+            raise InvalidInput("a session needs its scope", hint="name the scope")
         name = None if scope is None else parse_scope(scope)
         result = verify_part(self._store, name, session_id, progress)
         if session_id is not None and not result.sessions:
@@ -210,7 +210,7 @@ class LedgerAdmin:
     ) -> int:
         """Bring the search index of a scope, or of all scopes, up to date.
 
-        Return how many events that took. A search updates the index of its scope by itself.
+        Return how many events that took. A search updates the index of its scope automatically.
         """
         scopes = scope_names(self._store) if scope is None else [parse_scope(scope)]
         guard = self._drafter.guard()

@@ -217,7 +217,7 @@ class Drafter:
             content, refs, payload = canonical_content(summary, refs_value, payload_value)
         if self._mode == "reject" and type(refs_value) is dict and refs_value.get("opaque"):
             raise SensitiveContent(
-                "the payload holds bytes, in which the guard cannot look for secrets",
+                "the payload holds bytes, which the guard cannot check for secrets",
                 hint="record text or JSON, or open the ledger with another guard",
             )
         if self._mode != "off" and self._suspects(content, payload):
@@ -321,7 +321,7 @@ def _recordable(name: str) -> Kind:
         )
     if not kind.durable:
         raise InvalidKind(
-            f"{kind.name} is carried to sinks and never kept", hint="record the final text"
+            f"{kind.name} is sent to sinks and never stored", hint="record the final text"
         )
     return kind
 

@@ -560,7 +560,7 @@ def _busy(session_id: str, active: OpenRun | None) -> RunActive:
     return RunActive(
         f"session {session_id} is busy with {by}",
         hint="wait for it with wait_s=30, stop it with session.interrupt(),"
-        " or give a sub-agent a session of its own",
+        " or give a subagent its own session",
     )
 
 

@@ -471,7 +471,7 @@ class Ledger(ReadableLedger):
         )
         if sum(named is not None for named in (event_id, session_id, event_ids)) != 1:
             raise InvalidInput(
-                "a redaction is aimed at one event, some events or one session",
+                "redact one event, some events or one session",
                 hint="give event_id, event_ids or session_id",
             )
         return self._redact(target, replacement)

@@ -73,7 +73,7 @@ class Lineage:
         cut = self.store.sessions.cut(self.scope, session_id)
         if cut is not None and cut.seq >= until_seq:
             raise Corrupt(
-                f"session {session_id} of {self.scope} is said to be forked from its own future",
+                f"session {session_id} of {self.scope} appears to be forked from its own future",
                 hint="keep a copy, then run treering verify",
             )
         segment = Segment(

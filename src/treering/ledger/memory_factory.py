@@ -133,7 +133,8 @@ class Recorder:
         settings = self.settings(scope, session_id)
         if settings is None:
             raise NotFound(
-                f"no session {session_id} in scope {scope}", hint="see treering sessions"
+                f"no session {session_id} in scope {scope}",
+                hint="list them with treering sessions list",
             )
         from treering.ledger.conversations import read_conversation  # noqa: PLC0415  (slow to load)
 

@@ -44,7 +44,7 @@ TITLE_CHARACTERS_MAX: Final = 80
 _AFTERWARDS: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.titled"}
 """What may happen to a closed session without opening it again."""
 _FRAME: Final = ERASURE_KINDS | HIDING_KINDS | {"session.opened", "session.closed"}
-"""What says nothing by itself."""
+"""Texts that mean nothing on their own."""
 _UPKEEP: Final = ERASURE_KINDS | MEMORY_KINDS | {"session.closed"}
 """What sweeps and erasures write to a session that nobody else writes to."""
 
@@ -122,7 +122,7 @@ def _running_heads(
 def heads(store: EventStore, scope: Scope, *, before: int | None = None) -> Iterator[SessionHead]:
     """Return the sessions of a scope at their last event, the last written to first."""
     while page := store.sessions.heads(scope, before_position=before, limit=HEADS_PAGE):
-        # What the memory records by itself is nobody's conversation.
+        # Events that the memory records are nobody's conversation.
         yield from (head for head in page if not head.session_id.startswith(MEMORY_SESSION))
         before = page[-1].position
 
@@ -297,7 +297,7 @@ def check_limit(limit: int) -> None:
     if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
-            hint="read on with next_cursor",
+            hint="continue with next_cursor",
         )
 
 

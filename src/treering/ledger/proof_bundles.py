@@ -282,7 +282,7 @@ class _Chains:
             shared = self.links.get(cut.genesis.hex(), {}).get(cut.seq)
             if shared != cut.link:
                 raise InvalidInput(
-                    f"session {session.session_id} is not a fork of what comes before it",
+                    f"session {session.session_id} is not a fork of a session before it",
                     hint=_INTACT,
                 )
         self._sessions[session.session_id] = session
@@ -294,7 +294,7 @@ class _Chains:
             raise InvalidInput(f"{label} comes before its session", hint=_INTACT)
         seq, previous = self._last[record.session_id]
         if record.seq != seq + 1:
-            raise InvalidInput(f"{label} comes where seq {seq + 1} should", hint=_INTACT)
+            raise InvalidInput(f"{label} is in the place of seq {seq + 1}", hint=_INTACT)
         # Of an expired event only the link is left, which the next one is chained to.
         if record.erasure != "expired" and link_of(previous, record) != record.link:
             raise InvalidInput(f"{label} is not what was recorded", hint=_INTACT)

@@ -151,7 +151,7 @@ def time_before(now_ms: int, age: float | None, unit_ms: int) -> int | None:
     if age is None:
         return None
     if isinstance(age, bool) or not isinstance(age, int | float) or not 0 <= age < math.inf:
-        raise InvalidInput(f"no session has the age {age!r}", hint="give a number, 0 or more")
+        raise InvalidInput(f"not an age: {age!r}", hint="give a number, 0 or more")
     return now_ms - round(age * unit_ms)
 
 

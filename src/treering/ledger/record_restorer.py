@@ -91,7 +91,7 @@ class RecordRestorer:
         session = self._sessions.get(key)
         if session is None:
             raise InvalidInput(
-                f"session {record.session_id} was not introduced before its events",
+                f"session {record.session_id} has events before its opening line",
                 hint="the file lacks lines; export again",
             )
         check_record(record)
@@ -187,7 +187,7 @@ def check_id_marks(target: EventStore, scope: Scope, marks: Mapping[str, str]) -
     if any(there.get(name, mark) != mark for name, mark in marks.items()):
         raise InvalidInput(
             f"ids of scope {scope} are hidden under different keys there and here",
-            hint="use an empty ledger, and take ids.secret of the source along",
+            hint="use an empty ledger, and copy ids.secret from the source",
         )
 
 

@@ -165,7 +165,7 @@ def check_readable(record: Record) -> None:
             return
         case "damaged":
             raise Corrupt(
-                f"the sealed payload of {label} is not what was sealed there",
+                f"the sealed payload of {label} was changed after it was sealed",
                 hint="keep a copy, then run treering verify and restore from an export",
             )
         case "missing":

@@ -164,7 +164,7 @@ class _Exports:
         scope = parse_scope(line.scope)
         if scope != line.scope:
             raise InvalidInput(
-                f"{line.scope!r} is not how a ledger spells {scope}",
+                f"{line.scope!r} is not spelled as in a ledger: {scope}",
                 hint="import the file as it was exported",
             )
         self.withheld = line.payloads == "withheld"

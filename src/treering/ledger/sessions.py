@@ -570,7 +570,9 @@ class Session:
         cut is in the ``report``.
         """
         if turn is not None and not isinstance(turn, Run):
-            raise InvalidInput(f"turn is a {type(turn).__name__}", hint="give a turn under way")
+            raise InvalidInput(
+                f"turn is a {type(turn).__name__}", hint="pass the turn that is open"
+            )
         request = ContextRequest(
             max_tokens=max_tokens,
             dialect=check_text(dialect, "dialect"),
@@ -599,7 +601,7 @@ class Session:
         if turn is not None:
             run_ids += self._views.turn(turn).run_ids
             if not run_ids:
-                raise NotFound(f"turn {turn} has no run", hint="look at the events of it")
+                raise NotFound(f"turn {turn} has no run", hint="look at its events")
         return self._contexts.shown(run_ids, last=last)
 
     def compact(

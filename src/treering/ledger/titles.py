@@ -35,7 +35,7 @@ class Titles:
         self._has_older = False
 
     def of_one(self, head: SessionHead) -> str | None:
-        """Return the title of one session, without a look at others if it is not very long."""
+        """Return the title of one session, without reading others unless it is very long."""
         if head.head_seq - (head.cut.seq if head.cut else 0) > SESSION_EVENTS_MAX:
             return self.of_many(head)
         return self._in_session(head.session_id)

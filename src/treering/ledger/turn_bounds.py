@@ -151,7 +151,9 @@ def redoable(lineage: Lineage) -> Undone:
             return undone
         elif event.kind == "conversation.user":
             break
-    raise NotFound("there is nothing to redo", hint="only an undo with no turn after it is redone")
+    raise NotFound(
+        "there is nothing to redo", hint="an undo can be redone only if no turn followed it"
+    )
 
 
 def _visible_before(lineage: Lineage) -> Iterator[Event]:

@@ -149,7 +149,7 @@ class Learner:
         valid_to_ms = None if fact.valid_to_ms is None else check_time(fact.valid_to_ms)
         valid_from_ms = self._recorder.engine.now_ms() if valid_from_ms is None else valid_from_ms
         if valid_to_ms is not None and valid_to_ms <= valid_from_ms:
-            raise InvalidInput("a fact does not end before it begins", hint="check valid_to_ms")
+            raise InvalidInput("a fact cannot end before it begins", hint="check valid_to_ms")
         attribution = (
             COMMON if fact.user is not None or home is None else self._walls.attribution(home)
         )

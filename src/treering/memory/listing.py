@@ -113,7 +113,7 @@ def _check_limit(limit: int) -> None:
     if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidInput(
             f"a page has 1 to {PAGE_ITEMS_MAX} items, not {limit}",
-            hint="read the rest with next_cursor",
+            hint="continue with next_cursor",
         )
 
 

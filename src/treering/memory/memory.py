@@ -416,7 +416,7 @@ class Memory:
         if session.scope != self.scope:
             raise InvalidInput(
                 f"the session is in scope {session.scope}, not {self.scope}",
-                hint="ask the memory of its own scope",
+                hint="use the memory of that scope",
             )
         return session.write_episode(summariser=summariser)
 
@@ -481,7 +481,7 @@ class Memory:
             row = self._row(scope_memory, fact_id)
         if row.state not in states:
             raise InvalidInput(
-                f"fact {fact_id} is {row.state}", hint="learn it again if it is true after all"
+                f"fact {fact_id} is {row.state}", hint="add it again if it is true after all"
             )
         return row
 

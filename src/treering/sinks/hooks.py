@@ -124,7 +124,7 @@ class Hooks:
         """
         if name not in MODIFYING_HOOKS:
             raise InvalidInput(
-                f"{name} modifies nothing", hint=f"use one of {', '.join(MODIFYING_HOOKS)}"
+                f"{name} is not a modifying hook", hint=f"use one of {', '.join(MODIFYING_HOOKS)}"
             )
         merged = Merged(name)
         for hook in self._registry.of(name):

@@ -123,7 +123,7 @@ class _Publisher:
             self._last.clear()
             raise Unavailable(
                 f"NATS did not accept events: {str(error) or type(error).__name__}",
-                hint="they are published again",
+                hint="they will be published again",
             ) from error
 
     def close(self) -> None:

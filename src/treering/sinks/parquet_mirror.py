@@ -173,12 +173,13 @@ class ParquetMirror:
         if not marker.exists():
             if set(str(self.folder)) & set("*?[]{}'"):
                 raise InvalidInput(
-                    f"{self.folder} has characters that match several files",
+                    f"{self.folder} contains wildcard characters",
                     hint="name a folder without * ? [ ] { } and '",
                 )
             if self.folder.exists() and any(self.folder.iterdir()):
                 raise InvalidInput(
-                    f"{self.folder} holds something else", hint="name a new or an empty folder"
+                    f"{self.folder} is not empty, and not a mirror",
+                    hint="name a new or an empty folder",
                 )
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _replace(marker, msgspec.json.encode(wanted))
@@ -513,7 +514,7 @@ def read_marker(folder: Path) -> _Marker:
             f"{folder} is not a mirror", hint=f"make one: treering mirror parquet {folder}"
         ) from error
     if marker.version > VERSION:
-        raise InvalidInput(f"{folder} was made by a newer version", hint="update treering")
+        raise InvalidInput(f"{folder} was written by a newer version", hint="update treering")
     return marker
 
 
@@ -571,7 +572,9 @@ def _locked(folder: Path) -> IO[bytes]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise Busy(f"{folder} is being mirrored to", hint="wait for the other process") from error
+        raise Busy(
+            f"{folder} is in use by another mirror", hint="wait for the other process"
+        ) from error
     return file
 
 

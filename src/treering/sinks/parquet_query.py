@@ -158,12 +158,12 @@ def _asked(duckdb: DuckDBPyConnection, sql: str) -> DuckDBPyConnection:
         allowed = {module.StatementType.SELECT, module.StatementType.EXPLAIN}
         if len(kinds) != 1 or kinds[0] not in allowed:
             raise InvalidInput(
-                "a question is one SELECT: it changes nothing",
+                "a query must be a single SELECT",
                 hint=f"the tables are {', '.join(TABLES)}",
             )
         return duckdb.execute(statements[0])
     except module.Error as error:
         raise InvalidInput(
-            f"the question cannot be answered: {' '.join(str(error).split())}",
+            f"the query failed: {' '.join(str(error).split())}",
             hint=f"the tables are {', '.join(TABLES)}; DESCRIBE events lists columns",
         ) from error

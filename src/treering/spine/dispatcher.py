@@ -98,13 +98,13 @@ class Dispatcher:
     def check(self, sinks: Sequence[Sink]) -> None:
         """Raise InvalidInput if one of ``sinks`` is none, or has another's name."""
         if not isinstance(sinks, list | tuple):
-            raise InvalidInput("sinks come in a list", hint="write spine(sinks=[sink])")
+            raise InvalidInput("sinks must be a list", hint="write spine(sinks=[sink])")
         names = [*(queue.sink.name for queue in self.queues), *(s.name for s in self._durable)]
         for sink in sinks:
             check_sink(sink)
             if sink.name in names:
                 raise InvalidInput(
-                    f"the spine has a sink {sink.name} already", hint="give each sink its own name"
+                    f"the spine already has a sink {sink.name}", hint="give each sink its own name"
                 )
             names.append(sink.name)
 

@@ -40,7 +40,7 @@ class RunNumbers:
             return None
         if parse_kind(event.kind).name in RUN_ENDS:
             raise InvalidInput(
-                f"run {event.run_id} is under way here, and ends once",
+                f"run {event.run_id} is open here, and ends only once",
                 hint="use run.end(), run.fail() or session.interrupt()",
             )
         last, stated = run_state.last_run_seq, event.run_seq

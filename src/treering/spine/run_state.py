@@ -167,7 +167,7 @@ class RunState:
         if self._pid != os.getpid():
             raise RunClosed(
                 f"run {self.run_id} belongs to the process that began it",
-                hint="begin a run of its own in the forked process",
+                hint="begin a new run in the forked process",
             )
         return self._lock
 

@@ -347,7 +347,8 @@ class Run:
         content = dict(converted or {})
         if name in RUN_ENDS or name == "run.started":
             raise InvalidInput(
-                f"{kind} is a run's own word", hint="use run.start(), run.end() or run.fail()"
+                f"{kind} is recorded by the run itself",
+                hint="use run.start(), run.end() or run.fail()",
             )
         if name in {"tool.call", "tool.result"}:
             # As given: the tool ledger converts, and marks, what a tool was given and returned.

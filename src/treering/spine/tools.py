@@ -85,7 +85,7 @@ class Tools:
             raise _has_outcome(call_id)
         if call is None:
             raise NotFound(
-                f"run {self._run_state.run_id} has made no call {call_id}",
+                f"run {self._run_state.run_id} has no call {call_id}",
                 hint="record the start of a call before its result",
             )
         return call
@@ -181,8 +181,8 @@ class Tools:
     def _check_fresh(self, call: ToolCall) -> None:
         if self._knows(call.call_id):
             raise InvalidInput(
-                f"the run has made a call {call.call_id} before",
-                hint="give each call an id of its own, or leave it out",
+                f"the run already has a call {call.call_id}",
+                hint="give each call its own id, or leave it out",
             )
 
     def _knows(self, call_id: str) -> bool:
@@ -213,7 +213,7 @@ class Tools:
             f"{call.name} may not run in session {self._run_state.session.session_id}{reason}",
             hint="use another tool, or allow it when the session is opened"
             if code == "not_permitted"
-            else "a gate of this ledger refused it; see what it says",
+            else "a gate of this ledger refused it, for the reason above",
         )
 
     # Concluding.

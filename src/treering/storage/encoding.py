@@ -133,7 +133,7 @@ def decompress(body: bytes) -> bytes:
 
     try:
         if zstandard.frame_content_size(body) > SPILL_BYTES_MAX:
-            raise ValueError("a blob claims to be larger than any")
+            raise ValueError("a blob claims to be larger than allowed")
         return zstandard.ZstdDecompressor().decompress(body)
     except zstandard.ZstdError as error:
         raise ValueError(f"a blob is damaged: {error}") from error

@@ -212,7 +212,7 @@ class KeyFolder:
         return _current(self._change(scope, change)) or 0
 
     def confirm(self, scope: str) -> None:
-        """Note that the ledger says that the scope is encrypted, so that it always has to."""
+        """Note that the ledger marks the scope as encrypted; from now on it always must."""
 
         def change(ring: _Ring) -> _Ring:
             return msgspec.structs.replace(ring, in_use=_current(ring), pending=None)

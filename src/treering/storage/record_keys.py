@@ -110,7 +110,7 @@ def check_expected(draft: Draft, versions: Mapping[str, str]) -> None:
                 if version
                 else f"the record {key} exists already",
                 current_seq=0,
-                hint="get it again, and put what follows from that",
+                hint="get it again, then put the new value",
             )
 
 

@@ -65,7 +65,7 @@ class AesKey:
             plain: bytes = self._cipher.decrypt(sealed[_NONCE], sealed[_NONCE.stop :], bound_to)
         except self._unopened as error:
             raise Corrupt(
-                "a sealed payload is not what was sealed there",
+                "a sealed payload was changed after it was sealed",
                 hint="run treering verify; if it says so everywhere, the key is another one",
             ) from error
         return plain
@@ -259,7 +259,7 @@ class Opener:
     def _open(self, scope: str, place: bytes, sealed: bytes) -> bytes | None:
         if len(sealed) < _SEALED_BYTES_MIN or sealed[0] != _MARK:
             raise Corrupt(
-                "the column of a sealed payload holds something else",
+                "the column of a sealed payload is not empty, and not a mirror",
                 hint="keep a copy, then run treering verify and restore from an export",
             )
         key = self._vault.find(scope, generation_of(sealed))

@@ -699,5 +699,5 @@ def _tag(text: str) -> str:
 
 def _listed(items: Iterable[str], name: str) -> list[str]:
     if isinstance(items, str):
-        raise TypeError(f"{name} is a text: give a list")
+        raise TypeError(f"{name} is a string: pass a list")
     return list(items)

@@ -122,7 +122,7 @@ class FileImport(RecordImport):
         probe = self._probe
         reader, values = make_reader(probe, {}), cast("Format", probe.format).records
         if self._databases is None or values is None:
-            raise InvalidInput("this is a database", hint="import it by `treering import`")
+            raise InvalidInput("this is a database", hint="import it with `treering import`")
         if isinstance(reader, WholeReader):
             age_s = time.time() - probe.source.mtime_ns / 1e9
             reader.is_live = self._live and age_s < SETTLED_S

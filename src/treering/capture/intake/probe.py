@@ -160,7 +160,7 @@ def probe(
     if is_native(values):
         if not is_named:
             raise InvalidInput(
-                "an export of Treering, which is restored only if it is named itself",
+                "an export of Treering: import it by its own path to restore it",
                 hint=f"treering import {source.path}",
             )
         return Probe(
@@ -215,7 +215,7 @@ def whole_source(source: Source, log_format: Format | str | None) -> Source:
 
 def _database_format(path: Path, databases: DatabaseReader | None) -> Format:
     if databases is None:
-        raise InvalidInput("this is a database", hint="import it by `treering import`")
+        raise InvalidInput("this is a database", hint="import it with `treering import`")
     try:
         tables = databases.tables(path)
     except Busy as error:

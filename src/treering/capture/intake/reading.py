@@ -150,7 +150,7 @@ class SubprocessReader:
             if batch.is_last:
                 self._state = batch.state
                 return
-        raise OSError("the process that read it has ended too early")
+        raise OSError("the process that reads it ended too early")
 
 
 def make_reader(probe: Probe, names: dict[str, str]) -> LogReader:

@@ -61,7 +61,7 @@ def read_tools(given: Sequence[Any]) -> list[ToolSpec]:
             ]
             if any(spec != tool for spec in rivals):
                 raise InvalidInput(
-                    f"tool {tool.name} is declared twice, differently",
+                    f"tool {tool.name} is declared twice with different content",
                     hint="declare each tool once",
                 )
             if not rivals:

@@ -30,7 +30,7 @@ def load_state(stored: str | Mapping[str, Any]) -> SessionState:
     context, log = state.get("context"), state.get("episodic")
     if log is None and "items" in state:
         raise InvalidInput(
-            "the session state has the old format: it holds items, not episodic",
+            "the session state has the old format, with items instead of episodic",
             hint='convert them: Episodic().append_items(state["items"], source="user")',
         )
     if not isinstance(log, str):

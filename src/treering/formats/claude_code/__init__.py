@@ -62,10 +62,10 @@ __all__ = ["FORMAT", "NAME", "ClaudeCodeReader", "score"]
 PUT_IN: Final = "put in by an export"
 EVENT_ID_CHARACTERS_MAX: Final = 400
 DESCRIPTION: Final = ".meta.json"
-"""How the name of a file ends that says of a subagent which it is."""
+"""The end of the name of a file that describes a subagent."""
 DESCRIPTION_BYTES_MAX: Final = 64 * 1024
 HELD_MAX: Final = 256
-"""Lines at the beginning of a file that wait for one that says where it belongs."""
+"""Lines at the beginning of a file that wait for one that names their session."""
 
 _DESCRIPTION: Final = re.compile(r"agent-.+\.meta\.json")
 _AGENT_FILE: Final = re.compile(r"agent-(?P<id>.+)")
@@ -73,7 +73,7 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOR
 
 
 def score(values: Sequence[Any]) -> float:
-    """Return how much of a file is lines of Claude Code's."""
+    """Return the share of values that are Claude Code's lines."""
     return share(is_own(line) for value in values for line in lines_in(value))
 
 
@@ -103,7 +103,7 @@ class ClaudeCodeReader:
         """Where the first lines were written, for sessions that do not say so."""
         self._repeats = FactRepeats()
         self.description: dict[str, Any] | None = None
-        """What is known of a subagent; by default, what the file beside its log says."""
+        """The description of a subagent; by default, from the file next to its log."""
 
     @property
     def sessions(self) -> dict[str, SessionHeader]:
@@ -122,7 +122,7 @@ class ClaudeCodeReader:
         return self._release() if enough else []
 
     def _read_straight(self, record: LogRecord) -> list[ParsedEvent] | None:
-        """Return the events of a line that is as usual; None if it is not."""
+        """Return the events of an ordinary line; None if it is not one."""
         if self._agent is not None or self._order.waits or type(record.value) is not dict:
             return None
         return read_straight(record.value, self._past, self._repeats)
@@ -133,11 +133,11 @@ class ClaudeCodeReader:
         return outcomes + [self._parse(record) for record in self._order.release()]
 
     def state(self) -> Any:
-        """Return what is remembered; None while lines or titles wait."""
+        """Return the state to resume from; None while lines or titles wait."""
         return None if self._held or self._order.waits else written(self._past)
 
     def resume(self, state: Any) -> None:
-        """Continue from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         self._past, self._held, self._order = restored(state), [], Order()
         self._repeats = FactRepeats()
 
@@ -296,7 +296,7 @@ class ClaudeCodeReader:
     # Sessions.
 
     def _open(self, line: LogLine) -> list[LineEvent]:
-        """Note what a line says of its session; return what has changed."""
+        """Note what a line says about its session; return what has changed."""
         past = self._past
         if self._repeats.holds(line.session, line.value, past):
             return []
@@ -337,7 +337,7 @@ class ClaudeCodeReader:
 
 
 def described(path: PurePath | None) -> dict[str, Any]:
-    """Return what the file beside a subagent's log says of it; {} if there is none."""
+    """Return the description of a subagent, from the file next to its log; {} if there is none."""
     if path is None:
         return {}
     beside = Path(path).with_name(path.name.split(".jsonl")[0] + DESCRIPTION)

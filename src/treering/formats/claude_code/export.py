@@ -48,7 +48,7 @@ VERSION: Final = "2.1.0"
 """The version of Claude Code whose lines these look like."""
 COMPACTED: Final = "context.compacted"
 THROUGH: Final = "through_seq"
-"""What an import finds out anew: the last event that a compaction replaced."""
+"""What an import finds out again: the last event that a compaction replaced."""
 _OPENING: Final = frozenset({"session.opened", "session.imported", "session.forked"})
 """Kinds that every import writes itself."""
 _WHOSE: Final = {"isSidechain", "agentId", "attributionAgent", "parent_tool_use_id", "sessionId"}
@@ -405,7 +405,7 @@ def _told(event: Event) -> dict[str, Any]:
 
 
 def _lacking(event: Event, read: ParsedEvent) -> dict[str, Any]:
-    """Return what ``event`` says otherwise than what is read of its line.
+    """Return how ``event`` differs from what is read from its line.
 
     Of a payload, the fields that differ and the names of those that it does not have.
     """

@@ -1,4 +1,4 @@
-"""The lines of a Claude Code log: which values are lines, and what any line may say."""
+"""The lines of a Claude Code log: which values are lines, and the fields that any line may have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID_CHARACTERS_MAX: Final = 100
 CALL_ID_CHARACTERS_MAX: Final = 400
 """The longest id of a call that results are found by."""
 LOOKED_AT_CHARACTERS: Final = 2_000
-"""A summary is made of no more: outputs may have millions."""
+"""Characters that a summary is made from: outputs may have millions."""
 
 ERRORS: Final = frozenset({"ops.error", "ops.warning"})
 """Kinds of events that report a failure."""
@@ -40,9 +40,9 @@ _NOTED: Final = frozenset({
 })  # fmt: skip
 """Types of lines beside what was said."""
 _MARKS: Final = ("sessionId", "session_id", "parentUuid", "leafUuid", "snapshot", "attachment")
-"""What at least one of is in such a line."""
+"""Such a line has at least one of these fields."""
 _STREAMED: Final = ("uuid", "parent_tool_use_id", "sessionId")
-"""What at least one of is in a line of a stream of Claude Code's."""
+"""A line of a Claude Code stream has at least one of these fields."""
 
 
 class LogLine(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ def _unwrapped(output: Any, detail: Any) -> tuple[Any, bool]:
 
 
 def interrupted(title: str, words: str) -> LineEvent:
-    """Return that the user interrupted the turn."""
+    """Return the event for an interrupt by the user."""
     return LineEvent(
         kind="boundary.interrupt",
         summary=shorten(title),
@@ -133,7 +133,7 @@ def _denial(line: LogLine, words: str) -> str | None:
 
 
 def call_words(tool: str, given: Any) -> str:
-    """Return a call in words: its tool, and the best hint in its input."""
+    """Return a summary of a call: its tool, and the best hint in its input."""
     fields = given if isinstance(given, dict) else {}
     for hint in (*_HINTS, *fields):
         value = fields.get(hint)
@@ -164,7 +164,7 @@ def duration_of(detail: Any) -> int | None:
 
 
 def more_in(detail: Any, words: str) -> Any:
-    """Return what ``detail`` says beyond the words of the result; None if it only repeats them."""
+    """Return what ``detail`` adds to the text of the result; None if it only repeats it."""
     if isinstance(detail, str):
         return None if detail.removeprefix("Error: ").strip() == words.strip() else detail
     if isinstance(detail, dict):

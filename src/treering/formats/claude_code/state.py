@@ -1,4 +1,4 @@
-"""What a reader of Claude Code's logs remembers of earlier lines: a little, however many.
+"""The state of a reader of Claude Code's logs, of bounded size however long the log is.
 
 Everything here is bounded and can be stored, so that a later import continues where this one ended.
 Erasures do not reach what is stored: it holds names and digests, and no text.

@@ -1,4 +1,4 @@
-"""The short way through a log: lines of users and assistants as Claude Code usually writes them.
+"""The fast path through a log: lines of users and assistants as Claude Code usually writes them.
 
 Nearly all lines of a log are a prompt, a result, or one part of an answer, with an id of their own,
 after a line that was read before, and with nothing else to say. They are read here without the
@@ -274,7 +274,7 @@ def _thought(block: dict[str, Any], model: str, message_id: str) -> _Part | None
 def _usage(
     usage: dict[str, Any], past: ClaudeCodeState, place: _Place, names: tuple[str, str, str]
 ) -> list[ParsedEvent]:
-    """Return what a message used, if that is more than was reported before."""
+    """Return the usage of a message, if it is more than was reported before."""
     message_id, request_id, model = names
     cached = count(usage.get("cache_read_input_tokens"))
     written = count(usage.get("cache_creation_input_tokens"))

@@ -1,4 +1,4 @@
-"""What messages used, as Claude Code reports it: on every line of a message, and growing."""
+"""The usage of messages, as Claude Code reports it: on every line of a message, and growing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COUNTS: Final = {
 
 
 def used(line: LogLine, past: ClaudeCodeState) -> list[LineEvent]:
-    """Return what the message of a line used, if that is more than was reported before."""
+    """Return the usage of the message of a line, if it is more than was reported before."""
     given = line.message.get("usage")
     given = given if isinstance(given, dict) else {}
     counts = {ours: count(given.get(theirs)) for theirs, ours in _COUNTS.items()}

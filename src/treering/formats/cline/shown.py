@@ -1,4 +1,4 @@
-"""What the editor showed of a task: what it cost, errors, and the conversation once more."""
+"""What the editor showed of a task: costs, errors, and the conversation again."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def events(value: dict[str, Any], key: str, *, is_repeated: bool, by: str) -> li
 
 
 def compaction(text: str, key: str, *, by: str) -> PendingEvent:
-    """Return that a summary took the place of what was said before it."""
+    """Return the event for a summary that replaced the messages before it."""
     payload = {"summary": text, "by": by}
     return PendingEvent(
         key=key, kind="context.compacted", summary=shorten(text), payload=payload, refs={"by": by}

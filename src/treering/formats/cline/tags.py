@@ -1,4 +1,4 @@
-"""Calls by tags: how these agents have models call tools that cannot do it otherwise.
+"""Calls by tags: how these agents let models call tools that have no tool calling of their own.
 
 <read_file><path>tides.py</path></read_file>        in an answer
 [read_file for 'tides.py'] Result:                  and after it, in the next message

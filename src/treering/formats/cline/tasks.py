@@ -31,7 +31,7 @@ _REQUEST: Final = "api_req_started"
 
 
 class TaskTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """When the messages of a task were said, as far as the editor noted it."""
+    """The times of the messages of a task, as far as the editor noted them."""
 
     times_ms: dict[int, int] = {}
     """The times of messages, by their numbers."""
@@ -122,7 +122,7 @@ def files(path: Path) -> list[Path]:
 
 
 def left_out(path: Path) -> str | None:
-    """Return that a document is read with the conversation of its task, by its name."""
+    """Return why a document is left out: it is read with the conversation of its task."""
     if path.stem == path.parent.name and path.with_name(path.stem + MESSAGES).is_file():
         return "facts about a session, read with its messages"
     if path.name not in _OTHERS or path.parent.parent.name != "tasks":
@@ -133,7 +133,7 @@ def left_out(path: Path) -> str | None:
 
 
 def task_times(displayed: Sequence[dict[str, Any]], known: dict[str, Any]) -> TaskTimes:
-    """Return when messages were said.
+    """Return the times of messages.
 
     Newer versions note how many messages there were when something was shown. Otherwise a request
     tells when the message before it was sent, and the last that was shown after it when it ended.

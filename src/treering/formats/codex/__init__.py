@@ -66,7 +66,7 @@ _SKIPPED: Final = {
 
 
 class _CodexState(msgspec.Struct):
-    """What is remembered from one record to the next."""
+    """The state kept from one record to the next."""
 
     opening: SessionHeader | None = None
     is_stated: bool = False
@@ -119,7 +119,7 @@ class CodexReader:
         return [self._settle(page) for page in (*pages, *([fork] if fork else []))]
 
     def state(self) -> Any:
-        """Return what it needs to continue; None if that is too much, or a record waits."""
+        """Return the state to resume from; None if it is too large, or a record waits."""
         if self._waiting.pages or self._fork:
             return None
         opening = self._now.opening
@@ -132,7 +132,7 @@ class CodexReader:
         return bounded(state)
 
     def resume(self, state: Any) -> None:
-        """Continue from what ``state`` returned. Raises ValueError if it cannot."""
+        """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
         try:
             once, again = msgspec.convert(state["repeats"], tuple[str, dict[str, int]])
             tools = msgspec.convert(state["tools"], list[tuple[str, str]])
@@ -351,7 +351,7 @@ FORMAT: Final = Format(
 
 
 class KeyRepeats(msgspec.Struct):
-    """How often each content came in a file.
+    """How often each content occurred in a file.
 
     A content is remembered by 48 bits, so that many fit into what is kept between two readings.
     """

@@ -1,4 +1,4 @@
-"""Events of a log before they have their session: said, called, returned, observed."""
+"""Events of a log before their session is known: messages, calls, results, observations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treering.spine.words import shorten
 
 _PREAMBLE: Final = "# Context from my IDE setup:"
 _REQUEST: Final = "## My request for Codex:"
-"""What editors put before a request: open tabs and files, which say nothing of it."""
+"""What editors put before a request: open tabs and files, which are not part of it."""
 HINT_CHARACTERS_MAX: Final = 120
 KEPT_ID_CHARACTERS_MAX: Final = 120
 """A longer id is replaced by its digest where something is named after it."""
@@ -27,7 +27,7 @@ _HINTS: Final = (
 
 
 class PendingEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event before it has its session and its place."""
+    """An event before its session and its position are known."""
 
     key: str
     kind: str
@@ -91,7 +91,7 @@ def input_of(stated: Any, field: str) -> dict[str, Any]:
 
 
 def call_summary(tool: str, stated: dict[str, Any]) -> str:
-    """Return a line on a call: its tool, and what it is about."""
+    """Return a one-line summary of a call: its tool, and its main argument."""
     hints = (stated[field] for field in _HINTS if stated.get(field))
     hint = next(hints, None) or next(
         (value for value in stated.values() if isinstance(value, str)), ""

@@ -1,4 +1,4 @@
-"""The events of a rollout, as its user interface got them, in the ledger's words."""
+"""The events of a rollout, as its user interface received them, as events of the ledger."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BESIDE: Final = frozenset({"type", "kind", "phase", "item"})
 
 
 def read_event(event: dict[str, Any]) -> list[Part]:
-    """Return what ``event`` tells by itself: no counts, no rollbacks, which need what was before.
+    """Return what ``event`` says alone: no counts or rollbacks, which need earlier events.
 
     Empty if it says nothing.
     """
@@ -53,7 +53,7 @@ def read_event(event: dict[str, Any]) -> list[Part]:
 
 
 def observation_of(event: dict[str, Any]) -> PendingEvent:
-    """Return an event with all that it holds."""
+    """Return an event with all its content."""
     sort = event.get("type")
     return observed(key_of(["event", event]), sort if isinstance(sort, str) else "event", event)
 
@@ -83,14 +83,14 @@ def mcp_call_of(event: dict[str, Any]) -> list[Part]:
 
 
 class UsageCounter(msgspec.Struct):
-    """What was used up to the last report."""
+    """The usage up to the last report."""
 
     total: dict[str, int] = {}
 
     def report(
         self, event: dict[str, Any], model: str | None, provider: str | None
     ) -> PendingEvent | str:
-        """Return what the last call used; the reason, if that was reported before."""
+        """Return the usage of the last call; a reason, if it was already reported."""
         stated = fields_of(event.get("info"))
         total = _counts(stated.get("total_token_usage", event))
         last = _counts(stated.get("last_token_usage"))

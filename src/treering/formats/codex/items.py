@@ -1,4 +1,4 @@
-"""The items of a rollout: what a model was given and what it gave, in the ledger's words."""
+"""The items of a rollout, a model's input and output, as events of the ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ItemPart = PendingEvent | LaneText
 
 _PASSING: Final = frozenset({"type", "id", "call_id", "name", "status", "timestamp"})
 _DONE: Final = {"completed": None, "failed": "Failed", "incomplete": "Incomplete"}
-"""How a call ended that holds its own outcome, and the class of a failure."""
+"""How calls with their own outcome ended, and the class of a failure."""
 _OWN_OUTCOMES: Final = frozenset({"web_search_call", "image_generation_call", "mcp_call"})
 """Calls that no other item answers."""
 _ANSWERS: Final = ("output", "result", "results")
@@ -52,7 +52,7 @@ def read_item(item: dict[str, Any], tools: Mapping[str, str]) -> list[ItemPart]:
 
 
 def observation_of(item: dict[str, Any]) -> PendingEvent:
-    """Return a message of neither side: instructions, context, pictures of an earlier text."""
+    """Return a message of neither side: instructions, context, images of an earlier text."""
     return observed(key_of(["item", item]), "message", item)
 
 

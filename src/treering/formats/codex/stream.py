@@ -42,7 +42,7 @@ def score(values: Sequence[Any]) -> float:
 
 
 class ThreadState(ReaderState, kw_only=True):
-    """What is remembered of a thread."""
+    """The state of a thread."""
 
     turn: int = 0
     begun: dict[str, str] = msgspec.field(default_factory=dict)

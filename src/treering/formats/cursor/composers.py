@@ -4,7 +4,7 @@
     bubbleId:CONVERSATION:BUBBLE    what was said, thought or called: ids and times
 
 A bubble that its conversation does not list any more was taken back: it is recorded where it was
-said, and undone. Everything else in the file are settings, and copies for the editor.
+said, and undone. Everything else in the file is settings, and copies for the editor.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class ComposerReader(WholeReader):
         ]
 
     def _chats(self, value: dict[str, Any]) -> Iterator[Any]:
-        """Give the events of the conversations that an early version kept in one value."""
+        """Yield the events of the conversations that an early version kept in one value."""
         tabs = value.get("tabs")
         for tab in map(fields_of, tabs if isinstance(tabs, list) else []):
             session = name_of(tab.get("tabId")) or NAME
@@ -233,7 +233,7 @@ def folder_of(address: Any) -> str | None:
 
 
 def bubble_events(value: dict[str, Any], bubble_id: str, model: str | None) -> list[PendingEvent]:
-    """Return what was said, thought and called in a bubble, and what it used."""
+    """Return the messages, thoughts, calls and usage of a bubble."""
     bubble_id = short_id(bubble_id)
     model = _model(fields_of(value.get("modelInfo"))) or model
     drafts = [*_thoughts(value, bubble_id)]

@@ -67,7 +67,7 @@ def records(path: Path, _: DatabaseReader) -> Iterator[LogRecord]:
 
 
 def left_out(path: Path) -> str | None:
-    """Return that a transcript is also there in its newer form."""
+    """Return why a transcript is left out: it also exists in its newer form."""
     is_repeated = path.suffix == ".txt" and path.with_suffix(".jsonl").exists()
     return "an older form of the transcript beside it" if is_repeated else None
 

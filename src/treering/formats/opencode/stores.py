@@ -198,7 +198,7 @@ def folder_rows(path: Path, _: DatabaseReader) -> Iterator[Any]:
 
 
 def left_out(path: Path) -> str | None:
-    """Return that a file is read with its session, by the folders that it is in."""
+    """Return why a file is left out: it is read with its session."""
     for depth, folder in enumerate(path.parents):
         if depth > 2:
             return None

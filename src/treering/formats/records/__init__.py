@@ -208,7 +208,7 @@ class _ValueScan:
     def _give_up(
         self, line: RawLine, held: bytearray, fault: str, following: RawLine | None
     ) -> _Taken:
-        """Give what ``line`` holds by itself; the lines after it are read again."""
+        """Yield the values of ``line`` alone; the lines after it are read again."""
         fed = len(line.text) + 1
         self._patience.spend(STEPS_A_LINE * held.count(b"\n") + len(held) // _HELD_BYTES_A_STEP)
         self._lines.put_back(bytes(held[fed:]), line.offset + fed, line.number + 1, following)

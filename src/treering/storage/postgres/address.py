@@ -62,7 +62,7 @@ def parse_address(location: str) -> Address:
     if not _NAME.fullmatch(schema) or schema.startswith("pg_"):
         raise InvalidInput(
             f"{schema!r} cannot be a schema of a ledger",
-            hint="use up to 50 small letters, digits and _, beginning with a letter",
+            hint="use up to 50 lowercase letters, digits and _, beginning with a letter",
         )
     query = urlencode([option for option in options if option[0] != "schema"], quote_via=quote)
     conninfo = _joined(parts, parts.netloc, query)

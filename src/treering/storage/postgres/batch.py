@@ -364,7 +364,7 @@ class Batch:
     def _expect(self, drafts: Sequence[Draft], expected_seq: int) -> None:
         if len({(draft.scope, draft.session_id) for draft in drafts}) > 1:
             raise InvalidInput(
-                "expected_seq is for one session, the events belong to several",
+                "expected_seq is for one session, but the events belong to several",
                 hint="append one session at a time",
             )
         head = self.heads.get((drafts[0].scope, drafts[0].session_id))

@@ -204,7 +204,7 @@ class _Copy:
     def _check_same(self, session: SessionRecord, head: BatchSession) -> None:
         if head.genesis != session.genesis:
             raise Conflict(
-                f"session {session.session_id} of {session.scope} exists already, and is another",
+                f"session {session.session_id} of {session.scope} exists, with another origin",
                 current_seq=head.seq,
                 hint="import into an empty ledger",
             )

@@ -151,7 +151,7 @@ def _make_group(connection: Connection, address: Address, role: str, name: sql.I
     elif (comment[0] or mark) != mark:
         raise InvalidInput(
             f"the role {role} belongs to a ledger in another database of this server",
-            hint=f"give this one a schema of its own: ?schema={address.schema}_2",
+            hint=f"give this one its own schema: ?schema={address.schema}_2",
         )
 
 
@@ -196,7 +196,7 @@ def revoke(connection: Connection, address: Address, role: str, scope: str | Non
             ).fetchone()
             raise NotFound(
                 f"{role} was not granted {what}",
-                hint=f"it is held to {held[0]}: name one of them"
+                hint=f"it is limited to {held[0]}: name one of them"
                 if held and held[0]
                 else "treering db status shows who was",
             )
@@ -256,7 +256,7 @@ def _check_name(address: Address, role: str) -> None:
         }
     ):
         raise InvalidInput(
-            f"{role!r} cannot be granted anything", hint="name a role of the users that connect"
+            f"{role!r} cannot be given access", hint="name a role that users connect as"
         )
 
 
@@ -271,7 +271,7 @@ def _are_laid(connection: Connection, address: Address) -> bool:
 def _check_walls(connection: Connection, address: Address) -> None:
     if not _are_laid(connection, address):
         raise InvalidInput(
-            f"the roles of {address.shown} are not there yet", hint="run treering db init first"
+            f"the roles of {address.shown} do not exist yet", hint="run treering db init first"
         )
 
 
@@ -287,12 +287,12 @@ def _check_holdable(connection: Connection, address: Address, role: str, scope: 
     beyond, owner, app, scoped = row or (False, False, False, False)
     if beyond or owner:
         raise InvalidInput(
-            f"{role} is a superuser, bypasses row security or owns the ledger: no policy holds",
-            hint="grant to a role of its own",
+            f"{role} is a superuser, bypasses row security or owns the ledger: no policy applies",
+            hint="grant to a separate role",
         )
     if (scope is not None and app) or (scope is None and scoped):
         raise InvalidInput(
-            f"{role} has the other sort of grant already, and could use either",
+            f"{role} already has the other kind of grant, and could use either",
             hint="use another role, or revoke that first",
         )
 

@@ -307,7 +307,7 @@ class Batch:
         targets = {(draft.scope, draft.session_id) for draft in drafts}
         if len(targets) > 1:
             raise InvalidInput(
-                "expected_seq speaks of one session, the events belong to several",
+                "expected_seq is for one session, but the events belong to several",
                 hint="append one session at a time",
             )
         session = self._find_session(drafts[0])
@@ -533,7 +533,7 @@ class Batch:
         self._note_run(session, run, before, state_after(draft.kind), seq)
 
     def follow_run(self, session: int, run: int, kind: str, seq: int) -> None:
-        """Note that a run has begun, gone on or ended at ``seq``."""
+        """Note that a run has begun, continued or ended at ``seq``."""
         before = self._ids.run_state(self.connection, session, run)
         self._ids.run_seqs.pop((session, run), None)
         self._note_run(session, run, before, state_after(kind), seq)

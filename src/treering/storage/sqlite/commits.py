@@ -203,5 +203,5 @@ def _stopped(job: Job) -> OutcomeUnknown:
     return OutcomeUnknown(
         "the thread that was committing was stopped: the events may or may not be kept",
         event_ids=[draft.event_id for draft in job.drafts],
-        hint="append again with the same event ids: nothing will be doubled",
+        hint="append again with the same event ids: nothing is recorded twice",
     )

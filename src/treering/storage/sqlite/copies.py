@@ -143,7 +143,7 @@ class _Copy:
             raise Conflict(
                 f"session {session.session_id} of {session.scope} was forgotten here",
                 current_seq=self._batch.head(same)[0],
-                hint="leave it out: what was forgotten does not come back",
+                hint="leave it out: a forgotten session cannot come back",
             )
         if not number:
             cut = self._check_parent(scope, session)
@@ -154,7 +154,7 @@ class _Copy:
         genesis = fetch_value(connection, "SELECT genesis FROM sessions WHERE id = ?", (number,))
         if genesis != session.genesis:
             raise Conflict(
-                f"session {session.session_id} of {session.scope} is here already, and is another",
+                f"session {session.session_id} of {session.scope} exists, with another origin",
                 current_seq=self._batch.head(number)[0],
                 hint="import into an empty ledger",
             )

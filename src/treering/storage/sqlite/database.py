@@ -144,7 +144,7 @@ class Database:
                 raise OutcomeUnknown(
                     f"the log of {self.path} was replaced during the commit",
                     event_ids=[header.event_id for header in headers],
-                    hint="append again with the same event ids: nothing will be doubled",
+                    hint="append again with the same event ids: nothing is recorded twice",
                 )
 
     def reading(self) -> AbstractContextManager[apsw.Connection]:

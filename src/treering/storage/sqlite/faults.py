@@ -69,7 +69,7 @@ def translate(error: apsw.Error, path: str) -> TreeringError:
 def damaged(path: str, error: Exception) -> Corrupt:
     """Return the error for a file whose pages are not where they belong."""
     return Corrupt(
-        f"{path} is damaged: what is stored makes no sense ({type(error).__name__})",
+        f"{path} is damaged: the stored data is invalid ({type(error).__name__})",
         hint="keep a copy, then run treering verify and restore from an export or a backup",
     )
 
@@ -80,6 +80,6 @@ def translate_commit(error: apsw.Error, path: str, event_ids: list[str]) -> Tree
         return OutcomeUnknown(
             f"the disk failed while {path} was being synced: the events may or may not be kept",
             event_ids=event_ids,
-            hint="append them again with the same event ids: nothing will be doubled",
+            hint="append them again with the same event ids: nothing is recorded twice",
         )
     return translate(error, path)

@@ -59,7 +59,7 @@ def open_foreign(path: Path) -> Iterator[ForeignDatabase]:
         if error.errno != errno.ENOSPC:
             raise
         raise StorageFull(
-            f"no room for the copy of {path} that would be read",
+            f"no room for a temporary copy of {path}",
             hint="set TMPDIR to a folder with more room",
         ) from error
 
@@ -139,7 +139,7 @@ class ForeignDatabase:
         ]:
             raise InvalidInput(
                 f"the table {table} of {self._path} has no column {', '.join(missing)}",
-                hint="it is of another version, or of another program",
+                hint="it belongs to another version, or another program",
             )
         among, given = _condition(where or {}, prefix)
         for number, *values in self._numbered(table, columns, among, given, order):
@@ -224,8 +224,8 @@ def _is_journaled(path: Path) -> bool:
 def _refuse_ledger(connection: apsw.Connection, path: Path) -> None:
     if connection.pragma("application_id") == APPLICATION_ID:
         raise InvalidInput(
-            f"{path} is a ledger of Treering's own",
-            hint=f"bring it over with treering copy: treering copy {path}",
+            f"{path} is a Treering ledger",
+            hint=f"copy it instead: treering copy {path}",
         )
 
 

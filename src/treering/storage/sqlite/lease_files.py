@@ -169,7 +169,7 @@ def _locked(descriptor: int, sort: int, name: str) -> bool:
         check_from_system(error)
         raise StorageError(
             f"the file of leases cannot be locked: {error.strerror}",
-            hint="keep the ledger on a disk that knows file locks",
+            hint="keep the ledger on a disk that supports file locks",
         ) from error
     return True
 

@@ -112,7 +112,7 @@ def page(
     """Return documents after a number, in order."""
     rows = fetch_all(connection, _PAGE, (scope, shelf, after, limit))
     if any(None in row for row in rows):
-        raise ValueError("a document lacks something that all have")
+        raise ValueError("a document lacks a required field")
     return [(row[0], Document(*row[1:])) for row in rows]
 
 

@@ -169,7 +169,7 @@ def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str
     if not shown:
         if turn is not None or run_id is not None:
             flag = "--turn" if turn is not None else "--run"
-            raise InvalidInput(f"{flag} is about what was shown", hint="add --shown")
+            raise InvalidInput(f"{flag} needs --shown", hint="add --shown")
         if budget["max_tokens"] is None:
             raise InvalidInput(
                 "max_tokens is required",
@@ -181,9 +181,7 @@ def _check(budget: dict[str, Any], *, shown: bool, turn: int | None, run_id: str
     for name, value in budget.items():
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
-            raise InvalidInput(
-                f"{flag} cannot be chosen for what was shown already", hint=f"drop {flag}"
-            )
+            raise InvalidInput(f"{flag} cannot be combined with --shown", hint=f"drop {flag}")
 
 
 def _next(session: Session, budget: dict[str, Any]) -> Context:

@@ -46,7 +46,7 @@ def copy(*, source: str, target: str, scope: Scope | None) -> None:
     is valid only for the recorded bytes.
     """
     if invocation().database is not None:
-        raise InvalidInput("a copy names both of its ledgers", hint="leave --db out")
+        raise InvalidInput("copy takes both ledgers as arguments", hint="leave --db out")
     with (
         open_pair(source, target) as (ledger, other),
         filling("copying", then="proving") as advance,

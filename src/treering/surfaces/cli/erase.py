@@ -542,7 +542,7 @@ def _confirm(plan: ForgetReceipt, person: str) -> None:
     typed = click.prompt(asked, default="", show_default=False, err=True)
     if typed.strip() != person:
         raise InvalidInput(
-            "that is another name: nothing was erased", hint=f"type {person}, or add --yes"
+            "the name does not match: nothing was erased", hint=f"type {person}, or add --yes"
         )
 
 

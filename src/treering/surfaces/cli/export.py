@@ -183,7 +183,7 @@ def _format_of(out: str) -> str:
 def _check_collector(form: str) -> None:
     if form != "otlp":
         raise InvalidInput(
-            f"{form} is written to a file, not to a URL", hint="--format otlp is sent to a URL"
+            f"{form} cannot be sent to a URL", hint="name a file, or use --format otlp"
         )
 
 

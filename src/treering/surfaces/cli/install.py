@@ -152,7 +152,9 @@ def _program(name: str) -> Path:
     beside = Path(sys.executable).with_name(name)
     program = str(beside) if beside.is_file() else shutil.which(name)
     if program is None:
-        raise NotFound(f"there is no {name} beside {sys.executable}", hint="install treering again")
+        raise NotFound(
+            f"there is no {name} next to {sys.executable}", hint="install treering again"
+        )
     return Path(os.path.abspath(program))  # noqa: PTH100  (a link to the program stays one)
 
 

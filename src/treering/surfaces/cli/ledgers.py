@@ -194,7 +194,7 @@ def _checked(location: str, *, is_named: bool) -> str:
     if is_named and not path.absolute().parent.is_dir():
         raise StorageError(
             f"the folder {path.absolute().parent} does not exist",
-            hint=f"make it, or correct the path: {path}",
+            hint=f"create it, or correct the path: {path}",
         )
     return str(path)
 

@@ -76,7 +76,7 @@ def unwritable(error: OSError, done: str = "") -> StorageError:
     if done:
         return StorageError(
             f"{done}; only its receipt could not be written to standard output: {reason}",
-            hint="do not run it again for the receipt's sake; check where the output goes",
+            hint="do not run it again just for the receipt; check where the output goes",
         )
     return StorageError(
         f"standard output cannot be written: {reason}", hint="check where the output goes"

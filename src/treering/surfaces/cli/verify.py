@@ -49,9 +49,7 @@ def verify(
     that the newest events were cut off. The exit status is 1 if the proof fails.
     """
     if session_id is not None and scope is None:
-        raise InvalidInput(
-            "a session is verified within its scope", hint="add --scope, or drop --session"
-        )
+        raise InvalidInput("--session needs a scope", hint="add --scope, or drop --session")
     session = None if session_id is None else require(session_id, "session_id")
     prove(scope, session, anchor_file=anchor_file, derived=derived)
 

@@ -123,7 +123,7 @@ def watch(
     if extractor is not None and not memory:
         raise InvalidInput("--model is for the memory", hint="add --memory")
     if location == MEMORY:
-        raise InvalidInput("a ledger in memory ends with the watch", hint="name a file with --db")
+        raise InvalidInput("watch needs a ledger in a file", hint="name a file with --db")
     for path in paths:
         if not path.expanduser().exists():
             _tell_missing(path, once=once)

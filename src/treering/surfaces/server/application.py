@@ -241,7 +241,7 @@ class Api:
         except TimeoutError as error:
             raise Busy(
                 f"no answer within {self._limits.answer_s:g} seconds",
-                hint="ask again; what you record with ids of your own is not recorded twice",
+                hint="ask again; events with your own ids are not recorded twice",
             ) from error
 
     def _done(self, running: asyncio.Future[Any]) -> None:

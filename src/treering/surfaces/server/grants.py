@@ -203,4 +203,4 @@ class TokenSet:
 
 
 def _unreadable(path: Path) -> StorageError:
-    return StorageError(f"{path} is not a token file", hint="restore it, or begin a new one")
+    return StorageError(f"{path} is not a token file", hint="restore it, or create a new one")

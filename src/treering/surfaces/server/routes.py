@@ -159,7 +159,7 @@ def _converted(convert: Callable[[], Any]) -> Any:
         return convert()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(
-            f"the request does not fit: {error}", hint="see /v1/openapi.json for its fields"
+            f"invalid request: {error}", hint="see /v1/openapi.json for its fields"
         ) from error
 
 

@@ -188,7 +188,7 @@ def picture(request: PageRequest) -> Response:
     chosen = media[number] if 0 <= number < len(media) else None
     facts = None if chosen is None else picture_facts(chosen)
     if chosen is None or chosen.data is None or facts is None:
-        raise NotFound("the event has no such picture", hint="open the event")
+        raise NotFound("the event has no such image", hint="open the event")
     return Response(
         base64.b64decode(chosen.data),
         media_type=facts.mime,
