@@ -94,7 +94,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _before_fork() -> None:
-    """Wait for the imports of other threads, and keep new ones waiting."""
+    """Wait for the imports of other threads, and hold back new ones."""
     thread = get_ident()
     _forking.add(thread)
     for _ in range(LOOKS_MAX):

@@ -1,4 +1,4 @@
-"""What waits for a ledger that cannot take it now: recorded later, in order."""
+"""Items that wait for a ledger that is unavailable: recorded later, in order."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WAITING_MAX: Final = 1_000
-"""How much is kept for a ledger that cannot take it now."""
+"""The most items that wait for an unavailable ledger."""
 RETRY_S: Final = 1.0
 RETRY_S_MAX: Final = 60.0
-"""How long a failing ledger is left alone; doubled from the first to the second."""
+"""The first and the longest pause after a failure; pauses double."""
 Item = TypeVar("Item")
 _log: Final = lazy_logger("treering")
 
 
 class WaitingLines(Protocol[Item]):
-    """Keeps what waits where it outlives the process."""
+    """Stores waiting items where they outlive the process."""
 
     def add(self, item: Item) -> None:
         """Keep an item."""
@@ -67,7 +67,7 @@ class Backlog(Generic[Item]):
 
     @property
     def is_due(self) -> bool:
-        """Whether something waits, and the ledger was left alone for long enough."""
+        """Whether something waits, and the pause after the last failure is over."""
         return bool(self.waiting) and self._retry_at <= time.monotonic()
 
     def add(self, item: Item) -> None:
@@ -84,7 +84,7 @@ class Backlog(Generic[Item]):
                 self._lines.add(item)
 
     def drain(self) -> bool:
-        """Write what waits; return whether nothing waits any more."""
+        """Write the waiting items; return whether none is left."""
         has_waited = bool(self.waiting)
         while self.waiting:
             try:
@@ -105,7 +105,7 @@ class Backlog(Generic[Item]):
         return True
 
     def postpone(self, error: StorageError) -> None:
-        """Leave a ledger alone for a while that has failed."""
+        """Pause after a failure of the ledger."""
         if self._retry_at == 0.0:
             _log.warning("recording is delayed: %s", error)
             self._late = 0
@@ -122,7 +122,7 @@ class Backlog(Generic[Item]):
         _log.warning("not recorded: %s: %s", cause["class"], cause["message"])
 
     def report(self) -> None:
-        """Note in the ledger what was lost or came late."""
+        """Record in the ledger how many items were lost or late."""
         if not self._unreported and not self._late:
             return
         counts = {"lost": self._unreported, "late": self._late}

@@ -44,9 +44,9 @@ class TreeringConversationStore(ConversationStore):
     """Keeps conversations in a scope of a ledger; what is said is in the ledger's sessions.
 
     It behaves like the in-memory store. Deleting a conversation erases the entries that no other
-    shares, and what they say. An entry that was erased as an event is left out of its history.
-    A ledger that fails costs the record, not the turn: saves wait in memory and in the spool, and
-    are loaded from there. With ``strict``, errors are raised. Deleting raises in any case.
+    shares, and what they say. An entry that was erased as an event is left out of its history. If
+    the ledger fails, the agent continues: saves wait in memory and in the spool, and are loaded
+    from there. With ``strict``, errors are raised. Deleting always raises them.
     """
 
     def __init__(

@@ -194,7 +194,7 @@ class RemoteLedger(Ledger):
         return self._get(scope, "tool-calls", Page[ToolRecord], **_listed(filters, "status"))
 
     def tool_statistics(self, scope: str, **filters: Any) -> list[ToolStatistics]:
-        """Return for each tool of a scope how its calls ended and how long they took."""
+        """Return statistics of each tool of a scope: outcomes and durations."""
         filters.pop("progress", None)
         return self._get(scope, "tool-statistics", list[ToolStatistics], **filters)
 

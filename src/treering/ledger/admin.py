@@ -1,4 +1,4 @@
-"""Administration of a ledger: proofs, anchors, copies, exports, and everything derived rebuilt."""
+"""Administration of a ledger: proofs, anchors, copies, exports and rebuilds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 class LedgerAdmin:
-    """What the owner of a ledger does with it as a whole: ``ledger.admin``."""
+    """Operations on a whole ledger: ``ledger.admin``."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class LedgerAdmin:
         return with_coverage(compared, ["anchor"])
 
     def span_builder(self, *, with_content: bool) -> SpanBuilder:
-        """Return what makes OpenTelemetry spans of runs, with texts if ``with_content``."""
+        """Return a converter from runs to OpenTelemetry spans, with texts if ``with_content``."""
         return SpanBuilder(self._store, with_content=with_content)
 
     def sample_derived(self, scope: str | None = None) -> Verification:
@@ -120,7 +120,7 @@ class LedgerAdmin:
         return self._with_derived(nothing, *compared)
 
     def rebuild(self) -> RebuildReceipt:
-        """Delete everything derived from the events, and derive it again."""
+        """Delete all derived data, and rebuild it from the events."""
         searched = self._store.words.scopes()
         shelved = self._memory_factory.shelved(scope_names(self._store))
         receipt = self._store.rebuild()
@@ -133,10 +133,10 @@ class LedgerAdmin:
     def rebuild_vectors(
         self, scope: str | None = None, *, progress: Callable[[int], None] | None = None
     ) -> VectorsReceipt:
-        """Turn all texts into vectors again, in one scope or all, by the embedder in use.
+        """Compute all vectors again, in one scope or all, with the current embedder.
 
-        Until then, texts with vectors of another embedder are found by their words only.
-        ``progress`` is called with the number of events done since its last call.
+        Until then, texts with vectors of another embedder are found by words only. ``progress`` is
+        called with the number of events done since its last call.
         """
         scopes = scope_names(self._store) if scope is None else [parse_scope(scope)]
         embedder = self._memory_factory.embedder()
@@ -186,7 +186,7 @@ class LedgerAdmin:
     def restore(
         self, stream: IO[bytes], *, progress: Callable[[int], None] | None = None
     ) -> RestoreReceipt:
-        """Read native JSONL back, chain included; events that are here already are not doubled."""
+        """Read native JSONL back, chain included; existing events are not duplicated."""
         return read_export(self._store, stream, progress)
 
     def copy_to(
@@ -196,10 +196,10 @@ class LedgerAdmin:
         scope: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> CopyReceipt:
-        """Copy to ``target`` the events it lacks, of one scope or of all; prove the chain there.
+        """Copy to ``target`` the events it lacks, of one scope or of all; verify the chain there.
 
-        A copy that was stopped continues where it ended. Sessions that cannot be copied are refused
-        by name; the others are copied. ``progress`` is called with the events done and their total.
+        An interrupted copy continues where it stopped. Sessions that cannot be copied are reported;
+        the others are copied. ``progress`` is called with the events done and their total.
         """
         name = None if scope is None else parse_scope(scope)
         other: LedgerAdmin = target.admin
@@ -221,9 +221,9 @@ class LedgerAdmin:
         return self._store.words.lag(parse_scope(scope))
 
     def lags(self, scope: str) -> dict[str, int]:
-        """Return how many events of a scope each projection has not followed yet, by its name.
+        """Return how many events of a scope each projection has not processed yet, by its name.
 
-        Nothing is missing from an answer: a projection is brought up to date when it is asked.
+        Answers are always complete: a projection is brought up to date when it is queried.
         """
         name = parse_scope(scope)
         return {projection.name: projection.lag(name) for projection in self._store.projections}
@@ -236,23 +236,23 @@ class LedgerAdmin:
         return self._store.erasure.state()
 
     def rekey(self) -> int:
-        """Hide ids that earlier versions made of words that were erased; return how many.
+        """Hide ids that earlier versions derived from erased words; return how many.
 
         Opening a ledger does it once.
         """
         return rekey(self._store, self._drafter)
 
     def joined_users(self, scope: str) -> dict[str, list[tuple[str, str]]]:
-        """Return users with main sessions on several channels that nobody has linked.
+        """Return users with unlinked main sessions on several channels, with channels and handles.
 
-        Each with channels and handles: they may be several people.
+        They may be several people.
         """
         return self._people.joined(parse_scope(scope))
 
     def relinked_handles(self, scope: str) -> list[tuple[str, str, str, str]]:
         """Return channel and handle of main sessions that were opened for another user.
 
-        Each with that user and the one that the handle is linked to since.
+        Each with that user and the one that the handle is linked to now.
         """
         return self._people.relinked(parse_scope(scope))
 

@@ -166,7 +166,7 @@ class Engine:
         return new
 
     def append_new(self, event: NewEvent) -> Header:
-        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        """Record one event with a new id. Raises DuplicateEvent if the id exists."""
         new = self.append_missing([event])
         if not new:
             raise DuplicateEvent(

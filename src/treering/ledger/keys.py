@@ -1,4 +1,4 @@
-"""The keys of encrypted scopes: made, rotated, listed and destroyed, and the key that hides ids."""
+"""The keys of encrypted scopes, and the key that hides ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LedgerKeys:
         self._clock = clock
 
     def create(self, scope: str) -> KeyReceipt:
-        """Encrypt the payloads recorded in a scope from now on; make a key if it has none.
+        """Encrypt the payloads recorded in a scope from now on; create a key if it has none.
 
         Summaries and refs stay legible. The key is in the folder of keys, not in the ledger: if it
         is lost, the payloads are lost.
@@ -66,7 +66,7 @@ class LedgerKeys:
         return self._destroy_all(name) if generation is None else self._destroy(name, generation)
 
     def fits_id_key(self, scope: str) -> bool:
-        """Whether the key that hides ids is the one that the scope was used with, if with any."""
+        """Whether the key that hides ids is the one that the scope was used with, if any."""
         try:
             find_id_key(self._store, parse_scope(scope))
         except KeyMissing:

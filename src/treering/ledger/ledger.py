@@ -1,4 +1,4 @@
-"""The ledger: the one append-only store of events, and everything asked of it."""
+"""The ledger: the append-only store of events, and all its operations."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ else:
 
 @checks_arguments
 class Ledger(ReadableLedger):
-    """An open ledger. Safe to share between threads; notices forks. Made by ``treering.open``."""
+    """An open ledger.
+
+    Safe to share between threads and across forks. Created by ``treering.open``.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class Ledger(ReadableLedger):
 
     @cached_property
     def admin(self) -> LedgerAdmin:
-        """Return what proves, anchors, exports, restores, copies and rebuilds the ledger."""
+        """Return the administration of the ledger: verify, anchor, export, restore, rebuild."""
         from treering.ledger.admin import LedgerAdmin  # noqa: PLC0415  (loaded when first used)
 
         return LedgerAdmin(
@@ -119,7 +122,7 @@ class Ledger(ReadableLedger):
 
     @cached_property
     def keys(self) -> LedgerKeys:
-        """Return the keys of encrypted scopes: made, rotated, listed and destroyed."""
+        """Return the keys of encrypted scopes: create, rotate, list and destroy them."""
         from treering.ledger.keys import LedgerKeys  # noqa: PLC0415  (loaded when first used)
 
         return LedgerKeys(self._store, self._drafter, self._clock)
@@ -144,7 +147,7 @@ class Ledger(ReadableLedger):
             self._store.close()
 
     def with_masking(self) -> Ledger:
-        """Return the same ledger with secrets masked in payloads, too: for logs that are captured.
+        """Return the same ledger with secrets masked in payloads, too: for imported logs.
 
         Its events are not sent to sinks. Closing it closes this one.
         """
@@ -163,8 +166,8 @@ class Ledger(ReadableLedger):
     ) -> list[Header]:
         """Record all of ``events`` durably and in order, or none of them.
 
-        The same event id with the same content again returns the first header and writes nothing.
-        Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
+        Recording the same event id with the same content again returns the first header and writes
+        nothing. Raises Conflict if the session is not at ``expected_seq``, if that is given.
         """
         listed = check_events(events)
         if not listed:
@@ -172,7 +175,7 @@ class Ledger(ReadableLedger):
         return self._engine.append(listed, expected_seq=expected_seq)
 
     def append_new(self, event: NewEvent) -> Header:
-        """Record one event whose id must be new. Raises DuplicateEvent if it is known already."""
+        """Record one event with a new id. Raises DuplicateEvent if the id exists."""
         return self._engine.append_new(*check_events([event]))
 
     def session(
@@ -187,11 +190,11 @@ class Ledger(ReadableLedger):
     ) -> Session:
         """Return a handle on a session; it is recorded with its first event.
 
-        ``mode`` is main, group or queue: that of a session that is there already, or main. ``key``
-        is the name that another system knows the session by. ``tools`` are those that may run in
-        it; if none are named, all may, and in a group the few that are harmless. ``isolation`` is
-        what a group's agent keeps away from. ``spawned_by`` is the session whose agent began this
-        one, ``spawned_call`` the id of the tool call by which it did.
+        ``mode`` is main, group or queue; the default is that of an existing session, or main.
+        ``key`` is the session's name in another system. ``tools`` are those that may run in it: by
+        default all, and in a group only the few harmless ones. ``isolation`` limits what a group's
+        agent may access. ``spawned_by`` is the session whose agent started this one,
+        ``spawned_call`` the id of the tool call that did.
         """
         return sessions.Session(
             self._engine,
@@ -206,9 +209,9 @@ class Ledger(ReadableLedger):
     def main_session(self, channel: str, user: str, *, scope: str, agent: str) -> Session:
         """Return the one session of a person on a channel: ``main:{channel}:{user}``.
 
-        ``user`` is their handle there. ``session.user`` is who that is, as ``memory.users.resolve``
-        says: whom the handle is linked to; else the handle itself, unless somebody on another
-        channel is called so.
+        ``user`` is their handle there. ``session.user`` is the person, as ``memory.users.resolve``
+        returns it: the user that the handle is linked to, or else the handle itself, unless
+        somebody on another channel has the same one.
         """
         _check_channel(channel)
         check_name(user, "user")
@@ -238,7 +241,7 @@ class Ledger(ReadableLedger):
     ) -> Session:
         """Return the one session of a group: ``group:{channel}:{group_id}``.
 
-        It is isolated and has the few harmless tools, unless the group is given others.
+        It is isolated, and only the few harmless tools may run, unless you name others.
         """
         _check_channel(channel)
         check_name(group_id, "group_id")
@@ -260,14 +263,13 @@ class Ledger(ReadableLedger):
         after: str | None = None,
         **names: Unpack[SessionFilters],
     ) -> Page[SessionOutline]:
-        """Return the sessions of one or several scopes at a glance, the last written to first.
+        """Return overviews of the sessions of one or several scopes, the last written first.
 
-        ``all_scopes=True`` asks for those of all scopes instead.
-        ``since_ms`` and ``until_ms`` limit the time of that, in milliseconds since 1970. ``state``
-        is one or several of running, open, idle, closed and pruned: all but pruned if left out.
-        ``prefix`` begins an id, ``text`` is part of a title or an id. ``after`` is the
-        ``next_cursor`` of the page before. Sessions that an agent began in another one are left
-        out, unless ``subagents``.
+        ``all_scopes=True`` returns those of all scopes instead. ``since_ms`` and ``until_ms`` limit
+        the time of the last write, in milliseconds since 1970. ``state`` is one or several of
+        running, open, idle, closed and pruned; the default is all but pruned. ``prefix`` is the
+        beginning of an id, ``text`` a part of a title or an id. ``after`` is the ``next_cursor`` of
+        the previous page. Sessions of subagents are included only with ``subagents``.
         """
         query = SessionQuery(
             scopes=asked_scopes(self._store, scope, all_scopes=all_scopes),
@@ -285,7 +287,7 @@ class Ledger(ReadableLedger):
         return list_sessions(self._store, query, after=cursor, now_ms=self._clock())
 
     def session_ids(self, scope: str) -> list[str]:
-        """Return the ids of all sessions of a scope, those of subagents too, the oldest first."""
+        """Return the ids of all sessions of a scope, including subagents, oldest first."""
         return self._store.sessions.named(parse_scope(scope), prefix="", suffix="")
 
     def family(self, scope: str, session_id: str) -> Family:
@@ -296,9 +298,9 @@ class Ledger(ReadableLedger):
     def families(
         self, scope: str, *, limit: int = PAGE_ITEMS_DEFAULT, after: str | None = None
     ) -> Page[Family]:
-        """Return the families of a scope that have forks, the last written to first.
+        """Return the families of a scope that have forks, the last written first.
 
-        ``after`` is the ``next_cursor`` of the page before.
+        ``after`` is the ``next_cursor`` of the previous page.
         """
         return families.families(
             self._store,
@@ -318,12 +320,12 @@ class Ledger(ReadableLedger):
         now_ms: int | None = None,
         dry_run: bool = False,
     ) -> SweepReceipt:
-        """Close idle sessions and prune old ones; None leaves either alone.
+        """Close idle sessions and prune old ones; None skips either step.
 
-        Pruning writes an episode, closes the session, then expires its events. A session with an
-        open run or an unread inbox is left alone, and so is one that was imported, unless
-        ``include_imported`` says otherwise; one with a fork that stays is not pruned. Raises
-        InvalidInput, and prunes nothing, if the clock cannot be right; ``now_ms`` is believed.
+        Pruning writes an episode, closes the session, then expires its events. Sessions with an
+        open run or an unread inbox are skipped, and so are imported ones without
+        ``include_imported``; a session with a remaining fork is not pruned. Raises InvalidInput,
+        and prunes nothing, if the clock cannot be right; a given ``now_ms`` is trusted.
         """
         policy = pruning.SweepPolicy(
             now_ms=self._clock() if now_ms is None else check_time(now_ms),
@@ -349,12 +351,12 @@ class Ledger(ReadableLedger):
         idle_minutes: float = IDLE_MINUTES,
         progress: Callable[[int], None] | None = None,
     ) -> MaintenanceReceipt:
-        """Do what is due in the memory of a scope; for a timer, or ``treering memory run``.
+        """Do the maintenance that is due in the memory of a scope; for a timer.
 
         Learns facts from new messages, as ``Memory.extract`` does with ``model`` and
         ``budget_tokens``; writes episodes of sessions that have been idle; archives faded facts;
         computes vectors again if a better embedder was installed. One process at a time does this
-        in a scope: others return at once. Nothing depends on it.
+        in a scope: others return at once. Nothing else depends on it.
         """
         return maintenance.maintain(
             self._store,
@@ -376,7 +378,7 @@ class Ledger(ReadableLedger):
         now_ms: int | None = None,
         dry_run: bool = False,
     ) -> SweepReceipt:
-        """Prune the sessions that nobody has written to for so long; ``receipt.count`` of them."""
+        """Prune the sessions not written to for this long; ``receipt.count`` is their number."""
         return self.sweep(
             scope,
             idle_minutes=None,
@@ -399,10 +401,10 @@ class Ledger(ReadableLedger):
         agent: str = erasure.AGENT,
         access: RecordAccess | None = None,
     ) -> KeyedRecords:
-        """Return the records called ``name`` of a scope: values by key, the latest of each.
+        """Return the records called ``name`` of a scope: the latest value of each key.
 
-        Every change is an event of ``session_id``, by default of a session of their own. A buffer
-        takes the place of the ledger as ``access``.
+        Every change is an event of ``session_id``, by default of a separate session. ``access`` may
+        be a buffer instead of the ledger.
         """
         return keyed_records.KeyedRecords(
             access or self.record_access,
@@ -418,24 +420,25 @@ class Ledger(ReadableLedger):
         return keyed_records.LedgerRecords(self._engine, self.redact)
 
     def generation(self, scope: str, session_id: str) -> int:
-        """Return a number that changes whenever something of a session is erased; 0 before that.
+        """Return a number that changes with every erasure in a session; 0 before the first.
 
-        Ids of erased events are never free again. Whoever derives ids from content includes it.
+        Ids of erased events are never free again: include this number in ids that you derive from
+        content.
         """
         name = check_name(session_id, "session_id")
         return self._store.record_keys.last_erasure(parse_scope(scope), name)
 
     @property
     def embedder(self) -> Embedder | None:
-        """Return the embedder that ``treering.open`` chose; None if there is none."""
+        """Return the embedder of the ledger; None if there is none."""
         return self._memory_factory.embedder()
 
     def spine(
         self, sinks: Sequence[Sink] = (), *, synthetic: SyntheticPolicy | None = None
     ) -> Spine:
-        """Return the ledger's spine, on which every turn runs, with ``sinks`` added to it.
+        """Return the ledger's spine, which runs every turn, with ``sinks`` added to it.
 
-        ``synthetic`` makes the results of tools that never returned one.
+        ``synthetic`` creates the results of tools that never returned one.
         """
         self._engine.add(sinks, synthetic)
         return self._spine
@@ -443,7 +446,7 @@ class Ledger(ReadableLedger):
     def recover(self, scope: str | None = None) -> int:
         """Close the runs of processes that are gone, in one scope or all; return how many.
 
-        Opening a ledger does it once; a program that stays may ask again.
+        Opening a ledger does it once; a long-running program may call it again.
         """
         return self._engine.recover(None if scope is None else parse_scope(scope))
 
@@ -460,8 +463,8 @@ class Ledger(ReadableLedger):
     ) -> RedactReceipt:
         """Erase the content of one event, several or one session, physically; the chain stays.
 
-        What retells it goes with it, and so do the tellings of facts that cite it. Up to 2,000
-        events are erased in one transaction, and one event for each session vouches for them.
+        Summaries of it are erased, too, and so are facts that cite it. Up to 2,000 events are
+        erased in one transaction, with one event per session that records the erasure.
         """
         target = Target(
             scope=parse_scope(scope),
@@ -504,12 +507,11 @@ class Ledger(ReadableLedger):
     ) -> ExpireReceipt:
         """Remove events past their retention.
 
-        ``policy`` goes before the scope's own, and that before the defaults. Sessions that were
-        imported are left alone by the defaults: a policy that names a kind reaches them.
-
-        Without ``now_ms`` the clock is asked. If it is more than 90 days ahead of what was recorded
-        last, or a day behind, and something would be removed, InvalidInput is raised: a clock that
-        is wrong must not empty a ledger. Whoever gives ``now_ms`` is believed.
+        ``policy`` overrides the scope's own, which overrides the defaults. The defaults do not
+        apply to imported sessions; a policy that names a kind does. Without ``now_ms`` the clock is
+        used. Raises InvalidInput if the clock is more than 90 days ahead of the last recorded
+        event, or a day behind, and something would be removed: a wrong clock must not empty a
+        ledger. A given ``now_ms`` is trusted.
         """
         return erasure.expire(
             self._store,
@@ -531,9 +533,9 @@ class Ledger(ReadableLedger):
     ) -> ForgetReceipt:
         """Erase one person from a scope, physically: events about them, and their names.
 
-        Their own sessions go as a whole, with their names; in others, what is about them, and what
-        retells it. Runs of theirs that are under way are interrupted. The chain still holds.
-        ``progress`` is called with the number of events erased since. Raise NotFound if nobody has
+        Their own sessions are erased completely, with their names; in others, events about them,
+        and summaries of these. Their open runs are interrupted. The chain stays valid. ``progress``
+        is called with the number of events erased since its last call. Raise NotFound if nobody has
         that name.
         """
         name = parse_scope(scope)
@@ -551,7 +553,7 @@ class Ledger(ReadableLedger):
             )
 
     def retention(self, scope: str) -> Retention:
-        """Return the retention in force for a scope, in days by kind."""
+        """Return the effective retention of a scope, in days by kind."""
         return erasure.effective_retention(self._store, parse_scope(scope), None)
 
     def own_retention(self, scope: str) -> Retention:
@@ -559,14 +561,14 @@ class Ledger(ReadableLedger):
         return self._store.erasure.retention(parse_scope(scope))
 
     def set_retention(self, scope: str, policy: Retention) -> None:
-        """Keep ``policy`` for a scope: days by kind, None is forever."""
+        """Set the retention of a scope: days by kind; None is forever."""
         name = parse_scope(scope)
         erasure.effective_retention(self._store, name, policy)
         self._store.erasure.set_retention(name, check_retention(policy))
 
 
 def _check_channel(channel: str) -> None:
-    """Raise InvalidInput if a session's id could not tell ``channel`` from what follows it."""
+    """Raise InvalidInput if ``channel`` would make a session's id ambiguous."""
     if not isinstance(channel, str) or not channel.strip() or ":" in channel:
         raise InvalidInput(
             f"invalid channel: {channel}", hint="give a name without a colon, as telegram"

@@ -43,7 +43,7 @@ else:
 
 
 class ReadableLedger:
-    """What a ledger holds. Reading it writes nothing that is not derived."""
+    """Reading a ledger. It writes derived data only."""
 
     def __init__(
         self, store: EventStore, *, drafter: Drafter, clock: Clock, memory_factory: MemoryFactory
@@ -58,7 +58,7 @@ class ReadableLedger:
     ) -> Page[ScopeOutline]:
         """Return a page of the scopes that have sessions, by name; only those you may see.
 
-        ``after`` is the ``next_cursor`` of the page before.
+        ``after`` is the ``next_cursor`` of the previous page.
         """
         cursor = None if after is None else check_text(after, "after")
         return scopes.list_scopes(self._store, limit=check_count(limit, "limit"), after=cursor)
@@ -74,9 +74,9 @@ class ReadableLedger:
     ) -> Page[Header]:
         """Return a page of the headers of a scope by time: the ``first`` ones, or the ``last``.
 
-        ``turn_id`` keeps to one turn; with ``session_id``, no other session is looked through for
+        ``turn_id`` limits it to one turn; with ``session_id``, only that session is searched for
         it. ``since_ms`` and ``until_ms`` are milliseconds since 1970, both inclusive. ``after`` is
-        the ``next_cursor`` of the page before; with ``last`` it continues towards the past.
+        the ``next_cursor`` of the previous page; with ``last`` it continues towards the past.
         """
         query = make_query(scope, first=first, last=last, **filters)
         return read_page(self._store, query, after, self._store.reader.headers)
@@ -90,7 +90,7 @@ class ReadableLedger:
         after: str | None = None,
         **filters: Unpack[EventFilters],
     ) -> Page[Event]:
-        """Return the same as ``headers``, with payloads; a page of large ones is shorter."""
+        """Return the same as ``headers``, with payloads; large payloads make a page shorter."""
         query = make_query(scope, first=first, last=last, **filters)
         return read_page(self._store, query, after, self._store.reader.events)
 
@@ -108,7 +108,7 @@ class ReadableLedger:
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
-        """Return the same as ``replay``, with payloads; a page of large ones is shorter."""
+        """Return the same as ``replay``, with payloads; large payloads make a page shorter."""
         query = make_query(scope, session_id=session_id, first=first)
         return read_session_page(self._store, query, after, self._store.reader.session_events)
 
@@ -130,8 +130,8 @@ class ReadableLedger:
     def event_ids(self, scope: str, prefix: str, *, limit: int = PAGE_ITEMS_DEFAULT) -> list[str]:
         """Return the ids of events that start with ``prefix``, in order, at most ``limit``.
 
-        Only ids in the form of a UUID are found: Treering makes such ids, and so do its importers.
-        Ids of redacted and expired events are among them.
+        Only UUIDs are found: Treering and its importers create such ids. Ids of redacted and
+        expired events are included.
         """
         return self._store.reader.ids_starting(
             parse_scope(scope), check_text(prefix, "prefix"), limit=check_count(limit, "limit")
@@ -150,7 +150,7 @@ class ReadableLedger:
         progress: Callable[[int], None] | None = None,
         **filters: Unpack[ToolFilters],
     ) -> Page[ToolRecord]:
-        """Return one record for each tool call of a scope, those of failed runs among them.
+        """Return one record for each tool call of a scope, including failed runs.
 
         ``status`` is one or several; ``"failing"`` is failed or synthetic. ``order="slowest"``
         gives the longest first. ``progress`` is called with the events read.
@@ -176,7 +176,7 @@ class ReadableLedger:
         until_ms: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[ToolStatistics]:
-        """Return for each tool of a scope how its calls ended and how long they took."""
+        """Return statistics of each tool of a scope: outcomes and durations."""
         query = ToolQuery(
             scope=parse_scope(scope),
             session_id=session_id,
@@ -237,8 +237,8 @@ class ReadableLedger:
     ) -> int:
         """Return how many events of other scopes have all words of a query.
 
-        It counts what is indexed already, up to 1,000 events of a scope; none for a role that is
-        held to one scope.
+        It counts indexed events only, up to 1,000 per scope; none for a role that is limited to one
+        scope.
         """
         here = parse_scope(scope)
         parsed = search_queries.parse_search(
@@ -261,11 +261,11 @@ class ReadableLedger:
         limit: int = PAGE_ITEMS_DEFAULT,
         after: str | None = None,
     ) -> Page[RunOutline]:
-        """Return a page of the runs of a scope at a glance, the newest first.
+        """Return a page of overviews of the runs of a scope, newest first.
 
-        ``failing`` leaves out runs that are open or ended well. ``since_ms`` and ``until_ms`` limit
-        the time of their start. ``after`` is the ``next_cursor`` of the page before. A page may be
-        short, or empty, and still have more: it searches about 100,000 runs.
+        ``failing`` leaves out runs that are open or succeeded. ``since_ms`` and ``until_ms`` limit
+        the time of their start. ``after`` is the ``next_cursor`` of the previous page. A page
+        searches about 100,000 runs: it may be short or empty although more follow.
         """
         query = make_query(
             scope, session_id=session_id, since_ms=since_ms, until_ms=until_ms, first=limit
@@ -285,7 +285,7 @@ class ReadableLedger:
         return runs.list_run_ids(self._store, query, after=after)
 
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
-        """Return one run at a glance. Raise NotFound if it is not among the latest 100,000.
+        """Return an overview of one run. Raise NotFound if it is not among the latest 100,000.
 
         A run whose id is a UUID of version 7 is found however old it is.
         """
@@ -303,7 +303,7 @@ class ReadableLedger:
         """Return one run from start to end, without private content. Raise NotFound as ``run``.
 
         A run of more than ``events_max`` events is shown by its first and last ones; the same limit
-        holds for its tool calls. ``progress`` is called with the number of events caught up with.
+        holds for its tool calls. ``progress`` is called with the number of events read.
         """
         started, _ = self._find_run(scope, run_id, session_id)
         events_max = check_count(events_max, "events_max")
@@ -337,10 +337,10 @@ class ReadableLedger:
         idle_s: float | None = None,
         stop: threading.Event | None = None,
     ) -> Follower[Header]:
-        """Return an iterator over the headers that are there and those that come, in order.
+        """Return an iterator over existing and new headers, in order.
 
-        ``committed`` delivers a run's events when it has ended well, and no others of runs.
-        It ends after ``idle_s`` seconds without news, or when ``stop`` is set; else never.
+        With ``committed``, events of a run are returned only once it has succeeded. It ends after
+        ``idle_s`` seconds without new events, or when ``stop`` is set; otherwise never.
         """
         return Follower(
             self._store,

@@ -38,7 +38,8 @@ class MemoryFold:
         self._store = store
         self._attributed = attributed
         self._sealed = sealed
-        """Whether nothing is saved: hashes of a sealed event's words could be guessed."""
+        """Whether nothing is saved, because words of a sealed event could be guessed from hashes.
+        """
         self.scope = scope
         self.lock = threading.RLock()
         self.state = self._empty_state()

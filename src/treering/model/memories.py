@@ -248,11 +248,11 @@ class ExtractReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MaintenanceReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was due in a memory, and done."""
+    """The result of the maintenance of a memory."""
 
     scope: str
     is_busy: bool = False
-    """Whether another process is at it, so that nothing was done here."""
+    """Whether another process is doing it, so nothing was done here."""
     messages_read: int = 0
     facts_learned: int = 0
     facts_to_review: int = 0

@@ -1,4 +1,4 @@
-"""Tool calls, as their authors hold them."""
+"""Handles on tool calls."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 @checks_arguments
 class ToolCall:
-    """One tool call: an intent, and exactly one outcome. A context manager."""
+    """One tool call: recorded before it runs, with exactly one outcome. A context manager."""
 
     def __init__(self, tools: Tools, name: str, input: Any, call_id: str | None) -> None:  # noqa: A002
         self._tools = tools
         self.name, is_cut = fit_name(name, "tool name")
         self.call_id: str = new_id() if call_id is None else fit_name(call_id, "call_id")[0]
         self.given_name: str | None = to_text(name)[0] if is_cut else None
-        """The tool's name as it was given, if it cannot be recorded as a name."""
+        """The original name of the tool, if it cannot be recorded as a name."""
         self.input = input
-        """What the tool is called with: as given, or as a gate has changed it."""
+        """The input of the tool: as given, or as a gate changed it."""
         self.intent: Header | None = None
-        """What was recorded before the tool runs."""
+        """The event that was recorded before the tool runs."""
         self.outcome: Header | None = None
-        """What counts as the result, once there is one."""
+        """The result, once there is one."""
         self.lock = Lock()
-        """Held while its outcome is made and recorded; never asked for with the run's lock held."""
+        """Held while its outcome is recorded; never acquired while the run's lock is held."""
         self.is_settled = False
-        """Whether the tool itself has had its say, be it late."""
+        """Whether the tool itself has returned, even if late."""
         self.is_awaited = False
-        """Whether a model asked for it, and what runs the tool is not known yet."""
+        """Whether a model asked for it, and nothing runs it yet."""
         self.started_at = 0.0
-        """When its intent was recorded, by the monotonic clock."""
+        """When the call was recorded, by the monotonic clock."""
 
     def __repr__(self) -> str:
         return f"ToolCall({self.name!r}, call_id={self.call_id!r})"
@@ -80,18 +80,18 @@ class ToolCall:
     def finish(self, output: Any = None) -> Header:
         """Record that the tool returned ``output``.
 
-        One that comes after a synthetic outcome is kept as late, and linked to that.
+        After a synthetic outcome, it is recorded as late, and linked to that one.
         """
         return self._tools.conclude(self, self._tools.results.returned, output)
 
     def fail(self, error: BaseException | str) -> Header:
-        """Record that the tool failed; late, as ``finish`` may be."""
+        """Record that the tool failed; as late, if ``finish`` would be."""
         return self._tools.conclude(self, self._tools.results.failed, describe(error))
 
     def give_up(self, reason: Reason) -> Header:
         """Record that the tool gives no result: a synthetic one replaces it, with the reason.
 
-        A call that has its outcome keeps it.
+        A call that already has its outcome does not change.
         """
         return self._tools.replace(self, check_reason(reason))
 

@@ -150,7 +150,7 @@ class RunState:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and, to the knowledge of this process, not ended."""
+        """Whether it has begun and, as far as this process knows, not ended."""
         return self.state == "open"
 
     @property

@@ -1,4 +1,4 @@
-"""Runs: one attempt to carry out a turn. It starts once and ends once, whatever its author does."""
+"""Runs: one attempt at a turn. A run starts once and ends once, whatever its caller does."""
 
 from __future__ import annotations
 
@@ -47,42 +47,43 @@ _FAILED = ("failed", "error")
 
 @checks_arguments
 class Run:
-    """One attempt to carry out a turn. Use it as a context manager, or start and end it.
+    """One attempt at a turn.
 
-    Safe to share between threads: what they record is numbered in the order it is kept.
+    Use it as a context manager, or start and end it. Safe to share between threads: events are
+    numbered in the order they are recorded.
     """
 
     def __init__(self, run_state: RunState, message: Message | None = None) -> None:
         self._run_state = run_state
         run_state.belong_to(self)
         self._room_tokens: int | None = None
-        """What there was for messages in the context that its model was shown last."""
+        """The token budget for messages in the last context shown to its model."""
         self.message = message
-        """The message that it deals with, if it was taken from an inbox."""
+        """The message it handles, if it was taken from an inbox."""
         self._before: Token[Run | None] | None = None
-        """What was the current run before the block of this one."""
+        """The run that was current before this one's block."""
 
     def __repr__(self) -> str:
         return f"Run({self.run_id!r}, session={self.session.session_id!r}, {self.state})"
 
     @property
     def run_id(self) -> str:
-        """Return its id."""
+        """Return the run's id."""
         return self._run_state.run_id
 
     @property
     def turn_id(self) -> str | None:
-        """Return the id of the turn that it carries out."""
+        """Return the id of its turn."""
         return self._run_state.template.turn_id
 
     @property
     def session(self) -> Session:
-        """Return the session that it is part of."""
+        """Return the session it belongs to."""
         return self._run_state.session
 
     @property
     def agent(self) -> str:
-        """Return who acts in it."""
+        """Return the agent that acts in it."""
         return self._run_state.template.agent_id
 
     @property
@@ -97,12 +98,12 @@ class Run:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has begun and, to the knowledge of this process, not ended."""
+        """Whether it has begun and, as far as this process knows, not ended."""
         return self._run_state.is_open
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was interrupted, here or by another process: ask now and then in long work."""
+        """Whether it was interrupted, here or by another process: check it during long work."""
         self._run_state.look()
         return self.state == "interrupted"
 
@@ -114,7 +115,7 @@ class Run:
 
     @property
     def prepend_context(self) -> str | None:
-        """Return what gates put before the user's words, if anything."""
+        """Return the text that gates put before the user's message, if any."""
         added = self._run_state.preparation
         return None if added is None else added.prepend_context
 
@@ -164,7 +165,7 @@ class Run:
                     self._run_state.close("interrupted", _outside(error), error)
 
     def start(self) -> Header:
-        """Record that the run begins. Raises RunActive if the session is busy with another."""
+        """Record that the run begins. Raises RunActive if the session has another open run."""
         try:
             return (self._run_state.begin(lambda _: ()) or [])[0]
         except BaseException as error:
@@ -172,9 +173,10 @@ class Run:
             raise
 
     def end(self) -> Header:
-        """Commit the run: it ended well. A run that is over stays as it is.
+        """Commit the run: it succeeded.
 
-        If its model was shown a context, the session is compacted when it has outgrown that.
+        A run that has already ended does not change. If its model was shown a context, the session
+        is compacted once it has outgrown that context.
         """
         header = self._run_state.close("ended")
         if self.state == "ended" and self._room_tokens is not None:
@@ -183,24 +185,24 @@ class Run:
         return header
 
     def fail(self, error: BaseException | str) -> Header:
-        """Record that the run failed. A run that is over stays as it is."""
+        """Record that the run failed. A run that has already ended does not change."""
         return self._run_state.close("failed", "failed", error)
 
     def interrupt(self, why: str = "interrupted") -> Header:
-        """Abort the run, and leave a mark that the next turn sees."""
+        """Abort the run, and record a boundary that the next turn sees."""
         return self._run_state.close("interrupted", "interrupted", why, boundary=why)
 
     # What happens in it.
 
     def user(self, text: str, **content: Any) -> Header:
-        """Record what the user said; ``content`` is kept beside the text."""
+        """Record a message of the user; ``content`` is stored with the text."""
         event = said(self._run_state.template, "conversation.user", text, content)
         return self._run_state.record([event])[0]
 
     def assistant(self, text: str, **content: Any) -> Header:
-        """Record what the assistant answered; ``content`` is kept beside the text.
+        """Record an answer of the assistant; ``content`` is stored with the text.
 
-        ``thinking`` may hold the blocks that it thought before, as its provider gave them.
+        ``thinking`` may hold the thinking blocks before it, as the provider returned them.
         """
         if not isinstance(content.get("thinking"), str | None) and self._run_state.model:
             content.setdefault("model", self._run_state.model)
@@ -208,10 +210,10 @@ class Run:
         return self._run_state.record([event])[0]
 
     def thinking(self, text: str = "", **content: Any) -> Header:
-        """Record what the model thought before what it says, or calls, next.
+        """Record a thought of the model, before its next answer or call.
 
-        ``content`` is what its provider sealed it with, in its own names: ``signature``, ``data``,
-        ``encrypted_content``, ``thought_signature``. So it can be given back to the model.
+        ``content`` holds the provider's fields that seal it: ``signature``, ``data``,
+        ``encrypted_content``, ``thought_signature``. With them it can be passed back to the model.
         """
         words, marks = to_text(text, "/thinking")
         model = self._run_state.model
@@ -226,7 +228,7 @@ class Run:
         )
 
     def delta(self, text: str, **content: Any) -> None:
-        """Carry a piece of an answer to the sinks. It is counted and not kept."""
+        """Send a piece of an answer to the sinks. It is counted, not stored."""
         run_state = self._run_state
         run_state.carry(said(run_state.template, "assistant.delta", text, content))
 
@@ -235,9 +237,9 @@ class Run:
     @overload
     def tool(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall: ...
     def tool(self, name: Any, input: Any = None, *, call_id: str | None = None) -> Any:  # noqa: A002
-        """Begin a tool call: a context manager. Its intent is durable before its body runs.
+        """Begin a tool call, as a context manager. The call is durable before the body runs.
 
-        ``@turn.tool`` above a function records each of its calls, as ``treering.tool`` does.
+        As a decorator, ``@turn.tool`` records each call of a function, as ``treering.tool`` does.
         """
         if callable(name):
             return recorded(name, lambda: self)
@@ -255,10 +257,10 @@ class Run:
         model: str | None = None,
         count: Counter | None = None,
     ) -> Context:
-        """Return what to show the model now, and record that it is shown.
+        """Return the context to show the model now, and record that it is shown.
 
-        It holds what the run has recorded so far. What gates add to a run is in it as well.
-        ``model`` is the one that is asked, if that is not the run's.
+        It includes what the run has recorded so far, and what gates add. ``model`` is the model to
+        be called, if it is not the run's.
         """
         self._run_state.check_open()
         asked = self._run_state.model if model is None else model
@@ -287,9 +289,9 @@ class Run:
         media: Sequence[str] = (),
         send: Callable[[str], object] | None = None,
     ) -> Header | None:
-        """Record that a message went out, sent by ``send`` if that is given.
+        """Record an outgoing message, after ``send``, if given, has sent it.
 
-        Gates may change it or hold it back: then nothing is sent, and None returned.
+        Gates may change it, or block it: then nothing is sent, and None is returned.
         """
         self._run_state.check_open()
         words, marks = to_text(text, "/text")
@@ -333,10 +335,10 @@ class Run:
         refs: Mapping[str, Any] | None = None,
         origin: str = RUNTIME,
     ) -> Header | None:
-        """Record an event of any kind, in any spelling; None for what is carried and not kept.
+        """Record an event of any kind, in any spelling; None if it only goes to sinks.
 
-        The kind decides which parts of ``payload`` are safe; refs keep those. Events of tools go
-        through the tool ledger; a run's own start and end are its own.
+        The kind decides which parts of ``payload`` are safe; these are stored in refs. Tool events
+        go through ``run.tools``; the start and end of the run cannot be recorded here.
         """
         name = parse_kind(kind).name
         converted, marks = to_json(payload)
@@ -376,7 +378,7 @@ class Run:
 
 
 def _listed(media: Any) -> Any:
-    """Return a tuple as a list, as it is recorded: that is not a conversion worth a mark."""
+    """Return a tuple as a list, as it is recorded; this conversion is not marked."""
     return list(media) if type(media) is tuple else media
 
 
@@ -389,7 +391,7 @@ def _room(context: Context) -> int | None:
 
 
 def _outside(error: BaseException) -> str:
-    """Return what interrupted a run from outside, in a word."""
+    """Return what interrupted a run from outside, in one word."""
     # By name: asyncio takes longer to load than a short command to run.
     if type(error).__name__ == "CancelledError":
         return "cancelled"

@@ -1,4 +1,4 @@
-"""The tool ledger of a run: every call's intent before it runs, and exactly one outcome."""
+"""The tool calls of a run: each is recorded before it runs, and gets exactly one outcome."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Tools:
         self.results = run_state.engine.results
         self._open: dict[str, ToolCall] = {}
         self._replaced: dict[str, ToolCall] = {}
-        """Calls with a synthetic outcome: the tool itself may still come."""
+        """Calls with a synthetic outcome: the tool itself may still return."""
         self._settled: set[str] = set()
 
     @property
     def is_here(self) -> bool:
-        """Whether this process began the run: a forked child leaves its parent's calls alone."""
+        """Whether this process began the run: a forked child must not touch its parent's calls."""
         return self._run_state.is_here
 
     @property
     def count(self) -> int:
-        """Return how many calls the run has made."""
+        """Return the number of calls of the run."""
         return len(self._open) + len(self._replaced) + len(self._settled)
 
     def started(self, name: str, input: Any = None, *, call_id: str | None = None) -> ToolCall:  # noqa: A002
@@ -52,7 +52,7 @@ class Tools:
         return call
 
     def take_up(self, name: str, input: Any) -> ToolCall | None:  # noqa: A002
-        """Return the open call by which a model asked for this, if nobody runs it yet."""
+        """Return the open call that a model asked for, if nothing runs it yet."""
         lock = self._run_state.lock
         with lock.guard, lock:
             asked = [c for c in self._open.values() if c.is_awaited and c.name == name]
@@ -75,9 +75,9 @@ class Tools:
         return self.find(call_id).give_up(reason)
 
     def find(self, call_id: str) -> ToolCall:
-        """Return the call with this id that the tool has not answered yet.
+        """Return the open call with this id.
 
-        Raises RunClosed if it has, and NotFound if the run has made no such call.
+        Raises RunClosed if it has its outcome, and NotFound if the run has no such call.
         """
         call_id, _ = fit_name(call_id, "call_id")
         call = self._open.get(call_id) or self._replaced.get(call_id)

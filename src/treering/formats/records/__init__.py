@@ -125,7 +125,7 @@ class _ValueScan:
         """The keys of the last good record."""
 
     def mend(self, line: RawLine) -> Iterator[LogRecord]:
-        """Give the records of ``line``, and of later lines if its last value continues there."""
+        """Yield the records of ``line``, and of later lines if its last value continues there."""
         if not line.whole and not self._final:
             return
         if line.fault is not None:
@@ -153,14 +153,14 @@ class _ValueScan:
                 opened = yield from self._continue(opened)
 
     def unread(self, line: RawLine) -> Iterator[LogRecord]:
-        """Give one record for a whole file in UTF-16."""
+        """Yield one record for a whole file in UTF-16."""
         while self._lines.take() is not None:
             pass
         if self._final:
             yield LogRecord(None, line.number, line.offset, self._lines.end, UTF_16)
 
     def _take_apart(self, line: RawLine, *, may_open: bool) -> _Taken:
-        """Give the records of ``line``; return its last value, if that may continue."""
+        """Yield the records of ``line``; return its last value, if it may continue."""
         number, counted = line.number, 0
         for piece in take_apart(line.text, self.kin, self._patience, may_open=may_open):
             number += line.text.count(b"\n", counted, piece.start)
@@ -173,7 +173,7 @@ class _ValueScan:
         return None
 
     def _continue(self, line: RawLine) -> _Taken:
-        """Give the value that ``line`` begins, or what is left of it; return one that continues."""
+        """Yield the value that ``line`` begins, or the rest of it; return one that continues."""
         shape, held = _Shape(line.text), bytearray(line.text + b"\n")
         while True:
             following = self._lines.take()
@@ -198,7 +198,7 @@ class _ValueScan:
         return (yield from self._give_up(line, held, TORN, None))
 
     def _last(self, line: RawLine, held: bytearray, following: RawLine | None) -> _Taken:
-        """Give the value if it is whole with the unfinished line of a file being written."""
+        """Yield the value if the unfinished line of a growing file completes it."""
         if following is not None and following.fault is None:
             value = _value_of(bytes(held) + following.text)
             if isinstance(value, dict):

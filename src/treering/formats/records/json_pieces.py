@@ -98,7 +98,7 @@ class JsonExtent(msgspec.Struct, frozen=True):
 def take_apart(
     text: bytes, kin: Collection[str], patience: Patience, *, may_open: bool
 ) -> Iterator[JsonPiece]:
-    """Give the values of ``text`` and the stretches between them, in order.
+    """Yield the values of ``text`` and the stretches between them, in order.
 
     ``kin`` are the keys of the last good record. They settle whether an object in a torn one is a
     part of it or the next record. With ``may_open``, a sound value that ends too early is not torn

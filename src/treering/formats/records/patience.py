@@ -1,9 +1,9 @@
-"""Patience: how much of a log may be looked at in vain, so that none takes longer than its size.
+"""A budget for damaged logs, so that reading one takes time in proportion to its size.
 
-What is whole is read however long it takes. What is torn is searched for records after the tear,
-and lines that belong together are tried as one; a log of nothing but tears would have that done
-again at each of them. So each byte that is new earns a part of a step, and a step in vain costs
-one. Where none are left, a tear goes to the end of its line.
+Whole values are always read. After a torn value, the rest of the line is searched for records, and
+following lines are tried as one value; in a log full of torn values, this would be repeated for
+each. So each new byte earns a part of a step, and each unsuccessful step costs one. Without steps
+left, a torn value is skipped to the end of its line.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Final
 
 STEPS_MAX: Final = 100_000
-"""Steps that are saved up, and that there are to begin with: a tenth of a second's."""
+"""The most steps that are saved up, and the initial number: a tenth of a second."""
 BYTES_A_STEP: Final = 8
 STEPS_A_LINE: Final = 4
-"""What it costs to take a line again."""
+"""The cost of reading a line again."""
 
 
 class Patience:
-    """Steps that are left for a log that is read from ``offset`` on."""
+    """The steps left for a log that is read from ``offset`` on."""
 
     def __init__(self, offset: int = 0) -> None:
         self.left = STEPS_MAX
@@ -33,5 +33,5 @@ class Patience:
             self.left = min(self.left + earned, most)
 
     def spend(self, steps: int) -> None:
-        """Note steps that led to nothing."""
+        """Spend unsuccessful steps."""
         self.left -= steps

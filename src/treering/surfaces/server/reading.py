@@ -427,7 +427,7 @@ def tool_calls(request: Request) -> Page[ToolRecord]:
 
 
 def tool_statistics(request: Request) -> list[ToolStatistics]:
-    """Return for each tool of a scope how its calls ended and how long they took."""
+    """Return statistics of each tool of a scope: outcomes and durations."""
     return request.ledger.tool_statistics(request.scope, **_given(request))
 
 
