@@ -1,4 +1,4 @@
-"""PostgreSQL, taking in an export, against a bare COPY of the same rows."""
+"""PostgreSQL, importing an export, against a bare COPY of the same rows."""
 
 import random
 import statistics

@@ -1,4 +1,4 @@
-"""The tool by which an agent asks for what happened: bounded, masked, walled in."""
+"""The tool with which an agent asks what happened: bounded, masked, limited to a scope."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_the_loop_goes_on_while_the_ledger_waits(tmp_path: Path) -> None:
         async with aio.open(tmp_path / "a.db") as ledger:
             session = ledger.session("s1", scope=HERE, agent="lyria")
             async with session.turn():
-                # The second turn waits for the first: only a loop that goes on can end it.
+                # The second turn waits for the first: only a loop that continues can end it.
                 second = asyncio.ensure_future(session.turn(wait_s=PATIENCE_S).start())
                 await ledger.append([said("elsewhere", session_id="s2")])
                 assert not second.done()

@@ -22,7 +22,7 @@ class ClaudeLog:
         self._shared |= shared
 
     def copy(self, other: ClaudeLog) -> None:
-        """Begin with the lines of another session, as one does that goes on from it."""
+        """Begin with the lines of another session, as one does that continues from it."""
         session = {"sessionId": self._shared["sessionId"]}
         self.lines += [line | session for line in other.lines]
         self.last = other.last

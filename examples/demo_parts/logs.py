@@ -1,4 +1,4 @@
-"""What two agents left of a Friday and a Monday: the logs that the first chapter takes in."""
+"""What two agents left of a Friday and a Monday: the logs that the first chapter imports."""
 
 from __future__ import annotations
 

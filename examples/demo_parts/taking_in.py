@@ -1,4 +1,4 @@
-"""The first chapter: logs that agents have left are taken in, searched, read and shared."""
+"""The first chapter: logs that agents have left are imported, searched, read and shared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def take_in() -> None:
 
 
 def take_in_again() -> None:
-    """Show that nothing is taken in twice, and that a log is read on from where it was left."""
+    """Show that nothing is imported twice, and that a log is read on from where it was left."""
     step("Again", "Run it as often as you like. A log that has grown is read from where it was.")
     again = treering_command("import", str(LOGS))
     mend_the_tail(LOGS)

@@ -1,4 +1,4 @@
-"""Pages that were swapped, lost or cut off: every call says so, or goes on."""
+"""Pages that were swapped, lost or cut off: every call says so, or continues."""
 
 from __future__ import annotations
 

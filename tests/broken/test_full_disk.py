@@ -1,4 +1,4 @@
-"""A full disk: nothing acknowledged is lost, nothing is half there, and work goes on afterwards."""
+"""A full disk: nothing acknowledged is lost, nothing is half written, and work continues."""
 
 from __future__ import annotations
 

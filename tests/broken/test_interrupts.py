@@ -1,4 +1,4 @@
-"""Interrupts: wherever an exception comes from outside, the ledger stays sound and usable."""
+"""Interrupts: wherever an exception strikes, the ledger stays sound and usable."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def interrupt(
 
 
 def check(one: Ledger, other: Ledger) -> None:
-    """Assert that this thread, another one and another holder of the file can go on at once."""
+    """Assert that this thread, another one and another holder of the file can continue at once."""
     with within():
         append(one, f"after-{next(names)}")
         in_another_thread(lambda: append(one, f"after-{next(names)}"))
@@ -295,7 +295,7 @@ def test_followers_of_a_leader_that_is_interrupted_get_their_result_or_an_error(
 
 
 def test_one_who_leads_and_leaves_without_a_word_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """However often it is interrupted while it cleans up."""
+    """Even if it is interrupted again while it cleans up."""
     with treering.open(tmp_path / "ledger.db") as ledger:
         append(ledger, "first")
         store: Any = ledger._store

@@ -1,4 +1,4 @@
-"""Logs taken in again: moved, copied, packed, grown, cut short, written anew. Nothing twice."""
+"""Logs imported again: moved, copied, packed, grown, cut short, rewritten. Nothing twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def here(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def take(ledger: Ledger, *paths: Path, **options: Any) -> ImportReceipt:
-    """Take in logs, with every line accounted for."""
+    """Import logs, with every line accounted for."""
     receipt = import_logs(ledger, paths, scope=EVERYWHERE, **options)
     check_sums(receipt)
     return receipt
@@ -337,7 +337,7 @@ def test_a_log_whose_reader_remembers_too_much_is_read_from_its_beginning(
 
 
 class Growing(io.BytesIO):
-    """A file that somebody goes on writing just as its end is reached."""
+    """A file that somebody continues writing just as its end is reached."""
 
     def __init__(self, content: bytes, later: bytes) -> None:
         super().__init__(content)

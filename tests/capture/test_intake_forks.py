@@ -1,4 +1,4 @@
-"""Forks that are taken in before, between and behind what they go on from, and dry runs of them."""
+"""Forks that are imported before, between and after their origins, and dry runs of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 GRANDCHILD = "0199aaaa-0000-7000-8000-00000000cafe"
 STATING = [claude_named_anew, codex_pair, pi_branched, pi_pair]
-"""Pairs of which the child says which session it goes on from."""
+"""Pairs of which the child says which session it continues from."""
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_parent_that_comes_late_can_go_on_and_is_read_again_for_nothing(
 
 
 def generations(folder: Path) -> list[Path]:
-    """Write three rollouts, each of which goes on from the one before."""
+    """Write three rollouts, each of which continues from the one before."""
     sessions = [codex.SESSION, CHILD, GRANDCHILD]
     records: list[Any] = []
     found = []

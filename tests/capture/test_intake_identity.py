@@ -164,7 +164,7 @@ def test_a_line_that_is_written_twice_is_taken_once(ledger: Ledger, tmp_path: Pa
 
 
 def simple(session: str, *texts: str) -> Log:
-    """Return a log whose lines have ids that begin anew in every session."""
+    """Return a log whose lines have ids that begin again in every session."""
     log = Log(session)
     for number, text in enumerate(texts, start=1):
         log.user(text)

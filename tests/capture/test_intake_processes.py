@@ -1,4 +1,4 @@
-"""Processes that take in the same logs at once, and one that is killed in the middle of it."""
+"""Processes that import the same logs at once, and one that is killed in the middle of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ with open(sys.argv[1], "ab", buffering=0) as file:
 
 
 def start(ledger: Path | str, *paths: Path) -> subprocess.Popen[str]:
-    """Start a process that takes in logs as soon as it is told to."""
+    """Start a process that imports logs as soon as it is told to."""
     process = subprocess.Popen(
         [sys.executable, "-c", _TAKE, str(ledger), *map(str, paths)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -40,13 +40,13 @@ def here(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def take(ledger: Ledger, *paths: Path) -> None:
-    """Take in logs, one after the other."""
+    """Import logs, one after the other."""
     for path in paths:
         check_sums(import_logs(ledger, [path], scope=EVERYWHERE))
 
 
 class Pair:
-    """The logs of a session and of one that goes on from its second turn."""
+    """The logs of a session and of one that continues from its second turn."""
 
     def __init__(self, folder: Path, parent: list[Any], child: list[Any], ids: list[str]) -> None:
         self.parent = write(folder / "parent" / f"{ids[0]}.jsonl", parent)

@@ -307,7 +307,7 @@ def test_a_token_is_masked_as_a_whole_however_often_it_is_broken(family: str, wi
     token = WHOLE_TOKENS[family]
     pieces = [token[at : at + width] for at in range(0, len(token), width)]
     if family == "github-fine" and width < len("github_pat_"):
-        return  # Its prefix goes on over a whole line.
+        return  # Its prefix continues over a whole line.
 
     text = "see " + "\n".join(pieces) + " there"
 

@@ -59,7 +59,7 @@ class Colleague:
         return word
 
     def carry_on(self) -> None:
-        """Let it go on if it was stopped."""
+        """Let it continue if it was stopped."""
         os.kill(self._process.pid or 0, signal.SIGCONT)
 
     def kill(self) -> None:
@@ -222,7 +222,7 @@ def in_child(work: Callable[[], None]) -> int:
         return child
     try:
         work()
-    except BaseException:  # noqa: BLE001  (the child must not go on as if it were the parent)
+    except BaseException:  # noqa: BLE001  (the child must not continue as if it were the parent)
         traceback.print_exc()
         os._exit(1)
     os._exit(0)

@@ -31,7 +31,7 @@ class Author(Colleague):
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """Keep it from going on, as if it had no time."""
+        """Keep it from continuing, as if it had no time."""
         process = self._process.pid
         assert process is not None
         os.kill(process, signal.SIGSTOP)

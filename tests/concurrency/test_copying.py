@@ -1,4 +1,4 @@
-"""A copy that is killed at any moment goes on where it ended, and doubles nothing."""
+"""A copy that is killed at any moment continues where it ended, and doubles nothing."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def append_and_hold(pipe: Connection, path: Path, _: int) -> None:
 
 
 def append_and_look_forever(pipe: Connection, path: Path, number: int) -> None:
-    """Append and tell the id, look at the file, and open it anew now and then."""
+    """Append and tell the id, look at the file, and open it again now and then."""
     dice = Random(number)
     ledger = open_ledger(path, autocheckpoint_pages=20)
     for at in range(1_000_000):

@@ -35,7 +35,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def in_step(author: Author, step: str) -> None:
-    """Let ``author`` go on until it says that it is in ``step``."""
+    """Let ``author`` continue until it says that it is in ``step``."""
     for at in STEPS[: STEPS.index(step) + 1]:
         assert author.hear() == at
         if at != step:
@@ -189,7 +189,7 @@ def test_the_dead_are_told_from_the_living(location: str) -> None:
 
 
 def test_a_process_that_lives_closes_what_another_left_behind(location: str) -> None:
-    """Nobody has to open the ledger anew for it."""
+    """Nobody has to open the ledger again for it."""
     with treering.open(location) as ledger:
         session = session_of(ledger)
         with Author(call_in_steps, location) as author:

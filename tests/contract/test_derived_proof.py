@@ -1,4 +1,4 @@
-"""What is derived is proved against the events, on every database."""
+"""Derived data is verified against the events, on every database."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def forget_with(ledger: Ledger, provenance: Provenance, user: str = ADA) -> Forg
 
 
 def fork_of_bobs(ledger: Ledger) -> None:
-    """Have bob go on with what ada began, in a session of his own."""
+    """Have bob continue with what ada began, in a session of his own."""
     fork = ledger.session(MAIN, scope=HERE, agent="lyria", user=BOB).fork("bobs")
     fork.record("ops.decision", "oars first")
 

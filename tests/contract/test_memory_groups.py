@@ -1,4 +1,4 @@
-"""Groups on every database: what is known of a member stays out, what is learnt stays in."""
+"""Groups on every database: facts about a member stay out, facts learned in the group stay in."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_group_that_nobody_has_spoken_in_has_its_wall(ledger: Ledger, memory: 
 
     with group.turn() as turn:
         turn.user("Which theme, dark mode?")
-        # Whoever makes the contributor need not say that this is a group.
+        # The caller need not say that this is a group.
         context = turn.context(contributors=[memory.contributor(user="ann")])
     assert "Prefers" not in str(context.messages)
     assert group.settings.mode == "group"

@@ -1,4 +1,4 @@
-"""Of an encrypted scope no word of the talk is legible, whichever way it came in."""
+"""No word of a conversation in an encrypted scope is legible, however it was recorded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Place:
         return treering.open(self.location, keys=str(keys))
 
     def holds(self, word: str) -> bool:
-        """Say whether a word stands anywhere in the ledger's files or tables."""
+        """Return whether a word is anywhere in the ledger's files or tables."""
         if self._schema is None:
             files = Path(self.location).parent.glob("ledger.db*")
             return any(word.encode() in file.read_bytes().lower() for file in files)

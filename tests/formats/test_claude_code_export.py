@@ -60,7 +60,7 @@ def imported(tmp_path: Path, log: Log, name: str = "ledger.db") -> Ledger:
 
 
 def put_back(tmp_path: Path, ledger: Ledger, *sources: Session) -> ImportReceipt:
-    """Take in what is exported of ``sources``."""
+    """Import what is exported of ``sources``."""
     for number, source in enumerate(sources):
         written = write_session(source.events(), session_id=SESSION, cwd="/srv/lighthouse")
         (tmp_path / f"{number}.jsonl").write_bytes(b"".join(written.lines))

@@ -184,7 +184,7 @@ def test_the_result_of_a_task_names_the_session_of_its_subagent() -> None:
     assert result.refs["duration_ms"] == 5
 
 
-# Sessions that go on from others.
+# Sessions that continue from others.
 
 
 def test_each_line_is_of_the_session_that_it_names() -> None:

@@ -1,4 +1,4 @@
-"""The last of what a fork has behind it, when its parent has gone on."""
+"""The last of what a fork has behind it, when its parent has continued."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAGES = [1, 2, 3, 5, 100]
 
 @pytest.fixture
 def lineage(ledger: Ledger) -> Lineage:
-    """Return the lineage of a fork of a fork; each part goes on behind the cut."""
+    """Return the lineage of a fork of a fork; each part continues behind the cut."""
     last = ledger.session("s1", scope=HERE, agent="lyria")
     for name in ("a", "b"):
         ledger.append(run_of(f"{name}1", f"{name}1?", session_id=last.session_id))

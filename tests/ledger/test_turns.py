@@ -295,3 +295,12 @@ def test_a_run_that_fails_before_its_user_message_leaves_the_turn_before_it_as_i
 
     assert [told.state for told in session.turns()] == ["ended"]
     assert [told.state for told in session.turns(last=1)] == ["ended"]
+
+
+def test_redacting_a_turn_does_not_make_it_longer(ledger: Ledger) -> None:
+    ledger.append([said("hello", ts_ms=1_700_000_000_000, session_id="s1")])
+    ledger.redact(HERE, session_id="s1")
+
+    (turn,) = ledger.session("s1", scope=HERE, agent="lyria").turns()
+
+    assert turn.ended_ms == turn.started_ms == 1_700_000_000_000

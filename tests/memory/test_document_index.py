@@ -1,4 +1,4 @@
-"""Shelves, held in memory: caught up, read anew, the same within and beyond what is held."""
+"""Document indexes in memory: caught up, read again, the same within and beyond what is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: what becomes of a fact, seen what is known already."""
+"""The gate: what becomes of a fact, given what is already known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recollections: kept up with the ledger, taken up by whoever comes next, or folded anew."""
+"""The fold of a memory: kept up with the ledger, resumed by the next process, or folded again."""
 
 from __future__ import annotations
 

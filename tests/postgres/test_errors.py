@@ -419,7 +419,7 @@ def test_a_statement_that_runs_into_its_time_limit(server: Server) -> None:
             with pytest.raises(Busy, match=r"too slow for a time limit.*statement timeout") as slow:
                 hurried.append([said("second", event_id="second")])
             other.rollback()
-            # Nothing was recorded, and it goes on.
+            # Nothing was recorded, and it continues.
             assert len(ledger.headers(HERE).items) == 1
             hurried.append([said("second", event_id="second")])
     assert "statement_timeout" in str(slow.value.hint)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class Looking:
-    """A follower that looks now and then, and keeps its cursor in between."""
+    """A follower that polls, and keeps its cursor in between."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

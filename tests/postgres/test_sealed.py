@@ -87,7 +87,7 @@ MOMENTS: Final[dict[str, tuple[str, Any, str]]] = {
     "when all is committed": ("before", batch_module.Batch, "settle"),
     "when all is remembered": ("behind", batch_module.Batch, "settle"),
 }
-"""Steps of an append: what goes on while one is made, and where it is done."""
+"""Steps of an append: what continues while one is made, and where it is done."""
 OF_ONE: Final = ("when the session is known", "when the seal is known")
 """Those of one event in a session that is known; the others are those of a batch."""
 BEFORE_THE_SEAL_IS_READ: Final = (
@@ -186,7 +186,7 @@ def test_threads_that_append_while_a_scope_is_sealed_record_nothing_in_clear_beh
 
 
 def append_while_sealing(ledger: Ledger, scope: str) -> None:
-    """Seal a scope that threads append to; each goes on a little in the session that it knows."""
+    """Seal a scope that threads append to; each continues a little in the session that it knows."""
     sealed, begun = threading.Event(), threading.Barrier(4)
 
     def append(name: str) -> None:

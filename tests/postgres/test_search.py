@@ -355,5 +355,5 @@ def test_an_index_of_an_earlier_version_is_entered_anew(server: Server) -> None:
         assert found.total == 1
         assert ledger.admin.search_lag(HERE) == 0
         assert ledger.admin.verify(derived=True).intact
-        # What was deleted lies in the files until they are written anew.
+        # What was deleted lies in the files until they are rewritten.
         assert any("search_documents" in row[0] for row in place.sql("SELECT relation FROM scrubs"))

@@ -169,7 +169,7 @@ def test_a_role_that_was_granted_before_does_all_of_it_after_the_upgrade(
 def heard_in_a_turn(ledger: Ledger, word: str) -> list[str]:
     """Record a turn with a tool; return in which sessions a durable sink heard users speak.
 
-    It goes on from the place that it kept when it was last here.
+    It continues from the place that it kept when it was last here.
     """
     listener = Listener("bridge", delivery=Delivery(durable=True, on_error="retry"))
     spine = ledger.spine(sinks=[listener])

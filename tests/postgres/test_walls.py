@@ -580,7 +580,7 @@ def test_all_of_one_scope_can_be_erased(walled: Ledger) -> None:
 
 
 def test_an_erasure_says_whether_its_bytes_are_gone(place: Place, walled: Ledger) -> None:
-    """A role that may not write tables anew leaves that to the owner, and says so."""
+    """A role that may not write tables again leaves that to the owner, and says so."""
     walled.append([said("secret-words", event_id="e1")])
 
     physical = walled.redact(HERE, event_id="e1").physical
@@ -673,7 +673,7 @@ def test_an_anchor_of_the_whole_ledger_proves_one_scope(place: Place, walled: Le
 
 
 def test_what_a_role_notes_for_the_scrub_harms_nobody(place: Place, role: str) -> None:
-    """Whoever erases has to note which tables to write anew, and might note anything."""
+    """Whoever erases has to note which tables to write again, and might note anything."""
     for text in ("nonsense", "1262", "pg_catalog.pg_class", "events; DROP TABLE events"):
         place.sql("INSERT INTO scrubs (relation) VALUES (%s)", text, role=role)
 

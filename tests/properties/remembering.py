@@ -37,7 +37,7 @@ EVERYTHING: Final = ("current", "archived", "superseded", "forgotten", "quaranti
 
 
 class Clock:
-    """A clock that goes on by a second whenever it is looked at."""
+    """A clock that advances by a second whenever it is looked at."""
 
     def __init__(self) -> None:
         self.now = NOON

@@ -165,7 +165,7 @@ STEPS = st.lists(
     st.tuples(st.sampled_from([0, 1]), st.floats(0, 1), st.sets(st.sampled_from([0, 1]))),
     max_size=6,
 )
-"""Which of two logs grows, up to where, and which of them are taken in then."""
+"""Which of two logs grows, up to where, and which of them are imported then."""
 
 
 @given(make=st.sampled_from(PAIRS), steps=STEPS, live=st.booleans())

@@ -1,4 +1,4 @@
-"""Promise 6 for the memory: drop all that is derived, make it anew, get the same bytes."""
+"""Promise 6 for the memory: drop all derived data, rebuild it, get the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view that goes on from snapshots says what the fold over all events says, to the byte."""
+"""A view that continues from snapshots says what the fold over all events says, to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of instrumented agents, taken in by the server: in any order, any number of times."""
+"""Spans of instrumented agents, imported by the server: in any order, any number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror in Parquet: as the ledger is, whatever was erased, and questions that only read."""
+"""A mirror in Parquet: the same as the ledger, also after erasures, and queries that only read."""
 
 from __future__ import annotations
 

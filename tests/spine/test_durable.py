@@ -147,7 +147,7 @@ def test_what_other_ledgers_record_is_heard(location: str) -> None:
         sink.await_event("from elsewhere")
 
 
-# Where it goes on.
+# Where it continues.
 
 
 def test_it_goes_on_where_it_stood(location: str) -> None:

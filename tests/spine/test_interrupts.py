@@ -1,4 +1,4 @@
-"""Interrupts: from wherever they come, the author hears of them and the next turn sees a mark."""
+"""Interrupts: the caller gets an error, and the next turn sees a boundary."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_many_who_interrupt_at_once_leave_one_mark(
 def test_a_call_that_begins_while_the_run_is_being_closed_is_closed_with_it(
     ledger_of_author: Ledger, author: Session, open_shared: Callable[[], Ledger]
 ) -> None:
-    """Whoever closes a run looks again if its author has gone on meanwhile."""
+    """Whoever closes a run looks again if its author has continued meanwhile."""
 
     class Late(Doorkeeper):
         def persist(self, *asked: Any, **about: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Forks in a file: what is tampered with is found, what fails leaves nothing, reads use indexes."""
+"""Forks in a file: tampering is found, failures leave nothing behind, reads use indexes."""
 
 from __future__ import annotations
 

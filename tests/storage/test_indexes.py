@@ -1,4 +1,4 @@
-"""Indexes that lag: whatever is in them or not yet, everything is found, once and in order."""
+"""Indexes that lag: every event is found, once and in order, whether indexed or not yet."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_ids_of_what_expired_are_hidden_in_the_index_and_in_the_tail(path: Path)
         with pytest.raises(treering.NotFound):
             ledger.event(HERE, "old1")
 
-        # They are not free, however: who repeats them is told of what was there.
+        # They are still taken: repeating one returns the event that was there.
         assert sorted(store_of(ledger).reader.find_ids(OURS, names)) == sorted(names)
         fill(ledger, 3 * LAG)
         assert sorted(store_of(ledger).reader.find_ids(OURS, names)) == sorted(names)

@@ -1,4 +1,4 @@
-"""``treering file-history``: who touched a file, when, by which tool, and what for."""
+"""``treering file-history``: who touched a file, when, with which tool, and why."""
 
 from __future__ import annotations
 

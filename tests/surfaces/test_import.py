@@ -1,4 +1,4 @@
-"""``treering import``: what is found, foretold and taken in, and what is said of it."""
+"""``treering import``: what is found, planned and imported, and how it is reported."""
 
 from __future__ import annotations
 

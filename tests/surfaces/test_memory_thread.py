@@ -1,4 +1,4 @@
-"""Rounds in the background: they go on after an error, and end when they are told to."""
+"""Rounds in the background: they continue after an error, and end when they are told to."""
 
 from __future__ import annotations
 

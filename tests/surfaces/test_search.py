@@ -147,6 +147,8 @@ def test_nothing_found_says_what_may_help(tides: CommandLine) -> None:
 
     assert outcome.status == 0
     assert outcome.out.startswith("nothing in scope acme/app matches: whale\n")
+    unknown = tides("search", "whale", "--scope", "acme/nowhere")
+    assert unknown.out.startswith("nothing is recorded in scope acme/nowhere: check its name\n")
     for word in ("--scope", "deploy*", "--include-failed", "treering doctor"):
         assert word in outcome.out
 

@@ -1,4 +1,4 @@
-"""``treering stats``: what went on in a scope, and how that differs from before."""
+"""``treering stats``: the activity of a scope, compared with the period before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``treering tail``: the last events of a scope, and those that come."""
+"""``treering tail``: the last events of a scope, and new ones."""
 
 from __future__ import annotations
 

@@ -462,7 +462,7 @@ def test_erased_events_are_named_and_their_content_is_nowhere(
 
 
 def test_an_export_is_what_a_trace_sink_wrote(cli: CommandLine, tmp_path: Path) -> None:
-    """Every run is in the ledger, whether or not somebody listened when it went on."""
+    """Every run is in the ledger, whether or not anybody listened when it happened."""
     with treering.open(cli.database) as ledger:
         spine = ledger.spine(sinks=[TraceSink(tmp_path / "traces")])
         session = ledger.session("s1", scope=HERE, agent="lyria", key="agent:main")

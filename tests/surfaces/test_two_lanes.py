@@ -1,4 +1,4 @@
-"""The same OpenClaw session through both lanes: taken in as a log, and extracted to a spool."""
+"""The same OpenClaw session through both lanes: imported as a log, and extracted to a spool."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.later_changes import LaterChanges
 from treering.derive.reports import Report, add_up, larger_report, report_of, usage_by_model
 from treering.model.events import Header
-from treering.model.kinds import RUN_ENDS
+from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.parts import is_approximate
 from treering.model.runs import COMPACTION, RunState
 from treering.model.views import TurnView
@@ -211,7 +211,9 @@ class _TurnSegment(msgspec.Struct):
         if self.first is None:
             self.first = header
         self.last = header
-        self.last_ms = max(self.last_ms, header.ts_ms)
+        if header.kind not in ERASURE_KINDS or not self.last_ms:
+            # Erasing a turn later does not make it longer.
+            self.last_ms = max(self.last_ms, header.ts_ms)
         self.tool_calls += header.kind == "tool.call"
         if header.run_id is not None and not is_compaction_run:
             self.runs.setdefault(header.run_id, header.turn_id)

@@ -223,7 +223,7 @@ def _loaded() -> tuple[tuple[Format, ...], tuple[FailedPlugin, ...]]:
         package = f"{entry.dist.name}:" if entry.dist else ""
         try:
             plugin = _plugin(entry, taken)
-        except Exception as error:  # noqa: BLE001  (whatever a plug-in raises, ours go on)
+        except Exception as error:  # noqa: BLE001  (whatever a plug-in raises, ours continue)
             reason = str(error) if isinstance(error, _NotAFormat) else f"{error!r}"
             failed.append(FailedPlugin(name=f"{package}{entry.name}", reason=reason))
         else:

@@ -1,7 +1,7 @@
-"""Copying from one ledger to another: what is missing there, as it is here, proved on arrival.
+"""Copying from one ledger to another: the missing events, unchanged, verified on arrival.
 
-Where to go on is read off the heads of both. So a copy that was stopped, or that is repeated when
-there is more, takes only what is missing, and needs no memory of its own.
+The session heads of both ledgers show where to continue. So an interrupted copy, or one that is
+repeated later, transfers only what is missing, and stores no progress.
 """
 
 from __future__ import annotations

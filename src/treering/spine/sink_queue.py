@@ -268,7 +268,7 @@ class SinkQueue:
             self._rest.notify_all()
 
     def _fault(self, error: BaseException, *, final: bool = False) -> float:
-        """Deal with an error by the sink's policy; return how long to wait before going on."""
+        """Deal with an error by the sink's policy; return how long to wait before continuing."""
         self._counts.note_fault(error)
         self._attempts += 1
         again = self.delivery.on_error == "retry" and self._attempts < self.delivery.attempts_max

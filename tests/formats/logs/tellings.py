@@ -29,7 +29,7 @@ def told_in_parts(
 ) -> list[ParsedEvent]:
     """Return the same events from one reader up to ``cut`` and another that resumes there.
 
-    Where the first leaves nothing to go on from, the other reads from the start.
+    Where the first leaves nothing to continue from, the other reads from the start.
     """
     first, second = make(), make()
     before = told(first, values[:cut])

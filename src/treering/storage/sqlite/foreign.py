@@ -195,7 +195,7 @@ class ForeignDatabase:
 
 
 def _copied(path: Path) -> PrivateCopy:
-    """Return a copy that no write falls into: one without a log is going on while it has a journal.
+    """Return a copy made between two writes: without a log, a journal shows that one is running.
 
     Raise Busy if there is no such moment.
     """

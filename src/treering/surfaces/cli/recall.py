@@ -181,7 +181,7 @@ def _print_block(answer: RecallAnswer | None) -> None:
 
 
 def print_recalled(scope: Scope, question: Question, answer: RecallAnswer) -> None:
-    """Print what was recalled, and how to go on from there."""
+    """Print what was recalled, and how to continue from there."""
     recalled = answer.recalled
     for fact in recalled.fact_hits:
         _print_fact(scope, fact)

@@ -140,7 +140,7 @@ def search(
     query = _query(words)
     result: SearchResult | None = None
     sessions: list[FoundSession] = []
-    elsewhere = 0
+    elsewhere, is_empty = 0, False
     with asking(open_to_ask) as ledger:
         if ledger is not None:
             scope = known_or_all(ledger, scope)
@@ -156,6 +156,7 @@ def search(
                 elsewhere = ledger.matches_elsewhere(
                     query, scope=scope, include_failed=include_failed, zone=typed_zone()
                 )
+                is_empty = not result.hits and not ledger.headers(scope, first=1).items
         location = location_of(ledger)
     used = mode if result is None else result.mode
     show(
@@ -183,6 +184,7 @@ def search(
             mode=mode,
             include_failed=include_failed,
             elsewhere=elsewhere,
+            is_empty=is_empty,
         ),
     )
 
@@ -196,12 +198,15 @@ def _print_page(
     mode: str,
     include_failed: bool,
     elsewhere: int,
+    is_empty: bool,
 ) -> None:
     if result is not None and sessions:
         print_found(scope, result, sessions, mode=mode)
     else:
         used = mode if result is None else result.mode
-        print_nothing(scope, query, result, mode=used, include_failed=include_failed)
+        print_nothing(
+            scope, query, result, mode=used, include_failed=include_failed, is_empty=is_empty
+        )
     if elsewhere:
         say(f"{counted(elsewhere, 'matching event')} in other scopes: --all-scopes shows them")
 
@@ -310,9 +315,20 @@ def print_found(
 
 
 def print_nothing(
-    scope: Scope | None, query: str, result: SearchResult | None, *, mode: str, include_failed: bool
+    scope: Scope | None,
+    query: str,
+    result: SearchResult | None,
+    *,
+    mode: str,
+    include_failed: bool,
+    is_empty: bool,
 ) -> None:
     """Say that nothing was found, and what may help."""
+    if is_empty:
+        say(f"nothing is recorded in {scope_shown(scope)}: check its name")
+        say("  treering stats --by scope lists all scopes")
+        say("  only imported logs are searched; treering doctor lists the others")
+        return
     say(f"nothing in {scope_shown(scope)} matches: {one_line(query)}")
     if scope is not None:
         say("  only this scope was searched: name another with --scope, or use --all-scopes")

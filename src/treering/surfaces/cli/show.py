@@ -258,7 +258,7 @@ def _cover(showing: Showing) -> Iterator[str]:
     calls += f" ({cover.failing_calls:,} failing)" if cover.failing_calls else ""
     parts = [counted(counts.turns, "turn"), calls, spent_text(cover.usage.total)]
     if counts.erased:
-        parts.append(f"{counts.erased:,} of the events erased")
+        parts.append(f"{counted(counts.erased, 'event')} erased")
     yield f"{counted(counts.events, 'event')}: {', '.join(filter(None, parts))}"
     if outline.parent is not None:
         yield f"forked at {outline.forked_seq} from {_link(showing, outline.parent)}"

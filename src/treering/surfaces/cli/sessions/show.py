@@ -157,7 +157,7 @@ def _print_outline(sheet: SessionSheet) -> None:
     if memories := sum(memory.state == "kept" for memory in sheet.memories):
         parts.append(f"{memories:,} {'memory' if memories == 1 else 'memories'} kept")
     if counts.erased:
-        parts.append(f"{counts.erased:,} of the events erased")
+        parts.append(f"{counted(counts.erased, 'event')} erased")
     shared = "" if outline.parent is None else f" ({outline.event_count:,} of its own)"
     say(f"{counted(counts.events, 'event')}{shared}: {', '.join(parts)}")
 
