@@ -49,7 +49,7 @@ def answer(session: Session, question: str) -> str:
                 turn.assistant(reply["text"])
             if not reply["calls"]:
                 return str(reply["text"])
-            # All intents before the first outcome: they were asked for in one message.
+            # All calls before the first outcome: they were requested in one message.
             calls = [
                 turn.tools.started(one["name"], one["arguments"], call_id=one["id"])
                 for one in reply["calls"]
@@ -63,7 +63,7 @@ def answer(session: Session, question: str) -> str:
 
 
 def ask(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer as a model would: ask for the lines of each file that is named, then tell them."""
+    """Answer as a model would: ask for the lines of each named file, then report them."""
     messages = request["messages"]
     said = sum(len(str(message["content"])) for message in messages)
     usage = {"input_tokens": said // 4, "output_tokens": 20}

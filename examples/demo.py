@@ -1,4 +1,4 @@
-"""Treering at work: logs imported and searched; an agent recorded; the ledger put to the proof.
+"""Treering at work: logs imported and searched; an agent recorded; the ledger verified.
 
 Run it with ``make demo``. It needs no network and leaves nothing behind but ``demo-output/``.
 Two agents worked on a shop and left logs; a third looks into its slow checkout page. The shop is

@@ -1,4 +1,4 @@
-"""The lines of agents' logs, as Claude Code and Codex write them: one a second."""
+"""The lines of agents' logs, as Claude Code and Codex write them: one per second."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ClaudeLog:
         self._shared |= shared
 
     def copy(self, other: ClaudeLog) -> None:
-        """Begin with the lines of another session, as one does that continues from it."""
+        """Begin with the lines of another session, as a continued session does."""
         session = {"sessionId": self._shared["sessionId"]}
         self.lines += [line | session for line in other.lines]
         self.last = other.last
 
     def user(self, content: Any, **told: Any) -> None:
-        """Add what the user said, or what stands in the user's place."""
+        """Add a message of the user, or something in its place."""
         self._add("user", {"role": "user", "content": content}, **told)
 
     def answer(self, text: str) -> None:
@@ -64,7 +64,7 @@ class ClaudeLog:
 
 
 class CodexLog:
-    """Lines of a rollout of Codex's. What is said stands there twice, as an item and an event."""
+    """Lines of a rollout of Codex's. Each message occurs twice, as an item and as an event."""
 
     def __init__(self, session: str, cwd: str, start: datetime) -> None:
         self.lines: list[dict[str, Any]] = []

@@ -56,7 +56,7 @@ def show_recording() -> None:
 
 
 def record(session: Session) -> None:
-    """Let the agent work: a turn that ends well, one that fails, one that mends it."""
+    """Let the agent work: a turn that succeeds, one that fails, one that fixes it."""
     step("Record", "Each event is durable before the next begins.")
     code(
         "with session.turn() as turn:",
@@ -154,7 +154,7 @@ def assemble(session: Session) -> None:
 
 
 def fork(ledger: Ledger, session: Session) -> None:
-    """Go on from an earlier turn in a session of its own, and take that back."""
+    """Fork the session at an earlier turn, and undo a turn."""
     step("Fork", "What if? A fork shares the past of its session, copies nothing, changes nothing.")
     code("session.fork(at=event_id); session.undo(turns=1)")
     first = first_of(session.headers(), "conversation.user")

@@ -36,7 +36,7 @@ failures: list[str] = []
 
 
 def prepare() -> None:
-    """Begin with an empty folder, and keep away from the user's own settings and logs."""
+    """Begin with an empty folder, without the user's own settings and logs."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir()
     for name in [name for name in os.environ if name.startswith("TREERING_")]:
@@ -85,7 +85,7 @@ def first_of(headers: Iterable[Header], kind: str) -> Header:
 
 
 def choose(database: Path, scope: str) -> None:
-    """Let the commands from here on be about one scope of one ledger."""
+    """Use one scope of one ledger for the following commands."""
     code(f"$ export TREERING_DB={database} TREERING_SCOPE={scope}")
     os.environ.update(TREERING_DB=str(database), TREERING_SCOPE=scope)
 
@@ -100,7 +100,7 @@ def treering_command(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def occurrences(text: str, database: Path) -> int:
-    """Count ``text`` in the raw bytes of a ledger, and of all files beside it that are its own.
+    """Count ``text`` in the raw bytes of a ledger, and of its companion files.
 
     In another process: opening and closing the file here would drop SQLite's locks on it.
     """

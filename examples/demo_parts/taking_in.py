@@ -30,7 +30,7 @@ def show_logs() -> None:
 
 
 def take_in() -> None:
-    """Take all logs in, and account for every line of them."""
+    """Import all logs, and account for every line."""
     step("Import", "Every line is accounted for. Without a path, it looks where agents keep logs.")
     write_logs(LOGS)
     choose(LEDGER, SCOPE)
@@ -40,7 +40,7 @@ def take_in() -> None:
 
 
 def take_in_again() -> None:
-    """Show that nothing is imported twice, and that a log is read on from where it was left."""
+    """Show that nothing is imported twice, and that reading a log continues where it stopped."""
     step("Again", "Run it as often as you like. A log that has grown is read from where it was.")
     again = treering_command("import", str(LOGS))
     mend_the_tail(LOGS)
@@ -88,7 +88,7 @@ def make_a_page() -> None:
 
 
 def look_for_the_secret() -> None:
-    """Prove that the token in the logs is in nothing that was made of them."""
+    """Prove that the token in the logs is in nothing derived from them."""
     step("Secrets", "A tool had printed a token. It was masked on its way in, payloads included.")
     treering_command("search", "PAYMENTS_TOKEN")
     logs = sum(path.read_bytes().count(TOKEN.encode()) for path in LOGS.rglob("*.jsonl"))

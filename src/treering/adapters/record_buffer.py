@@ -56,7 +56,7 @@ _log: Final = lazy_logger("treering")
 class RecordBuffer(BacklogStatus):
     """Stands between the records of an adapter and the ledger. Safe to share between threads.
 
-    With ``strict`` it stands aside, and every error is raised.
+    With ``strict`` it does nothing, and every error is raised.
     """
 
     def __init__(self, ledger: Ledger, name: str, *, strict: bool) -> None:

@@ -69,7 +69,7 @@ _WRAPPERS: Final = (
     ("bundle", "exec"), ("pnpm", "exec"), ("npm", "exec"), ("yarn", "exec"), ("npx",), ("bunx",),
     ("python", "-m"), ("python3", "-m"), ("time",),
 )  # fmt: skip
-"""What stands before the program that does the work."""
+"""Words before the program that does the work."""
 _VALUED: Final = word_set("--filter -F --prefix -C -w --workspace -f --file -s --session -e")
 """Options of runners that take the next word."""
 _SINGLE: Final = word_set(

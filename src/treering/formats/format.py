@@ -183,7 +183,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     records: Callable[[Path, DatabaseReader], Iterable[Any]] | None = None
     """Yields the values to read, if they are not those of the file itself: rows of a database, or
     the documents of a folder. Each counts as one line. A value may be a ``LogRecord``, to say where
-    it is, that it is damaged, or for how many lines it stands; or a ``RecordGroup``, to be read
+    it is, that it is damaged, or how many lines it represents; or a ``RecordGroup``, to be read
     only if something in it has changed."""
     files: Callable[[Path], Iterable[Path]] | None = None
     """Returns the other files whose content ``records`` reads, to notice that they change."""

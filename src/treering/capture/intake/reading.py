@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 APART_BYTES_MIN: Final = 16 * 1024 * 1024
 """A smaller file is read before another process has started."""
 UNCHANGED: Final = "as it was when it was last imported"
-"""The value of a record that stands for those of a group which has not changed."""
+"""The value of a record that represents an unchanged group of records."""
 PARCEL_BYTES: Final = 1024 * 1024
 """Bytes of the log that are sent at once."""
 

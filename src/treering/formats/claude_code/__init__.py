@@ -412,16 +412,16 @@ def _exported_event(ours: Any) -> LineEvent | None:
 
 def _as_recorded(piece: LineEvent, ours: dict[str, Any]) -> LineEvent:
     """Return the event of a line of our own export, with what was recorded of it otherwise."""
-    told, first = ours.get("told"), name_in(ours, "first", most=EVENT_ID_CHARACTERS_MAX)
-    told = told if isinstance(told, dict) else {}
-    dropped = told.get("dropped")
-    payload = told.get("payload", piece.payload)
+    stated, first = ours.get("told"), name_in(ours, "first", most=EVENT_ID_CHARACTERS_MAX)
+    stated = stated if isinstance(stated, dict) else {}
+    dropped = stated.get("dropped")
+    payload = stated.get("payload", piece.payload)
     if isinstance(dropped, list) and isinstance(payload, dict) and isinstance(piece.payload, dict):
         payload = {
             name: value for name, value in piece.payload.items() if name not in dropped
         } | payload
     exported = _exported_event({
-        "told": {"kind": piece.kind, "summary": piece.summary, "refs": piece.refs, **told,
+        "told": {"kind": piece.kind, "summary": piece.summary, "refs": piece.refs, **stated,
                  "payload": payload}
     })  # fmt: skip
     if exported is None:

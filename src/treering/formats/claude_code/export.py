@@ -172,7 +172,9 @@ class _ExportLines:
         """Return a line that holds an event besides the conversation verbatim."""
         self._at(event)
         shown = {"type": "system", "subtype": OURS, "content": event.summary, "level": "info"}
-        return self._line(event, event.event_id, {**shown, "isMeta": True}, told=_told(event))
+        return self._line(
+            event, event.event_id, {**shown, "isMeta": True}, told=_event_fields(event)
+        )
 
     def _spoken(self, messages: list[ModelMessage], *, is_compacted: bool) -> Iterator[_ExportLine]:
         if messages and not isinstance(messages[0], UserMessage) and not is_compacted:
@@ -207,7 +209,7 @@ class _ExportLines:
     def _compaction(self, event: Event, boundary: Event | None) -> Iterator[_ExportLine]:
         payload = event.payload or {}
         self._at(event if boundary is None else boundary)
-        ours: dict[str, Any] = {} if boundary is None else {"told": _told(boundary)}
+        ours: dict[str, Any] = {} if boundary is None else {"told": _event_fields(boundary)}
         yield self._line(
             boundary,
             f"{event.event_id} boundary",
@@ -398,7 +400,7 @@ def _is_read(report: Event, parsed: dict[str, ParsedEvent]) -> bool:
     return read.ts_ms == report.ts_ms and not _lacking(report, read)
 
 
-def _told(event: Event) -> dict[str, Any]:
+def _event_fields(event: Event) -> dict[str, Any]:
     """Return an event as our field holds it."""
     return {"kind": event.kind, "summary": event.summary, "payload": event.payload,
             "refs": event.refs}  # fmt: skip
@@ -410,22 +412,22 @@ def _lacking(event: Event, read: ParsedEvent) -> dict[str, Any]:
     Of a payload, the fields that differ and the names of those that it does not have.
     """
     aimed = {THROUGH} if event.kind == COMPACTED else set()
-    told: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     if event.kind != read.kind:
-        told["kind"] = event.kind
+        differing["kind"] = event.kind
     if event.summary != read.summary:
-        told["summary"] = event.summary
+        differing["summary"] = event.summary
     if _without(event.refs or {}, aimed) != _without(read.refs or {}, aimed):
-        told["refs"] = event.refs
+        differing["refs"] = event.refs
     payload, has = _without(event.payload, aimed), _without(read.payload, aimed)
     if payload != has:
-        told["payload"] = payload
+        differing["payload"] = payload
     if payload != has and isinstance(payload, dict) and isinstance(has, dict):
-        told["payload"] = {
+        differing["payload"] = {
             name: value for name, value in payload.items() if name not in has or has[name] != value
         }
-        told["dropped"] = [name for name in has if name not in payload]
-    return told
+        differing["dropped"] = [name for name in has if name not in payload]
+    return differing
 
 
 def _without(fields: Any, names: set[str]) -> Any:

@@ -67,7 +67,7 @@ MATCHES_MAX: Final = 10_000
 _BEGINNINGS: Final = (SHOWN_CHARACTERS_MIN, 13)
 """What UUIDs of version 7 share that were made in the same 65 seconds, or millisecond."""
 _GAP: Final = ".."
-"""What stands between the beginning and the end of an id."""
+"""Between the beginning and the end of an id."""
 RUNS_MAX: Final = 100_000
 """How many runs are searched for a short id: the latest ones."""
 SHORT_RUNS_MAX: Final = 5_000

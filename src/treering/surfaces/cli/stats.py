@@ -228,12 +228,12 @@ def print_statistics(figures: Statistics, *, first_ms: int | None) -> None:
     if first_ms is None:
         say("nothing is recorded" + (" in this scope: check its name" if figures.scope else ""))
         return
-    if not activity.events:
-        say("nothing was recorded in this time")
     if not activity.events and not any(change.before for change in figures.drift):
-        say("nor in the time before it: look further back with --since")
+        say("nothing was recorded in this period, or in the one before")
         _print_older(figures, first_ms)
         return
+    if not activity.events:
+        say("nothing was recorded in this period")
     _print_drift(figures)
     if activity.tools:
         _head("tools")
@@ -282,7 +282,7 @@ def _print_older(figures: Statistics, first_ms: int) -> None:
     if first_ms < figures.period.since_ms:
         day = clock(first_ms)[:10]
         say("")
-        say(f"older events are not counted, the first of {day}: --since {day} counts them, too")
+        say(f"older events, from {day} on, are not counted: add --since {day}")
 
 
 def _print_rows(by: str, rows: Sequence[Mapping[str, Any]]) -> None:

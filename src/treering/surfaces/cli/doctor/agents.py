@@ -261,7 +261,7 @@ def _hooks(agent: str, plan: Plan) -> DoctorFinding:
         return DoctorFinding(
             level="error",
             code="hooks_broken",
-            message=f"the hooks of {agent} call {program}, which is not there",
+            message=f"the hooks of {agent} call {program}, which does not exist",
             fix=f"treering install {agent}",
         )
     return DoctorFinding(

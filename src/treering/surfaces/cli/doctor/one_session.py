@@ -120,7 +120,7 @@ def _log(ledger: Ledger, scope: Scope, session: Session) -> Iterator[DoctorFindi
         yield DoctorFinding(
             level="warning",
             code="log_gone",
-            message=f"its log no longer exists: {origin.file or 'nobody knows where it was'};"
+            message=f"its log no longer exists: {origin.file or 'its path is unknown'};"
             " the ledger keeps what was imported",
             fix=remark,
         )
