@@ -49,7 +49,7 @@ class StoredMessages(TypedDict, total=False):
 class TreeringHistoryProvider(HistoryProvider):
     """Keeps the messages of an agent's sessions; what they say is in the ledger's sessions.
 
-    A ledger that fails costs the record: messages wait in memory, unless ``strict``.
+    If the ledger fails, messages wait in memory, unless ``strict``.
     """
 
     def __init__(

@@ -72,9 +72,9 @@ class TreeringSessionStore:
     """A session store of the SDK, in a ledger. All 14 contracts hold.
 
     The sessions of a project are in the scope ``claude/PROJECT``, or all in ``scope``. Retries add
-    nothing; deleting a session erases it. A ledger that fails costs the record: entries wait in
-    memory and in the spool, and are loaded from there. If entries cannot be recorded as events,
-    that is logged and counted in ``lost``. ``strict`` raises instead.
+    nothing; deleting a session erases it. If the ledger fails, entries wait in memory and in the
+    spool, and are loaded from there. If entries cannot be recorded as events, that is logged and
+    counted in ``lost``. ``strict`` raises instead.
     """
 
     def __init__(self, ledger: Ledger, *, scope: str | None = None, strict: bool = False) -> None:

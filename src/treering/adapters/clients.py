@@ -42,9 +42,9 @@ def record(client: Client, session: Session, *, strict: bool = False) -> Client:
     """Return a copy of a client of ``openai`` or ``anthropic`` that records in ``session``.
 
     Chat completions, responses and messages are recorded, streamed or not, with tool calls and
-    usage: in the current turn, or else in turns of their own. The caller gets what the
-    client gives. A ledger that fails costs the record, not the call: ``client.treering`` counts
-    what was lost. With ``strict`` the call fails instead.
+    usage: in the current turn, or else in turns of their own. The caller gets what the client
+    gives. If the ledger fails, the call still succeeds: ``client.treering`` counts what was lost.
+    With ``strict`` the call fails instead.
     """
     if not isinstance(session, Session):
         raise InvalidInput(

@@ -39,8 +39,8 @@ __all__ = ["TreeringChatMessageHistory"]
 class TreeringChatMessageHistory(BaseChatMessageHistory):
     """The messages of one session; what they say is recorded in the ledger's session.
 
-    Clearing removes the messages from the history, not from the session's past. A ledger that
-    fails costs the record: messages wait in memory, unless ``strict``.
+    Clearing removes the messages from the history, not from the session's past. If the ledger
+    fails, messages wait in memory, unless ``strict``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Writes that must not fail their agent: an error costs the record, not the turn."""
+"""Writes that never fail their agent: an error loses the record, not the turn."""
 
 from __future__ import annotations
 

@@ -80,9 +80,9 @@ async def record(
 ) -> AsyncIterator[TreeringHooks]:
     """Record a run of the SDK: pass the hooks to ``Runner.run`` or ``Runner.run_streamed``.
 
-    ``options`` are those of ``spine.run``. Raises RunActive if the session is busy with
-    another run, RunInterrupted if this run is interrupted, and ToolDenied if the agent calls a tool
-    that it may not use. A ledger that fails costs the record, not the run, unless ``strict``.
+    ``options`` are those of ``spine.run``. Raises RunActive if the session is busy with another
+    run, RunInterrupted if this run is interrupted, and ToolDenied if the agent calls a tool that it
+    may not use. If the ledger fails, the run continues unrecorded, unless ``strict``.
     """
     run = spine.run(session, runtime=_RUNTIME, provider=provider, **options)
     hooks = TreeringHooks(run, provider=provider, strict=strict)

@@ -47,14 +47,14 @@ class Contributor(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the name that it is reported under."""
+        """Return its name in reports."""
 
     def extend(self, working: Working) -> Any:
         """Return texts, or items in any provider's shape, for this call alone."""
 
 
 class Working:
-    """What a contributor may look at, and its one way to write."""
+    """What a contributor can read, and its only way to write."""
 
     def __init__(
         self,
@@ -66,45 +66,45 @@ class Working:
         self._run_id = run_id
         self._record = record
         self.memory_ids: list[str] = []
-        """Memories that what it returns is made of; put their ids in, to have them recorded."""
+        """The ids of memories in its text; add them here to have their use recorded."""
 
     @property
     def session_id(self) -> str:
-        """Return the session that the call is made in."""
+        """Return the session of the call."""
         return self._lineage.session_id
 
     @property
     def run_id(self) -> str | None:
-        """Return the run that the call is made for; None if it is only looked at."""
+        """Return the run of the call; None if the context is only previewed."""
         return self._run_id
 
     def events(self, *, last: int = WORKING_EVENTS) -> list[Event]:
-        """Return the last events that the model could be shown, those of this turn included."""
+        """Return the last events that the model may see, including those of this turn."""
         if last <= 0:
             return []
         window = read_window(self._lineage, tokens=None, events=last, run_id=self._run_id)
         return [*window.lead, *window.events][-last:]
 
     def append(self, kind: str, payload: Any = None, **content: Any) -> Header | None:
-        """Record an event: the only thing of a contributor that stays."""
+        """Record an event: all else from a contributor is temporary."""
         return self._record(kind, payload, **content)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model was shown once."""
+    """A context that a model was shown."""
 
     event_id: str
-    """Of the event that says so."""
+    """The id of its event."""
     seq: int
     run_id: str | None
     ts_ms: int
     context: Context
     exact: bool
-    """False if what it showed of the ledger was erased since, or is assembled otherwise today."""
+    """False if its content was erased since, or would be assembled differently today."""
 
 
 class EstimateOptions(TypedDict, total=False):
-    """What tokens are estimated by."""
+    """How tokens are estimated."""
 
     model: str | None
     count: Counter | None
@@ -120,9 +120,9 @@ class ContextRequest(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: Any = None
     model: str | None = None
-    """The model that is asked: its reports say what tokens cost."""
+    """The model to be called: its usage reports calibrate the estimate."""
     count: Counter | None = None
-    """Counts tokens in place of the built-in estimate."""
+    """Counts tokens, instead of the built-in estimate."""
 
     def __post_init__(self) -> None:
         """Raise InvalidInput if ``model`` or ``count`` has a wrong type."""
@@ -185,9 +185,9 @@ class Contexts:
         return msgspec.structs.replace(context, report=[*context.report, *failures])
 
     def shown(self, run_ids: Sequence[str], *, last: int) -> list[Shown]:
-        """Return what models were shown in some runs, made again; without runs, the last times.
+        """Reconstruct what models were shown in some runs; without runs, the last times.
 
-        What was erased, or recorded by another system, cannot be made again, and is left out.
+        Contexts that were erased, or recorded by another system, are left out.
         """
         events = self._assembled_in(run_ids) if run_ids else self._last_assembled(last)
         made: list[Shown] = []
@@ -271,7 +271,7 @@ def _model_of(event: Event) -> str | None:
 
 
 def _budget_of(asked: ContextRecord) -> Budget | None:
-    """Return how a context was counted; None if it cannot be counted so again."""
+    """Return how the tokens of a context were counted; None if that is not possible again."""
     if asked.counter is None:
         return None
     try:
@@ -283,7 +283,7 @@ def _budget_of(asked: ContextRecord) -> Budget | None:
 
 
 def _asked(event: Event) -> ContextRecord:
-    """Return what a context was asked for. Raises NotFound if the event does not say."""
+    """Return the request for a context. Raises NotFound if the event does not have it."""
     try:
         if event.kind == "context.assembled" and not event.redacted:
             return msgspec.convert(event.payload, ContextRecord, strict=False)
@@ -298,7 +298,7 @@ def _asked(event: Event) -> ContextRecord:
 def _ask(
     contributors: Sequence[Contributor], working: Working
 ) -> tuple[list[Contribution], list[Repair]]:
-    """Return what contributors give; one that fails is reported, and left out."""
+    """Return the input of contributors; one that fails is reported, and left out."""
     given: list[Contribution] = []
     failures: list[Repair] = []
     for contributor in contributors:

@@ -1,4 +1,4 @@
-"""Tool records, asked for: the projection is caught up first, then it answers."""
+"""Queries of tool records: the projection is brought up to date first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def limit_of(first: int | None, last: int | None) -> int:
-    """Return how many are asked for. Raises InvalidInput if both are given."""
+    """Return the requested number. Raises InvalidInput if both are given."""
     if first is not None and last is not None:
         raise InvalidInput("ask for the first or the last calls, not both", hint="drop one")
     given = last if first is None else first

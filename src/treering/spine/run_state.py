@@ -69,14 +69,14 @@ class RunState:
             turn_id=new_id() if turn_id is None else check_name(turn_id, "turn_id"),
             user_id=session.user,
         )
-        """What all events of the run have in common."""
+        """The fields that all events of the run share."""
         self._lock = Lock()
         self.tools = Tools(self)
         self.state: State = "new"
         self.preparation: Preparation | None = None
-        """What gates added to the run, once they were asked."""
+        """What gates added to the run."""
         self.boundary: Header | None = None
-        """The mark that an interrupt left for the next turn."""
+        """The boundary that an interrupt left for the next turn."""
         self._started = started
         self._prompt = prompt
         self._wait_s = wait_s
@@ -504,7 +504,7 @@ class RunState:
             self.state, self._is_unreported, self._terminal = RUN_ENDS[end.kind], False, end
 
     def _recorded_elsewhere(self) -> list[Header]:
-        """Return what others recorded of the run; nothing, if it cannot be read."""
+        """Return the events of the run that others recorded; none if they cannot be read."""
         try:
             return [header for header in self.headers() if header.seq > self._last_seq]
         except TreeringError:
@@ -512,7 +512,7 @@ class RunState:
 
 
 def check_wait(seconds: float) -> None:
-    """Raise InvalidInput if ``seconds`` is not a time that one can wait."""
+    """Raise InvalidInput if ``seconds`` is not a valid waiting time."""
     if not isinstance(seconds, int | float) or not seconds >= 0:
         raise InvalidInput(f"wait_s is {seconds!r}", hint="give a number of seconds, 0 or more")
 

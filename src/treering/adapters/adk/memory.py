@@ -38,8 +38,8 @@ ALL: Final = 2**31
 class TreeringMemoryService(BaseMemoryService):  # type: ignore[misc]  # untyped
     """Keeps ADK's memory in a ledger; an app is the scope ``adk/APP``.
 
-    A ledger that fails costs the record, not the turn: entries wait in memory and in the spool, and
-    are found there. With ``strict``, errors are raised. Deleting raises in any case.
+    If the ledger fails, the agent continues: entries wait in memory and in the spool, and are found
+    there. With ``strict``, errors are raised. Deleting raises in any case.
     """
 
     def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:

@@ -50,8 +50,8 @@ ALL: Final = 2**31
 class TreeringSessionService(BaseSessionService):  # type: ignore[misc]  # untyped
     """Keeps ADK's sessions in a ledger; an app is the scope ``adk/APP``.
 
-    A ledger that fails costs the record, not the turn: events wait in memory and in the spool, and
-    sessions have them. With ``strict``, errors are raised. Deleting raises in any case.
+    If the ledger fails, the agent continues: events wait in memory and in the spool, and sessions
+    have them. With ``strict``, errors are raised. Deleting raises in any case.
     """
 
     def __init__(self, ledger: Ledger | AsyncLedger, *, strict: bool = False) -> None:

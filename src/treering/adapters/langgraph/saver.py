@@ -118,8 +118,8 @@ class _ValueChange(NamedTuple):
 class TreeringSaver(BaseCheckpointSaver[str]):
     """Saves the checkpoints of graphs in a ledger, for synchronous and asynchronous graphs.
 
-    A ledger that fails costs the record, not the step: checkpoints wait in memory and in the spool,
-    and the graph continues with them. With ``strict``, errors are raised.
+    If the ledger fails, the graph continues: checkpoints wait in memory and in the spool, and the
+    graph continues with them. With ``strict``, errors are raised.
     """
 
     def __init__(

@@ -58,8 +58,8 @@ _ORDERED: Final = frozenset({"$gt", "$gte", "$lt", "$lte"})
 class TreeringStore(BaseStore):
     """Keeps items of graphs in a ledger.
 
-    A ledger that fails costs the record, not the step: items wait in memory and in the spool, and
-    are found there. With ``strict``, errors are raised. Deleting raises in any case.
+    If the ledger fails, the graph continues: items wait in memory and in the spool, and are found
+    there. With ``strict``, errors are raised. Deleting raises in any case.
     """
 
     supports_ttl = False

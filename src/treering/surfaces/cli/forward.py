@@ -224,7 +224,7 @@ class _Forwarding:
         return not self._is_stopped()
 
     def run(self) -> bool:
-        """Send what is there and what comes, until it is stopped."""
+        """Send existing and new events, until it is stopped."""
         reported: str | None = None
         looked_at = -SCOPES_S
         while not self._is_stopped():

@@ -35,7 +35,7 @@ BACKWARDS_EVENTS_MAX: Final = 5_000
 
 
 class PageCover(msgspec.Struct, frozen=True, kw_only=True):
-    """A session at a glance, at the top of a page."""
+    """The overview of a session, at the top of a page."""
 
     scope: str
     session: SessionOutline
@@ -44,10 +44,10 @@ class PageCover(msgspec.Struct, frozen=True, kw_only=True):
     is_approximate: bool
     """Whether the log that its last turn was imported from does not tell when that was."""
     failing_calls: int
-    """Of its own tool calls: failed, or without a result of the tool's."""
+    """The number of its tool calls that failed, or have no result of the tool itself."""
     forks: list[str]
     spawned: dict[str, str | None]
-    """Sessions that its agent began for subagents, and the tool calls that did."""
+    """Sessions of subagents that its agent started, and the tool calls that did."""
     subagents: dict[str, SubagentBlock] = {}
     """The same sessions, with their totals."""
 

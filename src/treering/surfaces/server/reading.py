@@ -271,7 +271,7 @@ class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionViews(msgspec.Struct, frozen=True, kw_only=True):
-    """One session at a glance, with what it holds and what it cost."""
+    """An overview of one session, with its numbers and its cost."""
 
     outline: SessionOutline
     counts: Counts
@@ -334,7 +334,7 @@ def all_sessions(request: Request) -> Page[SessionOutline]:
 
 
 def session(request: Request) -> SessionViews:
-    """Return one session at a glance, what it holds, and the tokens and cost that it used."""
+    """Return an overview of one session, its numbers, and its tokens and cost."""
     handle = session_of(request)
     return SessionViews(outline=handle.outline(), counts=handle.summary(), usage=handle.usage())
 
@@ -405,7 +405,7 @@ def goals(request: Request) -> list[Goal]:
 
 
 def context(request: Request) -> Context:
-    """Return what a model would be shown next; nothing is recorded by asking."""
+    """Return what a model would be shown next; nothing is recorded."""
     return session_of(request).context(**_given(request))
 
 
