@@ -1,4 +1,4 @@
-"""Keyed records of an agent that must not suffer from a ledger that fails.
+"""Keyed records for an agent that must continue when the ledger fails.
 
     put ─► the ledger ─► (fails) memory and spool ─► later, in order, once ─► the ledger
     get ─► what waits ─► the ledger ─► (fails) what was last seen
@@ -54,7 +54,7 @@ _log: Final = lazy_logger("treering")
 
 
 class RecordBuffer(BacklogStatus):
-    """Stands between the records of an adapter and the ledger. Safe to share between threads.
+    """A buffer between the records of an adapter and the ledger. Safe to share between threads.
 
     With ``strict`` it does nothing, and every error is raised.
     """
@@ -81,7 +81,7 @@ class RecordBuffer(BacklogStatus):
             self._reported_in = batch[-1]
 
     def flush(self) -> bool:
-        """Record what waits; return whether nothing waits any more."""
+        """Record what waits; return whether nothing is left."""
         with self._lock.guard, self._lock:
             return self._backlog.drain()
 
@@ -215,7 +215,7 @@ class RecordBuffer(BacklogStatus):
         return msgspec.structs.replace(event, expected=event.expected | current)
 
     def _set_aside(self, batch: list[NewEvent], error: TreeringError) -> None:
-        """Give up the record of a batch that cannot be stored; it can be read here for a while."""
+        """Give up a batch that cannot be stored; it can still be read here for a while."""
         self._unstorable.append(batch)
         if len(self._unstorable) > UNSTORABLE_MAX:
             self._drop_overlay(self._unstorable.popleft())
@@ -271,7 +271,7 @@ class RecordBuffer(BacklogStatus):
         return events
 
     def _drop_overlay(self, batch: Iterable[NewEvent]) -> None:
-        """Let the ledger speak for the keys of events, unless more of them wait."""
+        """Read the keys of events from the ledger again, unless more of them wait."""
         for event in batch:
             for key in _keys(event):
                 waiting = self._overlay.get(key, [])
@@ -413,7 +413,7 @@ def _keys(event: NewEvent) -> list[_Key]:
 
 
 def _event(new: NewEvent, position: int, header: Header | None = None) -> Event:
-    """Return an event as the ledger will have it, as far as that is known before."""
+    """Return an event as the ledger will store it, as far as that is known yet."""
     if header is not None:
         stated = {name: getattr(header, name) for name in header.__struct_fields__}
         return Event(**stated, payload=without_bytes(new).payload)

@@ -61,7 +61,7 @@ def make_query(
 
 
 def parse_kinds(kinds: str | Sequence[str]) -> tuple[str, ...]:
-    """Return kinds by their stored names, each once; one may be given by itself."""
+    """Return kinds by their stored names, each once; a single one need not be in a list."""
     return stored_kinds((kinds,) if isinstance(kinds, str) else check_list(kinds, "kinds"))
 
 

@@ -1,4 +1,4 @@
-"""Sessions: durable timelines inside a scope, read in order and written a turn at a time."""
+"""Sessions: durable timelines inside a scope, read in order and written turn by turn."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 @checks_arguments
 class Session:
-    """A handle on one timeline. Making one writes nothing."""
+    """A handle on one timeline. Creating a handle writes nothing."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Session:
         mode: Mode | None = None,
         person: ChannelPerson | None = None,
     ) -> None:
-        """Take what the session is opened with; ``mode`` is the one that the handle insists on."""
+        """Take the settings to open the session with; ``mode`` is the one this handle requires."""
         self.scope: Scope = parse_scope(scope)
         self.session_id: str = check_name(session_id, "session_id")
         self.agent: str = check_name(agent, "agent")
@@ -98,7 +98,7 @@ class Session:
         self._mode = mode
         self._person = person
         self._settings: SessionSettings | None = None
-        """What it was opened with, once that is recorded."""
+        """The settings it was opened with, once recorded."""
         self._engine = engine
         self._store = store = engine.store
         self._lineage = Lineage(store, self.scope, self.session_id)
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def settings(self) -> SessionSettings:
-        """Return what the session is, as it was opened; what this handle was given goes before."""
+        """Return the session's settings, as it was opened; those of this handle take precedence."""
         if self._settings is not None:
             return self._settings
         recorded = read_settings(self._store, self.scope, self.session_id)
@@ -121,7 +121,7 @@ class Session:
 
     @property
     def key(self) -> str | None:
-        """Return the name that another system knows it by."""
+        """Return the session's name in another system."""
         return self.settings.key
 
     @property
@@ -135,21 +135,20 @@ class Session:
 
     @property
     def isolation(self) -> Isolation | None:
-        """Return what the agent keeps away from in a group; None in other sessions."""
+        """Return what the agent must not access in a group; None in other sessions."""
         return self.settings.walls
 
     @property
     def memory_refs(self) -> list[str]:
-        """Return the ids of the memories that were kept in the session."""
+        """Return the ids of the memories recorded in the session."""
         return [memory.id for memory in self.memories() if memory.state == "kept"]
 
     def is_addressed(
         self, text: str, *, names: Sequence[str] = (), reply_to: str | None = None
     ) -> bool:
-        """Whether the agent is meant: always, but in a group only by a mention or a reply.
+        """Whether a message is addressed to the agent; in a group, only by a mention or a reply.
 
-        ``names`` are others that the agent goes by; ``reply_to`` is the id of the event that is
-        replied to.
+        ``names`` are other names of the agent; ``reply_to`` is the id of the event replied to.
         """
         called = [check_text(name, "name") for name in check_list(names, "names")]
         replied = None if reply_to is None else check_id(reply_to)
@@ -174,33 +173,33 @@ class Session:
         prompt: str | None = None,
         wait_s: float | None = None,
     ) -> Run:
-        """Begin a turn: a context manager that records one run, ended well or not.
+        """Begin a turn: a context manager that records one run and how it ends.
 
-        A session has one at a time. Another waits for ``wait_s`` and is refused then; by
-        default the session's mode says how long: a main session refuses at once.
-        ``prompt`` is what gates are shown of the user's words.
+        A session has one turn at a time. Another one waits for ``wait_s``, then raises RunActive;
+        the default depends on the session's mode: a main session does not wait. ``prompt`` is the
+        user's message, for gates.
         """
         started = RunStarted(entry_point=entry_point, model=model)
         return self._engine.run(self, started, prompt=prompt, wait_s=wait_s)
 
     @property
     def running(self) -> Run | None:
-        """Return the turn that this process carries out in the session, if there is one."""
+        """Return the open turn of this process in the session, if any."""
         run_state = self._engine.run_state_in(self.scope, self.session_id)
         run = None if run_state is None else run_state.author
         return run if isinstance(run, Run) else None
 
     def interrupt(self, why: str = "interrupted by the user") -> Header | None:
-        """Abort the turn that is under way, in whichever process; the next one sees a boundary.
+        """Abort the open turn, in any process; the next one sees a boundary.
 
         Return that boundary, or None if there was nothing to interrupt.
         """
         return self._engine.interrupt(self.scope, self.session_id, shorten(plain(why)))
 
     def post(self, text: str, *, event_id: str | None = None, **content: Any) -> Header:
-        """Put a message into the inbox of a queue session; ``content`` is kept beside the text.
+        """Put a message into the inbox of a queue session; ``content`` is stored with the text.
 
-        The same ``event_id`` again puts nothing in.
+        Repeating an ``event_id`` adds nothing.
         """
         self._check_queue()
         canonical({"text": check_text(text, "text"), **content}, "message")
@@ -216,8 +215,8 @@ class Session:
     def take(self, *, wait_s: float = 0.0) -> Run | None:
         """Take the next message of a queue session, as a turn that has begun: see ``run.message``.
 
-        Return None if none comes within ``wait_s``, or another turn is busy so long. The
-        message is done with when the turn ends well; otherwise it comes again.
+        Return None if no message arrives within ``wait_s``, or another turn is open that long. The
+        message is done when the turn succeeds; otherwise it is delivered again.
         """
         self._check_queue()
         check_wait(wait_s)
@@ -250,7 +249,7 @@ class Session:
 
     @property
     def template(self) -> NewEvent:
-        """Return what all events of the session have in common."""
+        """Return the fields that all events of the session share."""
         return self.new_event("", "")
 
     def new_event(self, kind: str, summary: str, **fields: Any) -> NewEvent:
@@ -268,9 +267,9 @@ class Session:
     def append(
         self, events: Sequence[NewEvent], *, expected_seq: int | None = None
     ) -> list[Header]:
-        """Record many events of the session at once, all or none, as ``ledger.append`` does.
+        """Record many events of the session, all or none, as ``ledger.append`` does.
 
-        Raises InvalidInput if one of them is of another session.
+        Raises InvalidInput if one belongs to another session.
         """
         listed = check_events(events)
         for event in listed:
@@ -285,9 +284,10 @@ class Session:
         return self._engine.append(listed, expected_seq=expected_seq)
 
     def open(self, *, ts_ms: int | None = None) -> None:
-        """Record the opening, unless the session has a past. Whatever is recorded does it.
+        """Record the opening, unless the session has events.
 
-        ``ts_ms`` is when it was, of a session that is taken from a log.
+        Recording anything does this, too. ``ts_ms`` is the time of the opening, for imported
+        sessions.
         """
         if self._settings is not None:
             return
@@ -308,7 +308,7 @@ class Session:
     # Marks.
 
     def boundary(self, reason: Boundary, title: str, content: str | None = None) -> Header:
-        """Set a mark: checkpoint, interrupt and overflow are shown to the model, others are not."""
+        """Record a boundary: the model sees checkpoint, interrupt and overflow, but no others."""
         if reason not in BOUNDARIES:
             raise InvalidInput(
                 f"invalid boundary: {reason}", hint=f"use one of {', '.join(BOUNDARIES)}"
@@ -320,7 +320,7 @@ class Session:
         return self.record(f"boundary.{reason}", summary, payload=payload)
 
     def checkpoint(self, title: str, content: str | None = None) -> Header:
-        """Set a checkpoint: from here on a model can continue without what went before."""
+        """Set a checkpoint: from here on a model can continue without earlier messages."""
         return self.boundary("checkpoint", title, content)
 
     def rename(self, title: str) -> Header:
@@ -331,11 +331,11 @@ class Session:
     def close(
         self, reason: str | SessionClosed = "closed", *, expected_seq: int | None = None
     ) -> Header:
-        """Record that the session is closed, and before that an episode of what no episode covers.
+        """Record that the session is closed, after an episode of what no episode covers yet.
 
-        Both are recorded, or neither. Whatever is recorded later opens it again. Raises RunActive
-        if a turn is under way, and Conflict if ``expected_seq`` is given and the session is
-        elsewhere, or if others write to it again and again.
+        Both are recorded, or neither. Recording anything later opens it again. Raises RunActive if
+        a turn is open, and Conflict if the session is not at ``expected_seq``, if that is given, or
+        if others keep writing to it.
         """
         part = (
             reason if isinstance(reason, SessionClosed) else SessionClosed(reason=shorten(reason))
@@ -371,11 +371,11 @@ class Session:
     ) -> Session:
         """Return a new session that shares this one's past, up to the end of a turn.
 
-        ``at`` is the id of any event of that turn; the last one that has ended, if it is left out.
-        Without ``whole_turn`` it is the last event that is shared, as in a log that was copied in
-        the midst of a turn; ``ts_ms`` is when that was. Nothing is copied and this session does
-        not change; what is erased of the shared past is erased for both. Raises NotFound if the
-        event is not of this session's past.
+        ``at`` is the id of any event of that turn; by default, of the last one that has ended.
+        Without ``whole_turn`` it is the last shared event, as in a log that was copied in the
+        middle of a turn; ``ts_ms`` is the time of the fork. Nothing is copied and this session does
+        not change; erasing a part of the shared past erases it for both. Raises NotFound if the
+        event is not in this session's past.
         """
         seq = self._shared_seq(at, whole_turn=whole_turn)
         segment = self._lineage.segment_of(seq)
@@ -410,21 +410,21 @@ class Session:
     def undo(self, *, turns: int = 1) -> Header:
         """Hide the last turns from history, context and goals; ``redo`` shows them again.
 
-        A run counts as one, for it is never cut in two: refs say how many turns it took along.
-        Nothing is deleted: it is an event. Raises RunActive if a turn is under way.
+        A run is never split: if it has several turns, it counts as one, and refs state how many
+        were hidden. Nothing is deleted: an undo is an event. Raises RunActive if a turn is open.
         """
         return self._turn_back(
             "undo", lambda: undone(self.template, undoable(self._lineage, turns))
         )
 
     def redo(self) -> Header:
-        """Show again what was undone last, if nothing was said since. Raises NotFound."""
+        """Restore what was undone last. Raises NotFound if there is nothing, or a turn followed."""
         return self._turn_back("redo", lambda: redone(self.template, redoable(self._lineage)))
 
     def hide(self, event_ids: Sequence[str]) -> Header:
         """Hide single events from history, context, goals and ``live_events``.
 
-        Nothing is deleted: it is an event. Raise NotFound if the session does not have one of them.
+        Nothing is deleted: hiding is an event. Raise NotFound if one is not in the session.
         """
         listed = [check_id(event_id) for event_id in check_list(event_ids, "event_ids")]
         locations = self._store.reader.find_ids(self.scope, listed)
@@ -451,8 +451,8 @@ class Session:
     ) -> Iterator[Header]:
         """Return headers in order: all, the first or the last.
 
-        ``kinds`` and ``turn_id`` keep to events of these kinds, and of one turn. ``after_seq``
-        begins after that seq.
+        ``kinds`` and ``turn_id`` limit it to these kinds, and to one turn. ``after_seq`` starts
+        after that seq.
         """
         lineage, keep = self._lineage, _filter(kinds, turn_id)
         return read_pages(
@@ -477,22 +477,22 @@ class Session:
     def live_events(
         self, *, kinds: str | Sequence[str] = (), last: int | None = None
     ) -> Iterator[Event]:
-        """Return events in order that count: without what was hidden, undone or erased.
+        """Return the effective events in order: without hidden, undone and erased ones.
 
-        What a run recorded counts once it has ended well. ``last`` gives that many from the end,
-        and no more of the session is read than it takes to find them.
+        Events of a run are included once it has succeeded. ``last`` returns that many from the end,
+        and reads no more of the session than necessary.
         """
         named = frozenset(parse_kinds(kinds)) or frozenset(KINDS)
         count = None if last is None else check_count(last, "last")
         return live_events(self._lineage, named, count)
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
-        """Return the conversation as messages that a model takes: user, assistant, tool.
+        """Return the conversation as messages for a model: user, assistant, tool.
 
-        It holds what was said in turns that ended well and were not undone, however long ago, with
-        calls and results paired. Goals, memories, usage and other marks are left out, and nothing
-        is shortened: see ``context``. ``last`` gives that many messages from the end; a call and
-        its result count as one.
+        It has the messages of all turns that succeeded and were not undone, with calls and results
+        paired. Goals, memories, usage and boundaries are left out, and nothing is shortened: see
+        ``context``. ``last`` returns that many messages from the end; a call and its result count
+        as one.
         """
         wanted = None if last is None else max(check_count(last, "last"), 1)
         while True:
@@ -506,21 +506,21 @@ class Session:
         return render(shown, dialect="openai-chat").messages if latest else []
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
-        """Return its turns in order, failed and undone ones marked: all, or the last few."""
+        """Return the turns in order, with failed and undone ones marked: all, or the ``last``."""
         return self._views.turns(last=None if last is None else check_count(last, "last"))
 
     def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
-        """Return one record for each tool call, in order, open ones too: all, or the last few."""
+        """Return one record per tool call, in order, including open ones: all, or the ``last``."""
         return lineage_tool_calls(
             self._lineage, last=None if last is None else check_count(last, "last")
         )
 
     def summary(self) -> Counts:
-        """Return how much of what it holds: events by kind, turns, calls, times."""
+        """Return what the session holds in numbers: events by kind, turns, calls, times."""
         return self._views.counts()
 
     def outline(self) -> SessionOutline:
-        """Return the session at a glance: title, state, model, times. Raises NotFound."""
+        """Return an overview of the session: title, state, model, times. Raises NotFound."""
         head = head_of(self._store, self.scope, self.session_id)
         if head is None:
             raise NotFound(
@@ -535,15 +535,15 @@ class Session:
         return self._views.goals()
 
     def schedules(self) -> list[Schedule]:
-        """Return what is scheduled and was not removed."""
+        """Return the schedules that were set and not removed."""
         return self._views.schedules()
 
     def memories(self) -> list[MemoryRecord]:
-        """Return what it did to memories: kept, archived, superseded, forgotten."""
+        """Return its changes to memories: stored, archived, superseded, forgotten."""
         return self._views.memories()
 
     def usage(self) -> Usage:
-        """Return the tokens that it used, by model, and their cost; failed runs included."""
+        """Return the tokens used, by model, and their cost, including failed runs."""
         return self._views.usage()
 
     # What models see and saw.
@@ -560,14 +560,13 @@ class Session:
         turn: Run | None = None,
         **estimates: Unpack[EstimateOptions],
     ) -> Context:
-        """Return what a model is shown next: always legal, always within ``max_tokens``.
+        """Return what a model is shown next: always valid, always within ``max_tokens``.
 
-        It writes nothing; ``turn.context()`` is the one for a real call. ``turn`` is a run whose
-        own events are shown, too. ``tools`` go with the request, in the dialect's shape from
-        whichever they are declared in. ``contributors`` add to this call alone. ``model`` is the
-        one that is asked: its own reports say what tokens cost; else those of the model that
-        reported last. ``count`` counts tokens in place of the built-in estimate. Every repair and
-        cut is in the ``report``.
+        It writes nothing; use ``turn.context()`` for a real call. ``turn`` is a run whose own
+        events are included. ``tools`` are added to the request, converted from any dialect.
+        ``contributors`` apply to this call only. Tokens are estimated from the usage reports of
+        ``model``, or else of the model that reported last; ``count`` replaces the estimate. Every
+        repair and cut is in the ``report``.
         """
         if turn is not None and not isinstance(turn, Run):
             raise InvalidInput(
@@ -592,9 +591,9 @@ class Session:
     def shown(
         self, *, turn: int | None = None, run_id: str | None = None, last: int = 1
     ) -> list[Shown]:
-        """Return what models were shown, made again: in one turn, one run, or the last few times.
+        """Reconstruct what models were shown: in one turn, one run, or the ``last`` times.
 
-        ``turn`` counts from 1. Each says whether it is exactly what was shown. Raises NotFound.
+        ``turn`` counts from 1. Each context states whether it is exact. Raises NotFound.
         """
         check_count(last, "last")
         run_ids = [check_name(run_id, "run_id")] if run_id is not None else []
@@ -611,12 +610,12 @@ class Session:
         keep: int = KEEP_MESSAGES,
         summariser: Summariser | None = None,
     ) -> Header | None:
-        """Replace older messages with a summary from now on; None if there is too little.
+        """Replace older messages with a summary from now on; None if there are too few.
 
-        The last ``keep`` messages stay as they are. With ``max_tokens`` it happens only above 0.8
-        of it. ``summariser`` writes the summary, or the one that the ledger was opened with; the
-        built-in one needs no model. A summary follows the one before it. What is undone or
-        erased while it writes is in no summary: then there is none, either.
+        The last ``keep`` messages stay. With ``max_tokens`` it happens only above 80 % of it.
+        ``summariser`` writes the summary; the default is the ledger's, else a built-in one that
+        needs no model. A summary builds on the previous one. If something is undone or erased
+        meanwhile, no summary is recorded.
         """
         read, begun = read_position(self._lineage), time.monotonic()
         compaction = compact(
@@ -639,7 +638,7 @@ class Session:
         )
 
     def compact_if_needed(self, max_tokens: int) -> None:
-        """Compact the session if it has outgrown ``max_tokens``; what fails is noted."""
+        """Compact the session if it has outgrown ``max_tokens``; a failure is recorded."""
         try:
             self.compact(max_tokens)
         except Exception as error:  # noqa: BLE001 - the turn ended well, whatever happens here.
@@ -650,11 +649,11 @@ class Session:
     def write_episode(
         self, *, summariser: Summariser | None = None, expected_seq: int | None = None
     ) -> Header | None:
-        """Record what the session was about since the last episode; None if nothing was said.
+        """Record an episode of the session since the last one; None if nothing was said.
 
-        ``summariser`` writes the summary; the built-in one needs no model, and writes it if the
-        summariser fails. What is undone or erased while it is written is in no episode: then it is
-        written again. Raises Conflict if ``expected_seq`` is given and the session is elsewhere.
+        ``summariser`` writes the summary; the built-in one needs no model, and takes over if it
+        fails. If something is undone or erased meanwhile, it is written again. Raises Conflict if
+        the session is not at ``expected_seq``, if that is given.
         """
         return append_episode(
             self._lineage,
@@ -669,7 +668,7 @@ class Session:
     # Its own.
 
     def _identify(self) -> None:
-        """See again who this is with: others may have met them since the handle was made."""
+        """Look up the user again: the handle may have been linked since."""
         if self._person is not None:
             self.user = self._person.user()
             self._given = replace(self._given, participants=(self.user,))
@@ -681,7 +680,7 @@ class Session:
         return self._store.reader.open_runs(self.scope, self.session_id)
 
     def _owned_runs(self) -> list[OpenRun]:
-        """Return the runs that have an owner: one of an imported log may never end."""
+        """Return the runs that have an owner: runs of imported logs may never end."""
         return [run for run in self._open_runs() if run.owner is not None]
 
     def _check_quiet(self, verb: str) -> None:
@@ -705,7 +704,7 @@ class Session:
         return self._engine.append(placed, expected_seq=expected_seq)
 
     def _with_user(self, event: NewEvent) -> NewEvent:
-        """Return ``event`` about the user: who that is may be known only now."""
+        """Return ``event`` with the user, who may be known only now."""
         return event if event.user_id == self.user else replace(event, user_id=self.user)
 
     def _redact(self, event_id: str) -> None:
@@ -717,7 +716,7 @@ class Session:
     def _append_compaction(
         self, events: Sequence[NewEvent], seq: int, duration_ms: int
     ) -> list[Header]:
-        """Record a compaction as part of the run that is under way here, or as a run of its own.
+        """Record a compaction as part of the open run, or as a separate run.
 
         The summary is not part of the run, since it stays valid if the run fails.
         """
@@ -767,7 +766,7 @@ class Session:
 
 
 def _filter(kinds: str | Sequence[str], turn_id: str | None) -> Callable[[Header], bool] | None:
-    """Return a filter for the events that are wanted; None if all are."""
+    """Return a filter for events; None to accept all."""
     named = frozenset(parse_kinds(kinds))
     turn = None if turn_id is None else check_name(turn_id, "turn_id")
     if not named and turn is None:

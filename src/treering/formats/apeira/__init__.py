@@ -127,7 +127,7 @@ def _record(session: Session, pairs: Sequence[tuple[Episode, NewEvent]]) -> list
         raise DuplicateEvent(
             f"episode {episode['id']} is in session {session.session_id} already, "
             "with other content",
-            hint="import the changed log into a session of its own",
+            hint="import the changed log into a new session",
         ) from error
 
 

@@ -101,7 +101,7 @@ def _parent(value: Any) -> str | None:
 
 
 def rewound(line: LogLine, pieces: Sequence[LineEvent], past: ClaudeCodeState) -> list[ParsedEvent]:
-    """Return that the user went back, if a prompt follows a line that has a follower.
+    """Return the undo event if a prompt follows a line that already has a follower.
 
     Parallel calls branch, too; a prompt does not, unless the user goes back.
     """

@@ -94,7 +94,7 @@ class QueuedRecord(msgspec.Struct, gc=False):
     reason: str = "says nothing"
     """Why it has no events, if it has no parts."""
     waits: list[int] = []
-    """The parts that a later record may say in a better way."""
+    """The parts that a later record may have in a better version."""
 
 
 class RecordQueue(msgspec.Struct):
@@ -121,7 +121,7 @@ class RecordQueue(msgspec.Struct):
         return pages
 
     def _match(self, page: QueuedRecord) -> None:
-        """Have a waiting record take over what ``page`` says better."""
+        """Let a waiting record take over the better text of ``page``."""
         for number, part in enumerate(page.parts):
             if isinstance(part, LaneText) and (waiting := self._waiting(part)):
                 held, at = waiting
@@ -146,7 +146,7 @@ def _decides(part: PendingEvent | LaneText) -> bool:
 
 
 def _may_wait(part: PendingEvent | LaneText) -> bool:
-    """Whether a later record may say the same in a better way."""
+    """Whether a later record may have a better version of it."""
     return isinstance(part, LaneText) and (part.role, part.lane) in {
         ("user", "item"),
         ("thinking", "event"),

@@ -1,4 +1,4 @@
-"""``treering stats``: what went on in a scope lately, and how that differs from before."""
+"""``treering stats``: recent activity of a scope, compared with the period before."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def _masked(figures: Statistics) -> Statistics:
 
 
 def print_statistics(figures: Statistics, *, first_ms: int | None) -> None:
-    """Print what went on, and what changed; ``first_ms`` is the time of the very first event."""
+    """Print the activity, and what changed; ``first_ms`` is the time of the very first event."""
     activity = figures.activity
     about = f"session {printable(figures.session_id)} of " if figures.session_id else ""
     span = f"{clock(figures.period.since_ms)} to {moment(figures.period.until_ms)}"

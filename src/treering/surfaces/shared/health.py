@@ -255,7 +255,7 @@ def _projections(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFin
         )
     behind = [f"{name}: {counted(lag, 'event')}" for name, lag in lags.items() if lag]
     if behind:
-        message = f"not yet in the projections of scope {scope}; the next question enters them"
+        message = f"derived data of scope {scope} lags behind; the next query updates it"
         yield DoctorFinding(level="ok", code="projections_behind", message=message, items=behind)
 
 
@@ -304,8 +304,8 @@ def _users(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             level="ok",
             code="users_relinked",
-            message=f"{counted(len(relinked), 'main session')} of scope {scope} began as another"
-            " user than the handle is linked to: what is known of that user is not recalled there",
+            message=f"{counted(len(relinked), 'main session')} of scope {scope} belong to another"
+            " user than the one the handle is linked to now, whose facts are not recalled there",
             fix="if they are one person: treering users merge"
             f" {shlex.quote(linked)} {shlex.quote(opened)} {flag}",
             items=some(

@@ -1,4 +1,4 @@
-"""What went on in a scope in a period, beside the period before it."""
+"""The activity of a scope in a period, compared with the period before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USAGE: Final = "usage.reported"
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
-    """What went on in a scope, or in one session of it."""
+    """The activity of a scope, or of one session of it."""
 
     scope: str | None
     """None: all scopes."""
@@ -46,7 +46,7 @@ def statistics(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Statistics:
-    """Return what went on in a period, read a page at a time, beside the one before it."""
+    """Return the activity of a period, read a page at a time, next to the one before it."""
     now = activity_in(ledger, scope, session_id, period, progress)
     before = period.previous()
     then = None if before is None else activity_in(ledger, scope, session_id, before, progress)
@@ -67,7 +67,7 @@ def activity_in(
     period: Period,
     progress: Callable[[int], None] | None,
 ) -> Activity:
-    """Return what went on in a period, in one scope or in all."""
+    """Return the activity of a period, in one scope or in all."""
     counter = ActivityCounter()
     for counted_scope in counted_scopes(ledger, scope):
         _count(counter, ledger, counted_scope, session_id, period, progress)

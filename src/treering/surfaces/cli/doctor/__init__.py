@@ -129,7 +129,7 @@ def _of_all(
             yield DoctorFinding(
                 level="ok",
                 code="scope",
-                message="no scope was looked into: the name of this folder cannot be one",
+                message="no scope was checked: the name of this folder is not a valid scope",
                 fix="treering doctor --scope acme/app",
             )
         else:
