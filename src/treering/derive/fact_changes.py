@@ -95,7 +95,7 @@ def _ended(clause: str) -> ChangeStatement | None:
         return None
     if not _RUNS.isdisjoint(thing.lower().split()):
         return None
-    return ChangeStatement(_told(clause), 6, is_dated=True)
+    return ChangeStatement(_without_speaker(clause), 6, is_dated=True)
 
 
 def _changed(clause: str) -> ChangeStatement | None:
@@ -116,7 +116,9 @@ def _changed(clause: str) -> ChangeStatement | None:
         return None
     # Without a former value the plain statement says it all.
     is_plain = change.former is None and _OWNED.fullmatch(change.text) is not None
-    return ChangeStatement(_told(change.text if is_plain else clause), 6, is_dated=not is_plain)
+    return ChangeStatement(
+        _without_speaker(change.text if is_plain else clause), 6, is_dated=not is_plain
+    )
 
 
 def _of_thing(clause: str) -> ChangeStatement | None:
@@ -129,13 +131,13 @@ def _of_thing(clause: str) -> ChangeStatement | None:
     leaves = _LEAVES.fullmatch(clause)
     if leaves is not None:
         is_timed = is_schedule(leaves["rest"]) or is_day(leaves["rest"])
-        return ChangeStatement(_told(clause), 6) if is_timed else None
+        return ChangeStatement(_without_speaker(clause), 6) if is_timed else None
     bare = _BARE.fullmatch(clause)
     if bare is not None:
         is_timed = is_time(bare["rest"]) or is_day(bare["rest"])
         return ChangeStatement(clause, 6) if is_timed else None
     if _OFFICE.fullmatch(clause) is not None:
-        return ChangeStatement(_told(clause), 6)
+        return ChangeStatement(_without_speaker(clause), 6)
     owned = _OWNED.fullmatch(clause)
     if owned is None:
         return None
@@ -145,7 +147,7 @@ def _of_thing(clause: str) -> ChangeStatement | None:
     is_amount = _AMOUNT.fullmatch(value) is not None and (
         owned["whose"].lower() != "the" or _is_known(owned["noun"])
     )
-    return ChangeStatement(_told(clause), 6) if is_timed or is_amount else None
+    return ChangeStatement(_without_speaker(clause), 6) if is_timed or is_amount else None
 
 
 def _is_known(noun: str) -> bool:
@@ -172,9 +174,9 @@ def _of_speaker(clause: str) -> ChangeStatement | None:
     return ChangeStatement(f"{third_person(verb).capitalize()} {rest}", 6)
 
 
-def _told(clause: str) -> str:
+def _without_speaker(clause: str) -> str:
     """Return a clause without its speaker."""
-    told = re.sub(
+    sentence = re.sub(
         r"^(?:(?:I|We|we)(?: have)?|My|Our|my|our) (?:finally |just |recently )?", "", clause
     )
-    return told[:1].upper() + told[1:]
+    return sentence[:1].upper() + sentence[1:]
