@@ -44,7 +44,7 @@ check: $(READY)  ## Format, lint, types and layers
 	$(call timed,types,$(BIN)/mypy --no-error-summary)
 	$(call timed,layers,$(BIN)/lint-imports --no-cache > $(VENV)/imports.txt || (cat $(VENV)/imports.txt; exit 1))
 
-# The same tests in a random order, on every database, ten times as many examples and rounds.
+# The same tests in a random order, on every database, ten to thirty times as many examples and rounds.
 SEED := $(shell date +%s)
 TESTS := tests
 test-long: $(READY)  ## Hunt for an hour with a random seed; SEED=… and TESTS=… repeat a failure

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import treering
+from effort import PATIENCE_S
 from treering import errors, sinks
 from treering.errors import Conflict, InvalidInput, OutcomeUnknown, TreeringError
 
@@ -53,7 +54,11 @@ def test_the_public_names_are_listed_before_they_are_imported(module: object) ->
     script = f"import sys, {name}; print(*dir({name})); print('apsw' in sys.modules)"
 
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
 
     names, loaded = done.stdout.splitlines()
@@ -98,7 +103,7 @@ def test_a_hint_is_told_once_by_an_error_from_elsewhere(where: str) -> None:
     if where == "process":
         executor = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
     with executor:
-        error = executor.submit(refuse).exception(timeout=60)
+        error = executor.submit(refuse).exception(timeout=PATIENCE_S)
 
     assert isinstance(error, InvalidInput)
     assert error.hint == HINT

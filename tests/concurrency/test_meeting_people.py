@@ -20,7 +20,7 @@ import treering
 with treering.open(sys.argv[1], mode=sys.argv[2]) as ledger:
     session = ledger.main_session("slack", "@jo", scope=sys.argv[3], agent="lyria")
     if sys.argv[2] == "rw":
-        with session.turn(wait_s=30) as turn:
+        with session.turn(wait_s=120) as turn:
             turn.user("hello")
     print(session.user, "numpy" in sys.modules)
 """
