@@ -473,6 +473,27 @@ def test_subagents_of_kimi_are_sessions_of_their_own(tmp_path: Path) -> None:
     assert receipt.subagents == 1
 
 
+def test_a_subagent_of_antigravity_knows_who_started_it(tmp_path: Path) -> None:
+    step = {"source": "MODEL", "status": "DONE", "created_at": "2026-10-01T10:00:00Z"}
+    started = 'Created the following subagents:\n{\n  "conversationId": "child"\n}'
+    steps = {
+        "parent": {**step, "step_index": 0, "type": "INVOKE_SUBAGENT", "content": started},
+        "child": {**step, "step_index": 0, "type": "PLANNER_RESPONSE", "content": "Looked."},
+    }
+    brain = tmp_path / ".gemini/antigravity/brain"
+    for conversation, record in steps.items():
+        write(brain / conversation / ".system_generated/logs/transcript.jsonl", [record])
+
+    with treering.open(":memory:") as ledger:
+        treering.import_logs(ledger, [brain], scope=SCOPE)
+        outlines = {one.session_id: one for one in ledger.sessions(SCOPE, subagents=True).items}
+
+    assert outlines["parent"].spawned_by is None
+    assert (outlines["child"].spawned_by, outlines["child"].agent) == (
+        "parent", "antigravity:subagent",
+    )  # fmt: skip
+
+
 def test_arguments_that_antigravity_encodes_twice_are_decoded(tmp_path: Path) -> None:
     calls: list[dict[str, Any]] = [
         {"name": "list_dir", "args": {"DirectoryPath": '"/srv/harbour"', "Depth": "2"}},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,16 +21,23 @@ from treering.formats.event_content import (
 from treering.formats.format import Format, LogPlace
 from treering.formats.grammar import share
 from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
+from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import ReaderState, RecordReader
+from treering.formats.whole import json_of
 from treering.model.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+    from pathlib import PurePath
 
 NAME: Final = "antigravity"
 _PLACE: Final = (".system_generated", "logs")
 _REQUEST: Final = re.compile(r"<USER_REQUEST>\s*(.*?)\s*</USER_REQUEST>", re.DOTALL)
+_STARTS: Final = "INVOKE_SUBAGENT"
+_STARTED: Final = _STARTS.encode()
+_CHILD: Final = re.compile(r'"conversationId":\s*"([^"\s]+)"')
+_DEPTH: Final = 5
+"""The parts of the path of a transcript, at least: those below the folder of all, and that."""
 _ASIDE: Final = frozenset({"CONVERSATION_HISTORY", "SYSTEM_MESSAGE", "EPHEMERAL_MESSAGE"})
 _FAILED: Final = frozenset({"ERROR", "FAILED", "CANCELED", "CANCELLED", "INTERRUPTED"})
 _ENVELOPE: Final = frozenset({"step_index", "source", "type", "status", "created_at", "content"})
@@ -60,6 +69,15 @@ class AntigravityReader(RecordReader):
         if self.path is not None and self.path.parts[-3:-1] == _PLACE and len(self.path.parts) > 3:
             return name(self.path.parts[-4]) or super().own_session()
         return super().own_session()
+
+    def session_of(self, record: dict[str, Any]) -> SessionHeader | None:
+        """Return the conversation, with the one that it was started in as a subagent."""
+        del record
+        parent = None if self.now.session or self.path is None else _parent(self.path)
+        if parent is None:
+            return None
+        agent = f"{self.agent}:subagent"
+        return SessionHeader(session=self.own_session(), agent=agent, parent=parent)
 
     def id_of(self, record: dict[str, Any]) -> str | None:
         """Return the number of the step."""
@@ -135,6 +153,31 @@ def _decoded(given: Any) -> Any:
         return {at: decode(value) for at, value in fields.items()}
     except (ValueError, RecursionError):
         return given
+
+
+def _parent(path: PurePath) -> str | None:
+    """Return the conversation that started the one at ``path``: a step in it names its id."""
+    if path.parts[-3:-1] != _PLACE or len(path.parts) < _DEPTH:
+        return None
+    own, brain = path.parts[-4], Path(*path.parts[:-4])
+    try:
+        logs = sorted(brain.glob("/".join(("*", *_PLACE, path.name))))
+        begun = [(log, _children(log, log.stat().st_mtime_ns)) for log in logs if log != path]
+    except OSError:
+        return None
+    return next((name(log.parts[-4]) for log, children in begun if own in children), None)
+
+
+@lru_cache(maxsize=4_096)
+def _children(log: Path, _mtime_ns: int) -> frozenset[str]:
+    """Return the conversations that one has started."""
+    try:
+        with log.open("rb") as stream:
+            steps = [fields_of(json_of(line)) for line in stream if _STARTED in line]
+    except OSError:
+        return frozenset()
+    texts = (text_of(step.get("content")) for step in steps if step.get("type") == _STARTS)
+    return frozenset(child for text in texts for child in _CHILD.findall(text))
 
 
 def _left_out(path: Path) -> str | None:
