@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 INTERRUPTED: Final = 128 + signal.SIGINT
 """How shells report a signal: 128 and its number."""
-ORDER_S: Final = 10.0
+ORDER_S: Final = 6.0
 """How long putting in order may wait for something; a supervisor kills after ten seconds."""
 _FINAL: Final = (signal.SIGTERM, signal.SIGHUP)
 
