@@ -44,6 +44,9 @@ _RECALL_NOTE: Final = (
     " texts: it embeds no question, knows no users, times or states, and reads no fact. Both in"
     " turns, each time with another question. Facts have vectors of the table."
 )
+_TURNS_NOTE: Final = (
+    "Each fact was told in a turn of the same ledger, among other words; recall brings both."
+)
 _LEARNING_NOTE: Final = (
     "Facts of one user, embedded and compared with what is known, in a ledger as shipped: durable,"
     " guard `safe`."
@@ -116,14 +119,32 @@ def _with_turns(effort: Effort, folder: Path, counts: Sequence[int]) -> Section:
         path = folder / f"turns-{count}.db"
         with treering.open(path, durability="normal", embedder="static") as ledger:
             record(ledger, WITH_TURNS, said)
-            for batch in _batches(Texts(), count, scope=WITH_TURNS, user=USER):
+            for batch in _said(said):
                 ledger.append(batch)
             ask = _asking(ledger, WITH_TURNS, asked, record=False)
             walls = in_turns({"turns": ask}, rounds=effort.repeats, calls=CALLS)
         ms = statistics.median(walls["turns"]) * 1e3
         what = f"recall of {count:,} facts and {count:,} turns of one user, p50"
         rows.append(at_most(what, ms, limit, f"{ms:.1f} ms", "ms"))
-    return Section(title="Recall of facts and turns", rows=rows)
+    return Section(title="Recall of facts and turns", rows=rows, notes=[_TURNS_NOTE])
+
+
+def _said(said: Sequence[str]) -> Iterator[list[NewEvent]]:
+    """Yield the turns in which facts were told, session by session."""
+    words = Texts()
+    for start in range(0, len(said), SESSION_EVENTS):
+        yield [
+            NewEvent(
+                scope=WITH_TURNS,
+                user_id=USER,
+                session_id=f"s{start // SESSION_EVENTS}",
+                kind="conversation.user",
+                agent_id=AGENT,
+                summary="a turn",
+                payload={"text": f"{text}. {words.text(12)}"},
+            )
+            for text in said[start : start + SESSION_EVENTS]
+        ]
 
 
 def _asking(ledger: treering.Ledger, scope: str, asked: Sequence[Asked], *, record: bool) -> Ask:
@@ -248,14 +269,11 @@ def _search(ledger: treering.Ledger, query: str) -> object:
     return ledger.search(query, scope=SCOPE, mode="hybrid")
 
 
-def _batches(
-    words: Texts, count: int, *, scope: str = SCOPE, user: str | None = None
-) -> Iterator[list[NewEvent]]:
+def _batches(words: Texts, count: int) -> Iterator[list[NewEvent]]:
     for start in range(0, count, SESSION_EVENTS):
         yield [
             NewEvent(
-                scope=scope,
-                user_id=user,
+                scope=SCOPE,
                 session_id=f"s{start // SESSION_EVENTS}",
                 kind="conversation.user" if at % 2 else "conversation.assistant",
                 agent_id=AGENT,

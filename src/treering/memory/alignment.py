@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.derive.terms import terms
 from treering.memory.questions import content_words
+from treering.memory.vectors import dots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,8 @@ class Aligner:
         question = np.stack([self._vector(name) for name in names])
         answers = np.stack([self._vector(word) for text in words for word in text])
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
-        nearest = np.maximum.reduceat(question @ answers.T, starts, axis=1)
+        cosines = np.stack([dots(answers, row) for row in question])
+        nearest = np.maximum.reduceat(cosines, starts, axis=1)
         # An equal word matches in full, even one that the embedder does not know.
         text_terms = [frozenset(terms(text)) for text in texts]
         for at, name in enumerate(names):

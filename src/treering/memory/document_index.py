@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
 from treering.memory.records import Document, IndexEntry
-from treering.memory.vectors import pack, pack_groups, unpack
+from treering.memory.vectors import dots, pack, pack_groups, unpack
 
 if TYPE_CHECKING:
     from array import array
@@ -34,8 +34,6 @@ VECTORS_HELD_MAX: Final = 200_000
 """Documents whose vectors are held in memory; beyond, a nearest-neighbour index is used."""
 DOCUMENTS_HELD_MAX: Final = 1_000_000
 """Documents that are ranked: the newest."""
-BY_ROW_MAX: Final = 20_000
-"""Up to this many vectors are multiplied row by row."""
 NEIGHBOURS: Final = 1_000
 """Results asked of the nearest-neighbour index."""
 
@@ -321,7 +319,7 @@ class DocumentIndex:
                 for _, document in page
             ]
             rows, counts = unpack(ours, self._dimensions)
-            cosines = rows @ query[0]
+            cosines = dots(rows, query[0])
             begin = 0
             for count in counts:
                 if at < self.count and count:
@@ -334,25 +332,18 @@ class DocumentIndex:
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
     """Return for each vector the cosine of the nearest query row."""
-    best: NDArray[np.float32]
     import numpy as np  # noqa: PLC0415
 
-    if len(query) == 1 or len(vectors) <= BY_ROW_MAX:
-        # NumPy does not multithread a product with one vector; for few rows, threads cost more than
-        # they save.
-        best = vectors @ query[0]
-        for row in query[1:]:
-            np.maximum(best, vectors @ row, out=best)
-        return best
-    best = (vectors @ query.T).max(axis=1)
+    best = dots(vectors, query[0])
+    for row in query[1:]:
+        np.maximum(best, dots(vectors, row), out=best)
     return best
 
 
 def _products(queries: Matrix, vectors: Matrix) -> Matrix:
     """Return the cosines of queries with vectors, one row per query."""
-    # A single one as above: learning one fact does not wait for threads.
     is_single = len(queries) == 1
-    cosines: Matrix = (vectors @ queries[0])[None, :] if is_single else queries @ vectors.T
+    cosines: Matrix = dots(vectors, queries[0])[None, :] if is_single else queries @ vectors.T
     return cosines
 
 

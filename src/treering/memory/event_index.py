@@ -10,6 +10,7 @@ import msgspec
 from treering.memory.fusion import FusionWeights, Ranking, is_about_query, rank
 from treering.memory.lexical import K1, B
 from treering.memory.session_order import order_by_session
+from treering.memory.vectors import dots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,7 +217,7 @@ class Whitening:
         direction = self._inverse @ (query - self._mean)
         direction /= np.sqrt(direction @ direction)
         # For a unit v, |v - m| follows from v.m, so the vectors need not be copied.
-        projection, common = vectors @ direction, vectors @ self._mean
+        projection, common = dots(vectors, direction), dots(vectors, self._mean)
         distance = np.sqrt(np.maximum(1 - 2 * common + self._mean @ self._mean, 1e-9))
         empty = (projection == 0) & (common == 0)
         return np.where(empty, 0, (projection - self._mean @ direction) / distance).astype(

@@ -18,6 +18,7 @@ from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT, number
+from treering.memory.vectors import dots
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 
@@ -383,7 +384,7 @@ class FactGate:
         stated_at = self._stated_at.get((asked.fact.user, asked.wall))
         if self._vectors is None or not stated_at:
             return []
-        cosines = self._vectors[list(stated_at.values())] @ self._vectors[at]
+        cosines = dots(self._vectors[list(stated_at.values())], self._vectors[at])
         ids = list(stated_at)
         return [(ids[index], float(cosines[index])) for index in _largest(cosines)]
 

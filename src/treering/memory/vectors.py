@@ -1,4 +1,4 @@
-"""Stored vectors: 8 bits per number, one scale per vector."""
+"""Vectors as they are stored, 8 bits per number and one scale per vector, and their products."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from treering.memory.ports import Matrix
 
@@ -44,3 +47,15 @@ def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]
     vectors = rows[:, SCALE_BYTES:].view(np.int8).astype(np.float32) * scales
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(lengths, 1e-9), counts
+
+
+def dots(vectors: Matrix, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the product of each row with a vector.
+
+    On one thread: ``@`` shares even a small product between threads, which wait for each other for
+    longer than it takes where the machine has other work.
+    """
+    import numpy as np  # noqa: PLC0415
+
+    products: NDArray[np.float32] = np.vecdot(vectors, vector)
+    return products
