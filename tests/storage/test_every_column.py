@@ -210,13 +210,9 @@ def missed(tables: list[Table], template: Path, folder: Path, *, every: bool) ->
     for table in tables:
         # Each row of the ledger's own notes means something else.
         is_mixed = table.name == "ledger"
-        is_derived = table.file != str(template)
         for row in table.rows if every or is_mixed else [table.rows[len(table.rows) // 2]]:
             place = table.place(row)
             for change, statement in table.changes(row):
-                # What becomes of all changes of a companion is a matter of the long run.
-                if is_derived and not every and not change.endswith(("changed", "deleted")):
-                    continue
                 if {(place, "*"), (place, change), (f"{table.name} *", change)} & set(ALLOWED):
                     continue
                 path = copied(template, folder)
