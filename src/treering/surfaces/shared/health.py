@@ -1,4 +1,4 @@
-"""Findings: one thing that was checked, its state, and what to do about it."""
+"""The health of a ledger as findings: what was checked, its state, and what to do about it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,18 @@ Level = Literal["ok", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 ITEMS_MAX: Final = 5
 """How many of the same sort are listed."""
+OPEN_MS: Final = 3_600_000
+"""A call that has no result after so long will not get one."""
+CALLS_MAX: Final = 500
+RUNS_MAX: Final = 50
+RUNS_PAGE: Final = 1_000
+RUN_PAGES_MAX: Final = 20
+"""How many of the newest runs are checked for their ends: pages of RUNS_PAGE."""
+LAG_HIGH: Final = 10_000
+"""From this lag on, a search takes seconds to catch up."""
+SOON_DAYS: Final = 7
+CONTEXT_TOKENS: Final = 200_000
+"""The window that commands are suggested with."""
 
 
 class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,20 +127,6 @@ def some(items: Iterable[str], *, of: int) -> list[str]:
             shown.append(next(iterator))
     left = of - len(shown)
     return [*shown, f"… and {left:,} more"] if left > 0 else shown
-
-
-OPEN_MS: Final = 3_600_000
-"""A call that has no result after so long will not get one."""
-CALLS_MAX: Final = 500
-RUNS_MAX: Final = 50
-RUNS_PAGE: Final = 1_000
-RUN_PAGES_MAX: Final = 20
-"""How many of the newest runs are checked for their ends: pages of RUNS_PAGE."""
-LAG_HIGH: Final = 10_000
-"""From this lag on, a search takes seconds to catch up."""
-SOON_DAYS: Final = 7
-CONTEXT_TOKENS: Final = 200_000
-"""The window that commands are suggested with."""
 
 
 def _sessions(ledger: Ledger, scope: Scope, at_ms: int) -> Iterator[DoctorFinding]:
