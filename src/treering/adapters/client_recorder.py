@@ -35,7 +35,7 @@ class ClientRecorder:
         """The turn that this recorder began."""
         self._busy = 0
         """Requests in it without an answer yet."""
-        self._calls: dict[str, ToolCall] = {}
+        self.calls: dict[str, ToolCall] = {}
         """Calls that the model asked for, by its ids, until their results come."""
         self._authored: tuple[str | None, bool] = (None, False)
         """The last turn of a caller, and whether they recorded what the user said."""
@@ -61,12 +61,12 @@ class ClientRecorder:
         own = self._own
         if own is not None and own.is_open:
             answered = {output.call_id for output in exchange.asked.outputs}
-            if self._busy or not exchange.asked.users or answered & self._calls.keys():
+            if self._busy or not exchange.asked.users or answered & self.calls.keys():
                 self._busy += 1
                 return own
             # The user continues without the results that the model waits for.
             own.end()
-        self._calls.clear()
+        self.calls.clear()
         self._own = begun = self.session.turn(entry_point="client", model=exchange.asked.model)
         begun.start()
         self._busy = 1
@@ -81,16 +81,12 @@ class ClientRecorder:
             self._authored = (run.run_id, next(iter(users), None) is not None)
         return not self._authored[1]
 
-    def call_of(self, output: ToolOutput) -> ToolCall | None:
-        """Return the call that ``output`` belongs to."""
-        return self._calls.pop(output.call_id, None)
-
     def await_call(self, run: Run, call: ModelCall) -> ToolCall | None:
         """Record that a model calls a tool, which the caller will run."""
         started = start_call(run, call)
         if started is not None:
             started.is_awaited = True
-            self._calls[call.call_id] = started
+            self.calls[call.call_id] = started
         return started
 
     def leave(self, run: Run, *, is_over: bool) -> None:
@@ -132,7 +128,7 @@ class Exchange:
         run = self._run
         if run is None:
             return
-        call = self._recorder.call_of(output)
+        call = self._recorder.calls.pop(output.call_id, None)
         if call is None:
             # Of a call made before this recorder existed: it is in the request.
             asked = next((c for c in self.asked.calls if c.call_id == output.call_id), None)

@@ -366,14 +366,6 @@ class RecordBuffer(BacklogStatus):
         shown = {key for key in stored if waiting.get(key, True)}
         return sorted(shown | {key for key, is_there in waiting.items() if is_there})[:limit]
 
-    def last_erasure(self, scope: Scope, session_id: str) -> int:
-        """Return the seq of the last event that vouches for an erasure in a session, or 0."""
-        return self._access.store.last_erasure(scope, session_id)
-
-    def compare(self, scope: Scope) -> tuple[int, str | None]:
-        """Return the number of rows of a scope, and how they differ from the events."""
-        return self._access.store.compare(scope)
-
     def _note_unread(self, error: StorageError) -> None:
         if isinstance(error, Closed):
             raise error

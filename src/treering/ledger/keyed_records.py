@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.ledger.engine import Engine
-    from treering.ledger.ports import RecordStore
+    from treering.ledger.ports import KeyReader
     from treering.model.events import Event, Header, NewEvent
     from treering.model.receipts import RedactReceipt
     from treering.model.scopes import Scope
@@ -71,7 +71,7 @@ class RecordAccess(Protocol):
     """What records are read from and written to: a ledger, or a buffer before it."""
 
     @property
-    def store(self) -> RecordStore:
+    def store(self) -> KeyReader:
         """Return what finds the events of keys."""
 
     def append(self, events: Sequence[NewEvent]) -> list[Header]:
@@ -86,12 +86,9 @@ class LedgerRecords:
 
     def __init__(self, engine: Engine, redact: Callable[..., RedactReceipt]) -> None:
         self._engine = engine
-        self.store: RecordStore = engine.store.record_keys
+        self.store: KeyReader = engine.store.record_keys
+        self.append = engine.append
         self.redact = redact
-
-    def append(self, events: Sequence[NewEvent]) -> list[Header]:
-        """Record events, all or none."""
-        return self._engine.append(events)
 
     def ledger_id(self) -> str:
         """Return the name that the ledger was given when it was made."""

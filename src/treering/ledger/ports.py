@@ -297,7 +297,7 @@ class SnapshotStore(Protocol):
         """
 
 
-class RecordStore(Protocol):
+class KeyReader(Protocol):
     """Finds state events by their keys. What was acknowledged is found, by any process."""
 
     def latest(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, Event]:
@@ -311,6 +311,10 @@ class RecordStore(Protocol):
 
     def versions(self, scope: Scope, name: str, keys: Sequence[str]) -> dict[str, str]:
         """Return the id of the newest event of each key; "" if it has none, or was removed."""
+
+
+class RecordStore(KeyReader, Protocol):
+    """Keeps the keys of state events, and finds by them."""
 
     def last_erasure(self, scope: Scope, session_id: str) -> int:
         """Return the seq of the last event that vouches for an erasure in a session, or 0."""

@@ -136,7 +136,8 @@ class _Adapter(ABC):
 
     # As a sink.
 
-    def _wanted(self, event: Carried) -> bool:
+    def accepts(self, event: Carried, /) -> bool:
+        """Return whether any function is registered for ``event``."""
         internal = internal_hook(event, ORIGIN)
         return any(map(self._hooks.has, plugin_hooks(event))) or (
             internal is not None and self._hooks.has_internal(*internal)
@@ -206,10 +207,6 @@ class HookSink(_Adapter):
         """Use ``past`` to look up facts that an event itself does not contain."""
         self._past = past
 
-    def accepts(self, event: SafeEvent, /) -> bool:
-        """Return whether any function is registered for ``event``."""
-        return self._wanted(event)
-
     def handle(self, event: SafeEvent, /) -> None:
         """Call the hooks of ``event``; return when all are done or have timed out."""
         self._call_hooks(event, safe_payload(event))
@@ -235,11 +232,11 @@ class PrivateHookSink(_Adapter):
         """Use ``past`` to look up fields that an event itself does not contain."""
         self._past = past
 
-    def accepts(self, event: PrivateEvent, /) -> bool:
+    def accepts(self, event: Carried, /) -> bool:
         """Return whether any function is registered for ``event``."""
         if event.kind == "tool.call":
             return self._hooks.has("after_tool_call")
-        return self._wanted(event)
+        return super().accepts(event)
 
     def handle(self, event: PrivateEvent, /) -> None:
         """Call the hooks of ``event``; return when all are done or have timed out."""

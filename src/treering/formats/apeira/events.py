@@ -15,7 +15,8 @@ from treering.errors import InvalidInput
 from treering.formats.apeira.json import JsonParseError, copy, parse, stringify
 from treering.formats.apeira.reading import parse_episode
 from treering.formats.apeira.slices import USAGE_EVENT
-from treering.model.codec import canonical, decode, encode
+from treering.formats.loose import storable
+from treering.model.codec import decode, encode
 from treering.model.fields import check_name
 from treering.model.parts import part_of
 from treering.spine.conversion import plain
@@ -149,11 +150,11 @@ def _content(episode: Episode, tools: Mapping[str, str]) -> tuple[str, str, dict
         counts = {
             ours: stated[theirs]
             for theirs, ours in _USAGE.items()
-            if type(stated.get(theirs)) in {int, float} and _storable(stated[theirs])
+            if type(stated.get(theirs)) in {int, float} and storable(stated[theirs])
         }
         return "usage.reported", "usage reported", counts
     name = plain(event) if isinstance(event, str) else "unnamed"
-    rest = {"data": stated} if stated is not None and _storable(stated) else {}
+    rest = {"data": stated} if stated is not None and storable(stated) else {}
     return "ops.observation", _line_of(name), {"event": name, **rest}
 
 
@@ -170,7 +171,7 @@ def _item_content(
         return "tool.call", f"{tool} called", call
     if type_ == "function_call_output" and call_id:
         name, output = tools.get(call_id), item.get("output")
-        stored_output = output if _storable(output) else plain(stringify(output))
+        stored_output = output if storable(output) else plain(stringify(output))
         result = {"call_id": call_id, "name": name, "status": "ok", "output": stored_output}
         return "tool.result", f"{name or 'a tool'} returned", result
     named = plain(type_) if isinstance(type_, str) else "unnamed"
@@ -189,12 +190,12 @@ def _words(content: Any) -> str:
 def _input(arguments: Any) -> Any:
     """Return the input of a call: its arguments parsed as JSON, or as text if they are not JSON."""
     if not isinstance(arguments, str):
-        return arguments if _storable(arguments) else None
+        return arguments if storable(arguments) else None
     try:
         parsed = parse(arguments)
     except JsonParseError:
         return plain(arguments)
-    return parsed if isinstance(parsed, dict | list) and _storable(parsed) else plain(arguments)
+    return parsed if isinstance(parsed, dict | list) and storable(parsed) else plain(arguments)
 
 
 def _refs(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
@@ -205,14 +206,6 @@ def _refs(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
 
 def _line_of(text: str) -> str:
     return shorten(text.replace("\0", "\ufffd"))
-
-
-def _storable(value: Any) -> bool:
-    try:
-        canonical([value], "value")
-    except InvalidInput:
-        return False
-    return True
 
 
 # From event to episode.

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from treering.capture.episodes.files import sync_folder
 from treering.errors import InvalidInput, StorageError, TooLarge
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.surfaces.cli.streams import writing_output
@@ -105,7 +106,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _create(draft: Path, path: Path) -> IO[bytes]:
@@ -117,12 +118,3 @@ def _create(draft: Path, path: Path) -> IO[bytes]:
             hint="check that the folder exists and may be written to",
         ) from error
     return os.fdopen(descriptor, "wb")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in ``folder`` outlast a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

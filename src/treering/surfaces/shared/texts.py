@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from treering.model.receipts import ExpireReceipt
 
+_PLURALS: Final = {"entry": "entries", "reply": "replies", "match": "matches"}
 _JOINERS: Final = "\u200c\u200d"
 """Invisible, and part of how emoji and some scripts are written."""
 
@@ -28,7 +29,7 @@ def one_line(text: str) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Return ``1 event`` or ``1,200 events``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
 
 
 def in_words(parts: Sequence[str]) -> str:

@@ -11,13 +11,13 @@ from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import parse_scope
 from treering.model.tool_records import FAILING
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
     NONE,
     TableColumn,
     amount,
-    counted,
     dollars,
     session_link,
     table,

@@ -9,10 +9,11 @@ from treering.derive.search_texts import files_in
 from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.calls import call_html
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import Markup, html
-from treering.surfaces.viewer.parts import TableColumn, counted, table, when
+from treering.surfaces.viewer.parts import TableColumn, table, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
 
 if TYPE_CHECKING:

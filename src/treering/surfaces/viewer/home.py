@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.errors import InvalidInput
 from treering.model.searches import HITS_MAX
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import milliseconds, typed_zone
 from treering.surfaces.viewer.calls import call_words
 from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
@@ -26,7 +27,6 @@ from treering.surfaces.viewer.parts import (
     bar_chart,
     change,
     chips,
-    counted,
     dollars,
     figure,
     percent,

@@ -9,6 +9,7 @@ from treering.errors import InvalidInput
 from treering.memory.recall_result import Weights
 from treering.model.memories import FACT_STATES, RECALL_MAX, FactState
 from treering.surfaces.pages.wording import text_of
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import milliseconds, moment
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
@@ -16,7 +17,6 @@ from treering.surfaces.viewer.parts import (
     action_button,
     answer,
     chips,
-    counted,
     facts_list,
     figure,
     share_bar,

@@ -22,7 +22,6 @@ SHORT_ID: Final = 13
 CHART_HEIGHT: Final = 96
 _UNITS: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 _STILL: Final = 0.005
-_PLURALS: Final = {"entry": "entries", "reply": "replies", "match": "matches"}
 
 
 def amount(number: float) -> str:
@@ -32,11 +31,6 @@ def amount(number: float) -> str:
             shown = number / unit
             return f"{shown:.1f} {letter}" if shown < 100 else f"{shown:.0f} {letter}"
     return f"{number:,.0f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number of things."""
-    return f"{number:,} {noun if number == 1 else _PLURALS.get(noun, noun + 's')}"
 
 
 def dollars(cost: Decimal | float | None, *, unknown: str = "?") -> str:

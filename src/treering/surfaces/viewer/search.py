@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.errors import InvalidInput
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.parts import chips, counted, when
+from treering.surfaces.viewer.parts import chips, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from treering.model.kinds import KINDS
 from treering.surfaces.pages.pictures import picture_facts
 from treering.surfaces.pages.wording import span_text
 from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.parts import amount, counted
+from treering.surfaces.viewer.parts import amount
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.session_actions import fork_button
 from treering.surfaces.viewer.session_map import MAPS, SessionMap

@@ -9,8 +9,9 @@ from treering.errors import NotFound
 from treering.ledger.forking import fork_name
 from treering.model.codec import encode
 from treering.model.parts import SessionRedone, SessionUndone, safe_part
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.parts import action_button, counted
+from treering.surfaces.viewer.parts import action_button
 from treering.surfaces.viewer.requests import ViewArguments, session_address
 from treering.surfaces.viewer.session_rows import opened
 

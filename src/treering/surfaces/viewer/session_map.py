@@ -12,7 +12,7 @@ import msgspec
 
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
 from treering.surfaces.pages.wording import span_text
-from treering.surfaces.viewer.parts import counted
+from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

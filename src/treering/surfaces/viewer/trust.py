@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from treering.model.kinds import ERASURE_KINDS
 from treering.surfaces.shared.health import DoctorFinding, check_scope, masked
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
     TableColumn,
     action_button,
     answer,
-    counted,
     facts_list,
     figure,
     short_id,

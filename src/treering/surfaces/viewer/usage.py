@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.derive.reports import Tokens
+from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.catalogue import known_cost, sums_of, used_in
 from treering.surfaces.viewer.days import day_of, span_index, spans_of
 from treering.surfaces.viewer.frame import empty
@@ -18,7 +19,6 @@ from treering.surfaces.viewer.parts import (
     bar_chart,
     change,
     chips,
-    counted,
     dollars,
     figure,
     percent,
