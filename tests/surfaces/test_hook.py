@@ -306,3 +306,16 @@ def test_the_console_script_is_the_hook() -> None:
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
 
     assert settings["project"]["scripts"]["treering-hook"] == "treering.hook:main"
+
+
+def test_time_that_masking_did_not_need_is_left_for_writing() -> None:
+    program = (
+        "import signal; from treering import hook; hook.MASK_S_MAX = 600;"
+        "signal.setitimer(signal.ITIMER_REAL, 600);"
+        "hook._mask({'content': {}, 'session_id': None, 'cwd': None});"
+        "print(signal.getitimer(signal.ITIMER_REAL)[0] > 300)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout == b"True\n"
