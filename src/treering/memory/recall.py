@@ -137,6 +137,10 @@ def _path(
 
     current = np.flatnonzero((candidates.documents >= 0) & candidates.current)
     usable = current[match[current] > 0]
+    if len(usable) > BEGINNINGS_MAX:
+        # Only the best are put in order: sorting all takes longer than all the rest.
+        bound = np.partition(match[usable], len(usable) - BEGINNINGS_MAX)[-BEGINNINGS_MAX]
+        usable = usable[match[usable] >= bound]
     best = usable[np.argsort(-match[usable], kind="stable")[:BEGINNINGS_MAX]]
     candidate_of = np.full(scope_memory.documents.count, -1, np.int64)
     candidate_of[candidates.documents[current]] = current
