@@ -78,3 +78,12 @@ def test_pages_of_scopes_follow_one_another(ledger: Ledger) -> None:
 def test_what_no_page_of_scopes_can_be_is_refused(ledger: Ledger, options: dict[str, int]) -> None:
     with pytest.raises(treering.InvalidInput):
         ledger.scopes(**options)  # type: ignore[arg-type]
+
+
+def test_several_scopes_may_be_given_as_a_set_and_nothing_else_is_a_scope(ledger: Ledger) -> None:
+    talk(ledger, "a", "s1")
+
+    assert [outline.scope for outline in ledger.sessions({"a"}).items] == ["a"]  # type: ignore[arg-type]
+    for wrong in (3, 0, b"x"):
+        with pytest.raises(treering.InvalidInput):
+            ledger.sessions(wrong)  # type: ignore[arg-type]

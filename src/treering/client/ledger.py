@@ -354,9 +354,9 @@ def _where(
     if all_scopes:
         check_all_scopes(scope)
         return path_of(part), {}
-    if isinstance(scope, list | tuple):
-        return path_of(part), {"scopes": [parse_scope(name) for name in scope]}
-    return path_of("scopes", parse_scope(scope or ""), part), {}
+    if isinstance(scope, str | None):
+        return path_of("scopes", parse_scope(scope or ""), part), {}
+    return path_of(part), {"scopes": [parse_scope(name) for name in check_list(scope, "scope")]}
 
 
 def _session(session_id: str) -> str:

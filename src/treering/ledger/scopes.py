@@ -11,6 +11,7 @@ from treering.ledger.outlines import check_limit
 from treering.ledger.records import shared_seq
 from treering.memory.records import MEMORY_SESSION
 from treering.model.cursors import pack, unpack
+from treering.model.fields import check_list
 from treering.model.queries import Page
 from treering.model.scopes import Scope, parse_scope
 
@@ -45,7 +46,7 @@ def asked_scopes(
     Raise NotPermitted if a role that is held to one scope asks for all.
     """
     if not all_scopes:
-        named = scope if isinstance(scope, list | tuple) else [scope or ""]
+        named = [scope or ""] if isinstance(scope, str | None) else check_list(scope, "scope")
         return list(dict.fromkeys(map(parse_scope, named)))
     check_all_scopes(scope)
     return scope_names(store)
