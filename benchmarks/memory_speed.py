@@ -121,7 +121,10 @@ def _with_turns(effort: Effort, folder: Path, counts: Sequence[int]) -> Section:
             record(ledger, WITH_TURNS, said)
             for batch in _said(said):
                 ledger.append(batch)
+            ledger.search(asked[0].question, scope=WITH_TURNS, mode="hybrid")  # Index the turns.
             ask = _asking(ledger, WITH_TURNS, asked, record=False)
+            if not ledger.memory(WITH_TURNS).recall(asked[0].question, user=USER).turn_hits:
+                raise AssertionError("recall brings no turns")
             walls = in_turns({"turns": ask}, rounds=effort.repeats, calls=CALLS)
         ms = statistics.median(walls["turns"]) * 1e3
         what = f"recall of {count:,} facts and {count:,} turns of one user, p50"
