@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import inspect
 import threading
+import weakref
 from collections import deque
 from functools import cache, cached_property, partial
 from itertools import islice
@@ -62,7 +63,7 @@ class AsyncObject:
         self._lanes = lanes
         own = _lane_of(sync)
         self._lane = lane if own is None else own
-        self._before: contextvars.Token[Run | None] | None = None
+        self._before: contextvars.Token[weakref.ref[Run] | None] | None = None
 
     def __repr__(self) -> str:
         return f"Async{self.sync!r}"
@@ -93,7 +94,7 @@ class AsyncObject:
         await self._lanes.run(lane, self.sync.__enter__)
         if isinstance(self.sync, Run):
             # The thread has a copy of the context; the block sees this one.
-            self._before = current_run.set(self.sync)
+            self._before = current_run.set(weakref.ref(self.sync))
         return self
 
     async def __aexit__(

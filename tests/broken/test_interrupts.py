@@ -211,6 +211,20 @@ def test_an_interrupt_at_every_bytecode_leaves_a_ledger_that_all_can_use(
     hunt(work, ledgers, KeyboardInterrupt, bytecodes=True, samples=None)
 
 
+def test_a_turn_whose_end_was_cut_off_does_not_block_the_next(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
+    session = ledgers[0].session("s1", scope=HERE, agent="lyria", user="u1")
+    run = session.turn()
+    run.__enter__()  # An interrupt at the first line of __exit__ leaves it so.
+    del run
+
+    with session.turn() as after:
+        after.user("again")
+
+    check_runs(ledgers[1])
+
+
 @pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "lease_files.lock_bytes"])
 def test_a_timeout_of_the_caller_amid_a_look_at_files_is_not_taken_for_a_fault_of_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Mapping, Sized
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -60,7 +61,7 @@ class Run:
         """The token budget for messages in the last context shown to its model."""
         self.message = message
         """The message it handles, if it was taken from an inbox."""
-        self._before: Token[Run | None] | None = None
+        self._before: Token[weakref.ref[Run] | None] | None = None
         """The run that was current before this one's block."""
 
     def __repr__(self) -> str:
@@ -127,7 +128,7 @@ class Run:
                 self.start()
             else:
                 self._run_state.check_open()
-            self._before = current_run.set(self)
+            self._before = current_run.set(weakref.ref(self))
             return self  # noqa: TRY300  (an interrupt on the way out counts, too)
         except BaseException as error:
             # The body does not run now, so nobody else would end it.

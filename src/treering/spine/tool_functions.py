@@ -18,6 +18,7 @@ from treering.spine.conversion import to_json
 from treering.spine.words import describe
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import AsyncGenerator, Callable, Generator
 
     from treering.spine import off_loop
@@ -30,8 +31,11 @@ YIELDED_MAX: Final = 1_000
 """How many values of a generator are kept as its output; the rest is counted."""
 F = TypeVar("F", bound="Callable[..., Any]")
 
-current_run: Final[ContextVar[Run | None]] = ContextVar("treering_run", default=None)
-"""The run whose ``with`` block is being executed."""
+current_run: Final[ContextVar[weakref.ref[Run] | None]] = ContextVar("treering_run", default=None)
+"""The run whose ``with`` block is being executed.
+
+It is not kept alive by this: if an interrupt strikes where the block ends, it is given up.
+"""
 _log: Final = lazy_logger("treering")
 
 
@@ -55,9 +59,14 @@ def tool(
     label = None if name is None else fit_name(name, "name")[0]
 
     def decorate(decorated: F) -> F:
-        return recorded(decorated, current_run.get, name=label, strict=strict)
+        return recorded(decorated, _running, name=label, strict=strict)
 
     return decorate if function is None else decorate(function)
+
+
+def _running() -> Run | None:
+    reference = current_run.get()
+    return None if reference is None else reference()
 
 
 def recorded(
