@@ -156,6 +156,22 @@ def test_only_rows_near_the_window_are_in_the_document(page: Page) -> None:
     page.wait_for_url(re.compile(r"seq=1[45]\d\d"))  # The place stands in the address.
 
 
+def test_a_jump_ends_at_its_row_where_the_browser_holds_no_place(page: Page) -> None:
+    visit(page, LONG)
+    page.evaluate("document.documentElement.style.overflowAnchor = 'none'")
+    page.evaluate("document.body.style.overflowAnchor = 'none'")
+    expect(page.locator("#outline a[aria-current]")).to_contain_text("Part 0")
+
+    for part in (100, 400):
+        page.keyboard.press("n")
+        row = page.locator(f"#e{asked_at(part) + 1}")
+        expect(row).to_be_in_viewport()
+        expect(page.locator(".page[data-filled]").nth(2)).to_be_attached()
+        settle(page)
+        settle(page)
+        expect(row).to_be_in_viewport()
+
+
 def test_keys_move_by_turn_and_by_failure_and_fold(page: Page) -> None:
     visit(page, LONG)
     expect(page.locator("#outline a[aria-current]")).to_contain_text("Part 0")
@@ -286,7 +302,7 @@ def test_the_lanes_lead_to_a_place_and_can_be_narrowed(page: Page) -> None:
     assert box is not None
     page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 5)
     expect(page.locator("#outline a[aria-current]")).to_contain_text("Part 49")
-    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("dispatchEvent(new Event('wheel')); scrollTo(0, 0)")  # As by hand.
     page.mouse.move(box["x"] + 2, box["y"] + 10)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 10, steps=4)

@@ -21,6 +21,7 @@ const KEYS = [
   ["o", "turns"], ["r", "replay"], ["→", "a step of the replay"], ["End", "the end"],
 ];
 const MARGIN = 112;
+const STILL_FRAMES = 8;
 
 /** @param {HTMLElement} main @param {AbortSignal} signal */
 export const mount = (main, signal) => {
@@ -85,6 +86,19 @@ export const mount = (main, signal) => {
     goOn({ root, place, base, scope, filled, signal });
   }
 
+  /** Scroll to a row again if others push it out of the window, until all around it is still. */
+  const keepInView = (/** @type {HTMLElement} */ row, /** @type {ScrollLogicalPosition} */ block, /** @type {() => boolean} */ isWanted) => {
+    let [top, still] = [NaN, 0];
+    const look = () => {
+      if (signal.aborted || !isHeld || !isWanted() || !row.isConnected) return;
+      const box = row.getBoundingClientRect();
+      if (box.bottom <= 0 || box.top >= innerHeight) row.scrollIntoView({ block });
+      still = box.top === top && !pages?.filling.size ? still + 1 : 0;
+      top = row.getBoundingClientRect().top;
+      if (still < STILL_FRAMES) requestAnimationFrame(look);
+    };
+    look();
+  };
   let jumps = 0;
   /** Go to an event, unless another jump begins before its row is here. */
   const jump = async (/** @type {number} */ seq, { mark = true, block = /** @type {ScrollLogicalPosition} */ ("start"), isGiven = false } = {}) => {
@@ -103,8 +117,12 @@ export const mount = (main, signal) => {
     }
     here = seq;
     isHeld = true;
-    // The browser holds a place while rows are filled in above it, once it has drawn it.
-    requestAnimationFrame(() => requestAnimationFrame(() => signal.aborted || pages.update()));
+    // Most browsers hold a place while rows are filled in above it, once they have drawn it.
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      if (signal.aborted) return;
+      pages.update();
+      keepInView(row, block, () => own === jumps);
+    }));
     placed();
     // An address that names an event stays as it was given.
     if (!isGiven) remember();
