@@ -36,7 +36,7 @@ test: $(READY)  ## Linters, types, architecture and the whole test suite
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(READY)  ## The whole test suite
-	$(call timed,tests,$(BIN)/python -m pytest --numprocesses 3 --dist worksteal)
+	$(call timed,tests,$(BIN)/python -m pytest --numprocesses 4 --dist worksteal)
 
 check: $(READY)  ## Format, lint, types and layers
 	$(call timed,format and lint,$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .)
