@@ -71,7 +71,7 @@ class RecordReader:
 
         If nothing is returned for a record that holds text, it is kept as an observation.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # Each format has its own.
 
     def session_of(self, record: dict[str, Any]) -> SessionHeader | str | None:
         """Return the session of a record: a header if it is new or has changed, or its id.

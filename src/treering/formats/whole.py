@@ -61,7 +61,7 @@ class WholeReader:
         return self._read(record)
 
     def _read(self, record: LogRecord) -> list[ParsedRecord]:
-        raise NotImplementedError
+        raise NotImplementedError  # Each format has its own.
 
     def finish(self) -> list[ParsedRecord]:
         """Return an empty list: records are never held back."""

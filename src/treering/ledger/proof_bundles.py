@@ -173,6 +173,7 @@ def verify_bundle(
             if PROOF not in names:
                 raise InvalidInput(f"it has no {PROOF}", hint="name a bundle of treering export")
             files = {name: _read(archive, name) for name in names}
+    # zipfile raises NotImplementedError for a compression that it does not know.
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise InvalidInput(f"it is not a bundle: {error}", hint="name an unchanged one") from error
     try:
