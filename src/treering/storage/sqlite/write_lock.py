@@ -25,6 +25,8 @@ except ImportError:  # Windows has no flock: SQLite's own lock and its patience 
 
 _MODE: Final = 0o600
 _SUFFIX: Final = ".lock"
+_LOOKS: Final = 10
+"""How often the list of locks is read for one that is surely there."""
 _WRITE_BYTE: Final = 120
 """What SQLite's own writers lock in the shared memory of the log."""
 _COMMAND_WORDS_MAX: Final = 3
@@ -128,17 +130,26 @@ def busy(ledger: str, waited_s: float) -> Busy:
 
 def find_holder(ledger: str) -> Holder | None:
     """Return the holder of a ledger's write lock; None if the system does not know it."""
-    for suffix, sort, byte in ((_SUFFIX, "FLOCK", 0), ("-shm", "POSIX", _WRITE_BYTE)):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            inode = Path(ledger + suffix).stat().st_ino
-            for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
-                # 1: FLOCK  ADVISORY  WRITE 4321 fe:00:131073 0 EOF
-                _, kind, _, access, process, file, first, last = line.replace("-> ", "").split()
-                covers = int(first) <= byte and (last == "EOF" or byte <= int(last))
-                is_waiting = "->" in line
-                named = (kind, access, int(file.rsplit(":", 1)[1]))
-                if named == (sort, "WRITE", inode) and covers and not is_waiting:
-                    return _describe(int(process), ledger)
+    # The kernel gives its list page by page: while others lock and unlock, a read may miss a line.
+    for _ in range(_LOOKS):
+        for suffix, sort, byte in ((_SUFFIX, "FLOCK", 0), ("-shm", "POSIX", _WRITE_BYTE)):
+            with contextlib.suppress(OSError):
+                inode = Path(ledger + suffix).stat().st_ino
+                for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
+                    if (process := _holding(line, (sort, "WRITE", inode), byte)) is not None:
+                        return _describe(process, ledger)
+    return None
+
+
+def _holding(line: str, lock: tuple[str, str, int], byte: int) -> int | None:
+    """Return the process of a line of /proc/locks, if it holds ``lock`` at ``byte``."""
+    with contextlib.suppress(ValueError, IndexError):
+        # 1: FLOCK  ADVISORY  WRITE 4321 fe:00:131073 0 EOF
+        _, kind, _, access, process, file, first, last = line.replace("-> ", "").split()
+        covers = int(first) <= byte and (last == "EOF" or byte <= int(last))
+        is_waiting = "->" in line
+        if (kind, access, int(file.rsplit(":", 1)[1])) == lock and covers and not is_waiting:
+            return int(process)
     return None
 
 
