@@ -51,7 +51,7 @@ test-long: $(READY)  ## Hunt for an hour with a random seed; SEED=… and TESTS=
 	@echo "seed $(SEED); repeat a failure with: make test-long SEED=$(SEED) TESTS=tests/…::test_…"
 	$(call timed,long tests,TREERING_TEST_SEED=$(SEED) $(BIN)/python -m pytest $(LONG) $(TESTS))
 
-LONG := --override-ini 'addopts=-ra --strict-markers --strict-config --import-mode=importlib' \
+LONG := --override-ini 'addopts=-ra --strict-markers --strict-config --import-mode=importlib -p no:langsmith_plugin' \
   --override-ini timeout=3000 --override-ini faulthandler_timeout=3300 \
   -m 'not llm' --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) --numprocesses 3 --dist worksteal
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import unicodedata
 from typing import Final
@@ -73,6 +74,7 @@ SYMBOLS: Final = {
 }  # fmt: skip
 
 
+@functools.cache
 def corpus() -> dict[str, str]:
     """Return a text of each script and of each sort of symbols, always the same."""
     found = dict(SENTENCES)
