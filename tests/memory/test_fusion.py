@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from effort import rounds
 from treering.derive.terms import term_ids
 from treering.embedders.static import StaticEmbedder
-from treering.memory.event_index import Whitening, passage_scores
+from treering.memory.event_index import Passages, Whitening
 from treering.memory.fusion import FusionWeights, is_about_query, rank
 from treering.memory.lexical import Lexicon
 from treering.memory.session_order import order_by_session
@@ -52,7 +52,7 @@ def ranked(question: str, texts: list[str] = TEXTS, sessions: list[int] = SESSIO
     vectors = embedder.embed(texts)
     return rank(
         words=lexicon.scores(term_ids(question)),
-        passages=passage_scores(lexicon, term_ids(question), session_order),
+        passages=Passages(lexicon, session_order).scores(term_ids(question)),
         similarity=Whitening(vectors).similarity(vectors, embedder.embed_queries([question])[0]),
         session_order=session_order,
     )
@@ -173,7 +173,7 @@ def test_one_document_is_found() -> None:
 def test_a_passage_is_found_by_words_of_several_documents() -> None:
     texts = ["Lisbon again", "yes", "the trams", "so", "bread", "rye"]
     lexicon, session_order = lexicon_of(texts), order_by_session([1, 1, 1, 2, 2, 2], range(6))
-    found = passage_scores(lexicon, term_ids("trams of Lisbon"), session_order)
+    found = Passages(lexicon, session_order).scores(term_ids("trams of Lisbon"))
 
     assert found[:3].min() > 0
     assert not found[3:].any()
@@ -183,7 +183,7 @@ def test_a_removed_document_is_part_of_no_passage() -> None:
     lexicon, session_order = lexicon_of(["Lisbon", "yes"]), order_by_session([1, 1], [1, 2])
     lexicon.remove([0])
 
-    assert not passage_scores(lexicon, term_ids("Lisbon"), session_order).any()
+    assert not Passages(lexicon, session_order).scores(term_ids("Lisbon")).any()
 
 
 def test_what_all_vectors_share_does_not_count() -> None:
@@ -206,6 +206,15 @@ def test_likeness_stays_within_its_bounds() -> None:
     assert np.abs(similarity).max() <= 1 + 1e-4
     assert similarity[-1] == 0
     assert not Whitening(vectors).similarity(vectors, vectors[-1]).any()
+
+
+def test_vectors_that_come_later_are_as_far_from_the_mean() -> None:
+    vectors = StaticEmbedder().embed([*TEXTS, ""])
+    whitening = Whitening(vectors[:3])
+    distances = np.append(whitening.distances(vectors[:3]), whitening.distances(vectors[3:]))
+
+    similarity = whitening.similarity(vectors, vectors[0])
+    assert np.array_equal(whitening.similarity(vectors, vectors[0], distances), similarity)
 
 
 def test_a_memory_knows_of_what_it_does_not_speak() -> None:

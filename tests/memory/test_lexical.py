@@ -104,6 +104,29 @@ def test_a_removed_document_is_not_counted() -> None:
     assert np.array_equal(lexicon.postings(1)[0], [0])
 
 
+@settings(max_examples=rounds(20, times=30))
+@given(
+    documents_of_terms,
+    documents_of_terms,
+    st.lists(st.integers(0, 14), min_size=1, max_size=4),
+    st.none() | st.sets(st.integers(0, 49)),
+)
+def test_documents_that_have_all_terms(
+    first: list[list[int]], second: list[list[int]], terms: list[int], among: set[int] | None
+) -> None:
+    lexicon, documents = lexicon_of(first), [*first, *second]
+    for one in second:
+        lexicon.add(one)
+    limit = None if among is None else np.array(sorted(among), np.int64)
+
+    assert lexicon.having_all(terms, limit).tolist() == [
+        number
+        for number, one in enumerate(documents)
+        if set(terms) <= set(one) and (among is None or number in among)
+    ]
+    assert not len(lexicon.having_all([], limit))
+
+
 def test_parts_stay_few_however_many_documents_come() -> None:
     lexicon = Lexicon()
     for number in range(600):

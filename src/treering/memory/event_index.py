@@ -54,11 +54,15 @@ class EventIndex:
     """Ranks the documents of one index. The caller holds its lock."""
 
     def __init__(self, documents: DocumentIndex) -> None:
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
         self.documents = documents
-        self._session_order: SessionOrder | None = None
+        self._passages: Passages | None = None
         self._ordered_at = (-1, 0)
         self._whitening: Whitening | None = None
         self._whitened_at = (-1, 0)
+        self._distances: NDArray[np.float32] = np.empty(0, np.float32)
+        """How far each vector is from the mean."""
 
     def rank(self, query: str, blend: Blend, limit: int) -> Ranked:
         """Return up to ``limit`` matching documents, best first; none if nothing matches."""
@@ -74,7 +78,8 @@ class EventIndex:
         floor = 0.0 if documents.embedder is None else documents.embedder.cosine_min
         if not is_about_query(coverage, cosines, cosine_min=floor):
             return Ranked([], None)
-        session_order = self._current_order()
+        passages = self._current_passages()
+        session_order = passages.session_order
         if blend == "semantic":
             flat = np.zeros_like(matches.scores)
             ranking = rank(
@@ -87,7 +92,7 @@ class EventIndex:
         else:
             ranking = rank(
                 words=matches.scores,
-                passages=passage_scores(documents.lexicon, terms, session_order),
+                passages=passages.scores(terms),
                 similarity=similarity,
                 session_order=session_order,
                 lengths=documents.lengths,
@@ -102,8 +107,8 @@ class EventIndex:
         """Return for each document the one before it in its session; None for the first."""
         import numpy as np  # noqa: PLC0415
 
-        order = self._current_order()
-        places = order.by_document(np.arange(len(order.order)))[np.asarray(numbers, np.int64)]
+        order = self._current_passages().session_order
+        places = order.places[np.asarray(numbers, np.int64)]
         return [
             None if index == order.first[index] else int(order.order[index - 1])
             for index in places.tolist()
@@ -122,55 +127,73 @@ class EventIndex:
         vectors = documents.vectors
         if vectors is None or len(vectors) < WHITENED_FROM:
             return cosines, cosines
-        similarity = self._current_whitening(vectors).similarity(vectors, vector[0])
+        whitening = self._current_whitening(vectors)
+        similarity = whitening.similarity(vectors, vector[0], self._distances)
         return cosines, documents.best_of_parts(similarity)
 
     def _current_whitening(self, vectors: NDArray[np.float32]) -> Whitening:
+        import numpy as np  # noqa: PLC0415
+
         generation, count = self._whitened_at
         stale = generation != self.documents.generation or len(vectors) > count * GROWTH
         if self._whitening is None or stale:
             self._whitening = Whitening(vectors)
             self._whitened_at = (self.documents.generation, len(vectors))
+            self._distances = self._whitening.distances(vectors)
+        elif len(vectors) > len(self._distances):
+            new = self._whitening.distances(vectors[len(self._distances) :])
+            self._distances = np.append(self._distances, new)
         return self._whitening
 
-    def _current_order(self) -> SessionOrder:
+    def _current_passages(self) -> Passages:
         now = (self.documents.generation, self.documents.count)
-        if self._session_order is None or self._ordered_at != now:
-            self._session_order = order_by_session(
-                self.documents.column("session").tolist(), self.documents.column("seq").tolist()
+        if self._passages is None or self._ordered_at != now:
+            session_order = order_by_session(
+                self.documents.column("session"), self.documents.column("seq")
             )
+            self._passages = Passages(self.documents.lexicon, session_order)
             self._ordered_at = now
-        return self._session_order
+        return self._passages
 
 
-def passage_scores(
-    lexicon: Lexicon, terms: Sequence[int], session_order: SessionOrder
-) -> NDArray[np.float32]:
-    """Return for each document how well its passage matches the terms of a query, by BM25.
+class Passages:
+    """Documents with a few neighbours on both sides, each scored like one document.
 
-    A question is seldom answered within one message: the name is in one, the object in the next. A
-    passage is a document with a few neighbours on both sides, scored like one document.
+    A question is seldom answered within one message: the name is in one, the object in the next.
     """
-    import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
-    indexes = np.arange(len(session_order.order))
-    begin = np.maximum(indexes - REACH, session_order.first)
-    end = np.minimum(indexes + REACH + 1, session_order.last)
-    lengths = _within(lexicon.lengths()[session_order.order], begin, end)
-    mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
-    length_penalty = K1 * (1 - B + (B / mean_length) * lengths)
-    scores = np.zeros(len(indexes), np.float32)
-    for term in dict.fromkeys(terms):
-        documents, counts = lexicon.postings(term)
-        if not len(documents):
-            continue
-        frequency = np.zeros(len(indexes), np.float32)
-        frequency[documents] = counts
-        frequency = _within(frequency[session_order.order], begin, end)
-        document_count = int(np.count_nonzero(frequency))
-        rarity = log1p((len(indexes) - document_count + 0.5) / (document_count + 0.5))
-        scores += rarity * (K1 + 1) * frequency / (frequency + length_penalty)
-    return session_order.by_document(scores)
+    def __init__(self, lexicon: Lexicon, session_order: SessionOrder) -> None:
+        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
+
+        self._lexicon = lexicon
+        self.session_order = session_order
+        indexes = np.arange(len(session_order.order))
+        self._begin = np.maximum(indexes - REACH, session_order.first)
+        self._end = np.minimum(indexes + REACH + 1, session_order.last)
+        lengths = _within(lexicon.lengths()[session_order.order], self._begin, self._end)
+        mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
+        self._length_penalty = K1 * (1 - B + (B / mean_length) * lengths)
+
+    def scores(self, terms: Sequence[int]) -> NDArray[np.float32]:
+        """Return for each document how well its passage matches the terms of a query, by BM25."""
+        import numpy as np  # noqa: PLC0415
+
+        count = len(self._begin)
+        scores = np.zeros(count, np.float32)
+        for term in dict.fromkeys(terms):
+            documents, counts = self._lexicon.postings(term)
+            if not len(documents):
+                continue
+            # A document is part of the passages around it: it counts from the first to the last.
+            places = self.session_order.places[documents]
+            begins = np.bincount(self._begin[places], counts, count + 1)
+            ends = np.bincount(self._end[places], counts, count + 1)
+            frequency = np.cumsum(begins - ends)[:-1].astype(np.float32)
+            having = np.flatnonzero(frequency)
+            rarity = log1p((count - len(having) + 0.5) / (len(having) + 0.5))
+            found = frequency[having]
+            scores[having] += rarity * (K1 + 1) * found / (found + self._length_penalty[having])
+        return self.session_order.by_document(scores)
 
 
 def _within(
@@ -206,20 +229,34 @@ class Whitening:
         even = EVEN_SHARE * np.trace(spread) / dimensions
         self._inverse = np.linalg.inv(spread + even * np.eye(dimensions)).astype(np.float32)
 
+    def distances(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return how far each vector is from the mean; infinitely far for zero vectors."""
+        import numpy as np  # noqa: PLC0415
+
+        # For a unit v, |v - m| follows from v.m, so the vectors need not be copied.
+        common = dots(vectors, self._mean)
+        squares = np.maximum(1 - 2 * common + self._mean @ self._mean, 1e-9)
+        distances: NDArray[np.float32] = np.sqrt(squares).astype(np.float32)
+        distances[~vectors.any(axis=1)] = np.inf
+        return distances
+
     def similarity(
-        self, vectors: NDArray[np.float32], query: NDArray[np.float32]
+        self,
+        vectors: NDArray[np.float32],
+        query: NDArray[np.float32],
+        distances: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """Return the similarity of each vector to a query, from -1 to 1; 0 for zero vectors."""
+        """Return the similarity of each vector to a query, from -1 to 1; 0 for zero vectors.
+
+        ``distances`` are those of the vectors, if they were needed before.
+        """
         import numpy as np  # noqa: PLC0415
 
         if not query.any():
             return np.zeros(len(vectors), np.float32)
         direction = self._inverse @ (query - self._mean)
         direction /= np.sqrt(direction @ direction)
-        # For a unit v, |v - m| follows from v.m, so the vectors need not be copied.
-        projection, common = dots(vectors, direction), dots(vectors, self._mean)
-        distance = np.sqrt(np.maximum(1 - 2 * common + self._mean @ self._mean, 1e-9))
-        empty = (projection == 0) & (common == 0)
-        return np.where(empty, 0, (projection - self._mean @ direction) / distance).astype(
-            np.float32
-        )
+        away = self.distances(vectors) if distances is None else distances
+        projection = dots(vectors, direction) - self._mean @ direction
+        similarity: NDArray[np.float32] = (projection / away).astype(np.float32)
+        return similarity

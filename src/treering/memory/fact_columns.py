@@ -17,6 +17,8 @@ STATES: Final[tuple[FactState, ...]] = (
 )  # fmt: skip
 CURRENT: Final = 0
 ARCHIVED: Final = 1
+SUPERSEDED: Final = 2
+FORGOTTEN: Final = 3
 NO_END_MS: Final = 2**62
 NOBODY: Final = 0
 """The number for no user, and for no wall."""

@@ -306,9 +306,7 @@ class FactGate:
         if not terms:
             return []
         scope_memory, columns = self._scope_memory, self._scope_memory.columns
-        documents, *others = (scope_memory.documents.lexicon.postings(term)[0] for term in terms)
-        for other in others:
-            documents = np.intersect1d(documents, other)
+        documents = scope_memory.documents.lexicon.having_all(terms)
         wall = None if asked.wall is None else hashed(asked.wall)
         facts = facts_visible_to(scope_memory, self._users(asked.fact.user), {wall})
         naming = facts[np.isin(columns.column("document")[facts], documents)]
@@ -391,8 +389,8 @@ class FactGate:
 
 def facts_visible_to(
     scope_memory: ScopeMemory,
-    users: set[str | None],
-    walls: set[str | None],
+    users: Collection[str | None],
+    walls: Collection[str | None],
     *,
     states: Sequence[int] = (CURRENT, ARCHIVED),
 ) -> NDArray[np.int64]:

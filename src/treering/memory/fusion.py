@@ -116,7 +116,7 @@ def rank(
     own = word_part + vector_part
     around = _around(own, session_order, chosen)
     passage = chosen.passage * _to_best(session_order.in_session_order(passages))
-    session = chosen.session * _best_of_session(own + around, session_order)
+    session = chosen.session * session_order.best_of_session(own + around)
     parts = [
         session_order.by_document(part)
         for part in (word_part, vector_part, around, passage, session)
@@ -160,21 +160,9 @@ def _to_best(scores: Scores) -> Scores:
 def _around(own: Scores, session_order: SessionOrder, weights: FusionWeights) -> Scores:
     import numpy as np  # noqa: PLC0415
 
-    indexes = np.arange(len(own))
     total = np.zeros_like(own)
     for distance, weight in enumerate(weights.before, 1):
-        in_session = indexes - distance >= session_order.first
-        total[in_session] += weight * own[indexes[in_session] - distance]
+        total += weight * session_order.neighbours(own, distance)
     for distance, weight in enumerate(weights.after, 1):
-        in_session = indexes + distance < session_order.last
-        total[in_session] += weight * own[indexes[in_session] + distance]
+        total += weight * session_order.neighbours(own, -distance)
     return total
-
-
-def _best_of_session(scores: Scores, session_order: SessionOrder) -> Scores:
-    import numpy as np  # noqa: PLC0415
-
-    if not len(scores):
-        return scores
-    starts, sessions = np.unique(session_order.first, return_inverse=True)
-    return np.maximum.reduceat(scores, starts)[sessions]

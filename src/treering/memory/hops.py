@@ -165,17 +165,8 @@ class FactWalk:
 
     def _having(self, name: str, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return the facts that have all words of a name, of all or ``among`` some."""
-        import numpy as np  # noqa: PLC0415
-
         documents = self._scope_memory.documents
-        postings = [
-            documents.lexicon.postings(term)[0] for term in dict.fromkeys(documents.term_ids(name))
-        ]
-        if not postings:
-            return np.empty(0, np.int64)
-        places = min(postings, key=len) if among is None else among
-        for other in postings:
-            places = np.intersect1d(places, other)
+        places = documents.lexicon.having_all(documents.term_ids(name), among)
         return places[self._allowed[places]]
 
     def _look(self, numbers: Sequence[int]) -> dict[int, Scores]:

@@ -155,6 +155,23 @@ class Lexicon:
         present = self._present[documents]
         return documents[present], counts[present]
 
+    def having_all(
+        self, terms: Iterable[int], among: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
+        """Return the documents that have all terms, of all or ``among`` some, in order."""
+        import numpy as np  # noqa: PLC0415
+
+        postings = [self.postings(term)[0] for term in dict.fromkeys(terms)]
+        if not postings:
+            return np.empty(0, np.int64)
+        documents, *others = sorted(postings if among is None else [*postings, among], key=len)
+        for other in others:
+            # Both are in order: the few are looked up among the many.
+            places = other.searchsorted(documents)
+            places[places == len(other)] = 0
+            documents = documents[other[places] == documents] if len(documents) else documents
+        return documents
+
     def weight(self, having: int) -> float:
         """Return the inverse document frequency of a term that ``having`` documents have."""
         return log1p((self._present_count - having + 0.5) / (having + 0.5))

@@ -186,7 +186,7 @@ def _candidates(scope_memory: ScopeMemory, query: RecallQuery) -> _Candidates:
     if query.as_of_ms is not None:
         return _believed(scope_memory, query, query.as_of_ms)
     columns = scope_memory.columns
-    facts = facts_visible_to(scope_memory, searched_users(scope_memory, query), set(query.walls))
+    facts = facts_visible_to(scope_memory, searched_users(scope_memory, query), query.walls)
     since, until = columns.column("valid_from")[facts], columns.column("valid_to")[facts]
     facts = facts[(since <= query.now_ms) & (until > query.now_ms)]
     return _Candidates(

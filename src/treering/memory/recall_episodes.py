@@ -9,6 +9,8 @@ import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
 from treering.derive.terms import terms
+from treering.memory.fact_columns import FORGOTTEN, SUPERSEDED
+from treering.memory.fact_gate import facts_visible_to
 from treering.memory.recall_query import searched_users
 from treering.model.episodes import episode_of
 from treering.model.memories import RecalledEpisode, RecalledTurn
@@ -134,14 +136,11 @@ def outdated_facts(
     scope_memory: ScopeMemory, users: set[str | None], walls: frozenset[str | None]
 ) -> list[Outdated]:
     """Return the newest facts of these users that no longer hold."""
-    state = scope_memory.fold.state
-    rows = [
-        row
-        for row in state.facts.values()
-        if row.state in {"superseded", "forgotten"} and row.user in users and row.wall in walls
-    ][-OUTDATED_MAX:]
+    facts, columns = scope_memory.fold.state.facts, scope_memory.columns
+    newest = facts_visible_to(scope_memory, users, walls, states=(SUPERSEDED, FORGOTTEN))
+    rows = [facts[columns.ids[at]] for at in newest[-OUTDATED_MAX:].tolist()]
     # A fact that was learned twice at the same time still holds in its twin.
-    rows = [row for row in rows if not _holds_still(state.facts, row)]
+    rows = [row for row in rows if not _holds_still(facts, row)]
     events = scope_memory.fold.events_at(
         [assertion.position for row in rows for assertion in row.assertions]
     )

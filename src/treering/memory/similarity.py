@@ -137,16 +137,8 @@ class QuerySimilarity:
 
     def _having(self, name: str) -> NDArray[np.int64]:
         """Return the documents that have all terms of a name."""
-        import numpy as np  # noqa: PLC0415
-
         documents = self._scope_memory.documents
-        postings = [documents.lexicon.postings(term)[0] for term in documents.term_ids(name)]
-        if not postings:
-            return np.empty(0, np.int64)
-        places = postings[0]
-        for other in postings[1:]:
-            places = np.intersect1d(places, other)
-        return places
+        return documents.lexicon.having_all(documents.term_ids(name))
 
     def _floors(self, documents: NDArray[np.int64], count: int) -> Scores:
         """Return the match from which each document answers."""

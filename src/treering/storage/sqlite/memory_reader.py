@@ -126,12 +126,14 @@ class MemoryReader:
     ) -> tuple[list[Row], int, bool]:
         """Return rows of a stretch, where it ends, and whether more follow.
 
-        With ``kinds``, the stretch begins at the next event of one of them.
+        With ``kinds``, a stretch that is not the last begins at the next event of one of them.
         """
         with self._database.reading() as connection, connection:
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
+            if newest <= after:
+                return [], after, False
             number = find_scope(connection, scope)[0]
-            if kinds:
+            if kinds and newest - after > LOOKED_AT_MAX:
                 next_of = _BEFORE_NEXT.format(kinds=_numbers(connection, kinds))
                 bindings = {"scope": number, "after": after}
                 after = max(after, fetch_value(connection, next_of, bindings))
