@@ -53,7 +53,7 @@ def ranked(question: str, texts: list[str] = TEXTS, sessions: list[int] = SESSIO
     return rank(
         words=lexicon.scores(term_ids(question)),
         passages=Passages(lexicon, session_order).scores(term_ids(question)),
-        similarity=Whitening(vectors).similarity(vectors, embedder.embed_queries([question])[0]),
+        similarity=Whitening(vectors).compare(vectors, embedder.embed_queries([question])[0])[1],
         session_order=session_order,
     )
 
@@ -191,8 +191,9 @@ def test_what_all_vectors_share_does_not_count() -> None:
     own = np.eye(8, dtype=np.float32)[1:]
     vectors = (4 * shared + np.tile(own, (30, 1))) / np.sqrt(np.float32(17))
     query = (4 * shared + own[2]) / np.sqrt(np.float32(17))
-    cosines, similarity = vectors @ query, Whitening(vectors).similarity(vectors, query)
+    cosines, similarity = Whitening(vectors).compare(vectors, query)
 
+    assert np.allclose(cosines, vectors @ query)
     assert cosines.min() > 0.9
     assert similarity.argmax() % 7 == 2
     assert similarity.min() < similarity.max() - 0.5
@@ -200,12 +201,12 @@ def test_what_all_vectors_share_does_not_count() -> None:
 
 def test_likeness_stays_within_its_bounds() -> None:
     vectors = StaticEmbedder().embed([*TEXTS, ""])
-    similarity = Whitening(vectors).similarity(vectors, vectors[0])
+    similarity = Whitening(vectors).compare(vectors, vectors[0])[1]
 
     assert similarity.argmax() == 0
     assert np.abs(similarity).max() <= 1 + 1e-4
     assert similarity[-1] == 0
-    assert not Whitening(vectors).similarity(vectors, vectors[-1]).any()
+    assert not Whitening(vectors).compare(vectors, vectors[-1])[1].any()
 
 
 def test_vectors_that_come_later_are_as_far_from_the_mean() -> None:
@@ -213,8 +214,8 @@ def test_vectors_that_come_later_are_as_far_from_the_mean() -> None:
     whitening = Whitening(vectors[:3])
     distances = np.append(whitening.distances(vectors[:3]), whitening.distances(vectors[3:]))
 
-    similarity = whitening.similarity(vectors, vectors[0])
-    assert np.array_equal(whitening.similarity(vectors, vectors[0], distances), similarity)
+    similarity = whitening.compare(vectors, vectors[0])[1]
+    assert np.array_equal(whitening.compare(vectors, vectors[0], distances)[1], similarity)
 
 
 def test_a_memory_knows_of_what_it_does_not_speak() -> None:

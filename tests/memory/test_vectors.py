@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import rounds
-from treering.memory.vectors import SCALE_BYTES, pack, unpack
+from treering.memory.vectors import SCALE_BYTES, all_dots, dots, highest, pack, unpack
 
 NUMBERS = st.floats(-1, 1, width=32, allow_subnormal=False)
 ROWS = st.lists(st.lists(NUMBERS, min_size=8, max_size=8), min_size=1, max_size=5)
@@ -44,3 +44,22 @@ def test_nothing_is_as_good_as_no_vectors() -> None:
     found, counts = unpack([], 4)
 
     assert (found.shape, counts) == ((0, 4), [])
+
+
+@settings(max_examples=rounds(20, times=30))
+@given(st.lists(st.integers(0, 9), max_size=400), st.integers(0, 5))
+def test_the_highest_scores_come_in_order_and_equal_ones_as_they_came(
+    numbers: list[int], count: int
+) -> None:
+    in_order = sorted(range(len(numbers)), key=lambda at: -numbers[at])
+
+    assert highest(np.array(numbers, np.float32), count).tolist() == in_order[:count]
+
+
+def test_several_queries_give_what_each_gives_alone() -> None:
+    vectors = np.random.default_rng(7).standard_normal((40, 16), np.float32)
+
+    both = all_dots(vectors, vectors[:2])
+
+    assert np.array_equal(both, [dots(vectors, vectors[0]), dots(vectors, vectors[1])])
+    assert np.allclose(both, vectors[:2] @ vectors.T, atol=1e-5)

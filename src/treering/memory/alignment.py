@@ -7,11 +7,12 @@ pet and a wife for a spouse. It is done only for the few best candidates.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from treering.derive.terms import terms
 from treering.memory.questions import content_words
-from treering.memory.vectors import dots
+from treering.memory.vectors import all_dots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from treering.memory.questions import Clause
 
 _WORDS_HELD: Final = 20_000
+_TEXTS_HELD: Final = 4_096
 
 
 class Aligner:
@@ -48,16 +50,18 @@ class Aligner:
         import numpy as np  # noqa: PLC0415
 
         names = [name for concept in clause.concepts for name in concept.names]
-        words = [content_words(text) or [""] for text in texts]
+        words = [_words(text) for text in texts]
         question = np.stack([self._vector(name) for name in names])
-        answers = np.stack([self._vector(word) for text in words for word in text])
+        # Facts about one thing share most of their words.
+        columns = {word: at for at, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
+        cosines = all_dots(np.stack([self._vector(word) for word in columns]), question)
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
-        cosines = np.stack([dots(answers, row) for row in question])
-        nearest = np.maximum.reduceat(cosines, starts, axis=1)
+        having = [columns[word] for text in words for word in text]
+        nearest = np.maximum.reduceat(cosines[:, having], starts, axis=1)
         # An equal word matches in full, even one that the embedder does not know.
-        text_terms = [frozenset(terms(text)) for text in texts]
+        text_terms = [_terms(text) for text in texts]
         for at, name in enumerate(names):
-            wanted = frozenset(terms(name))
+            wanted = _terms(name)
             equal = [bool(wanted) and wanted <= terms for terms in text_terms]
             if not any(character.isalpha() for character in name):
                 # A number is near every other number.
@@ -70,3 +74,13 @@ class Aligner:
     def _embed(self, word: str) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self._embedder.embed([word])[0]
         return vector
+
+
+@lru_cache(maxsize=_TEXTS_HELD)
+def _words(text: str) -> list[str]:
+    return content_words(text) or [""]
+
+
+@lru_cache(maxsize=_TEXTS_HELD)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

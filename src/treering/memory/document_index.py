@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
 from treering.memory.records import Document, IndexEntry
-from treering.memory.vectors import dots, pack, pack_groups, unpack
+from treering.memory.vectors import all_dots, dots, pack, pack_groups, unpack
 
 if TYPE_CHECKING:
     from array import array
@@ -332,19 +332,13 @@ class DocumentIndex:
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:
     """Return for each vector the cosine of the nearest query row."""
-    import numpy as np  # noqa: PLC0415
-
-    best = dots(vectors, query[0])
-    for row in query[1:]:
-        np.maximum(best, dots(vectors, row), out=best)
-    return best
+    nearest: NDArray[np.float32] = all_dots(vectors, query).max(axis=0)
+    return nearest
 
 
 def _products(queries: Matrix, vectors: Matrix) -> Matrix:
     """Return the cosines of queries with vectors, one row per query."""
-    is_single = len(queries) == 1
-    cosines: Matrix = dots(vectors, queries[0])[None, :] if is_single else queries @ vectors.T
-    return cosines
+    return all_dots(vectors, queries) if len(queries) == 1 else queries @ vectors.T
 
 
 def entries(

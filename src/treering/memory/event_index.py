@@ -10,7 +10,7 @@ import msgspec
 from treering.memory.fusion import FusionWeights, Ranking, is_about_query, rank
 from treering.memory.lexical import K1, B
 from treering.memory.session_order import order_by_session
-from treering.memory.vectors import dots
+from treering.memory.vectors import all_dots, dots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,13 +123,13 @@ class EventIndex:
         if vector is None or not vector.any():
             # The embedder knows no word of the query; exact words may still match.
             return None, None
-        cosines = documents.cosines(vector)
         vectors = documents.vectors
         if vectors is None or len(vectors) < WHITENED_FROM:
+            cosines = documents.cosines(vector)
             return cosines, cosines
         whitening = self._current_whitening(vectors)
-        similarity = whitening.similarity(vectors, vector[0], self._distances)
-        return cosines, documents.best_of_parts(similarity)
+        both = whitening.compare(vectors, vector[0], self._distances)
+        return documents.best_of_parts(both[0]), documents.best_of_parts(both[1])
 
     def _current_whitening(self, vectors: NDArray[np.float32]) -> Whitening:
         import numpy as np  # noqa: PLC0415
@@ -240,23 +240,23 @@ class Whitening:
         distances[~vectors.any(axis=1)] = np.inf
         return distances
 
-    def similarity(
+    def compare(
         self,
         vectors: NDArray[np.float32],
         query: NDArray[np.float32],
         distances: NDArray[np.float32] | None = None,
-    ) -> NDArray[np.float32]:
-        """Return the similarity of each vector to a query, from -1 to 1; 0 for zero vectors.
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return each vector's cosine with a query, and its similarity without what is common.
 
-        ``distances`` are those of the vectors, if they were needed before.
+        Both are from -1 to 1, and 0 for zero vectors. ``distances`` are those of the vectors, if
+        they were needed before.
         """
         import numpy as np  # noqa: PLC0415
 
         if not query.any():
-            return np.zeros(len(vectors), np.float32)
+            return np.zeros(len(vectors), np.float32), np.zeros(len(vectors), np.float32)
         direction = self._inverse @ (query - self._mean)
         direction /= np.sqrt(direction @ direction)
         away = self.distances(vectors) if distances is None else distances
-        projection = dots(vectors, direction) - self._mean @ direction
-        similarity: NDArray[np.float32] = (projection / away).astype(np.float32)
-        return similarity
+        cosines, projection = all_dots(vectors, np.stack([query, direction]))
+        return cosines, (projection - self._mean @ direction) / away

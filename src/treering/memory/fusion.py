@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from treering.memory.vectors import highest
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -71,17 +73,10 @@ class Ranking(NamedTuple):
         }
 
     def best(self, limit: int) -> list[int]:
-        """Return the numbers of the best documents, best first."""
-        import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
-
-        limit = min(limit, len(self.scores))
-        if limit <= 0:
-            return []
-        # Only possible winners are sorted; ties go to the earlier document.
-        bound = -np.partition(-self.scores, limit - 1)[limit - 1]
-        able = np.flatnonzero((self.scores >= bound) & (self.scores > 0))
-        ordered = able[np.argsort(-self.scores[able], kind="stable")][:limit]
-        return [int(number) for number in ordered]
+        """Return the numbers of the best documents, best first; ties go to the earlier one."""
+        return [
+            number for number in highest(self.scores, limit).tolist() if self.scores[number] > 0
+        ]
 
 
 def rank(

@@ -19,6 +19,7 @@ from treering.memory.hops import BEGINNINGS_MAX, FACTS_MAX, FactWalk
 from treering.memory.recall_episodes import recall_episodes
 from treering.memory.recall_query import searched_users
 from treering.memory.similarity import ANSWERS_FROM, QuerySimilarity
+from treering.memory.vectors import highest
 from treering.model.memories import RecalledEpisode, RecalledFact
 
 if TYPE_CHECKING:
@@ -137,11 +138,7 @@ def _path(
 
     current = np.flatnonzero((candidates.documents >= 0) & candidates.current)
     usable = current[match[current] > 0]
-    if len(usable) > BEGINNINGS_MAX:
-        # Only the best are put in order: sorting all takes longer than all the rest.
-        bound = np.partition(match[usable], len(usable) - BEGINNINGS_MAX)[-BEGINNINGS_MAX]
-        usable = usable[match[usable] >= bound]
-    best = usable[np.argsort(-match[usable], kind="stable")[:BEGINNINGS_MAX]]
+    best = usable[highest(match[usable], BEGINNINGS_MAX)]
     candidate_of = np.full(scope_memory.documents.count, -1, np.int64)
     candidate_of[candidates.documents[current]] = current
     walk = FactWalk(scope_memory, clause, candidate_of >= 0, similarities.texts_by_document)

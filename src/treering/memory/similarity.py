@@ -12,9 +12,10 @@ from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.claims import USER, read_claim
-from treering.derive.memory_texts import memory_texts
+from treering.derive.memory_texts import fact_text
 from treering.derive.terms import terms
 from treering.memory.questions import parse_question
+from treering.memory.vectors import highest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,12 +167,12 @@ class QuerySimilarity:
         aligned, aligner = words.copy(), self._scope_memory.aligner
         if aligner is None or not len(documents):
             return aligned
-        count = min(ALIGNED_MAX, len(documents))
-        best = np.argpartition(-(words + near), count - 1)[:count]
+        best = highest(words + near, ALIGNED_MAX)
         best = best[documents[best] >= 0]
-        texts = self._texts(self._scope_memory.documents.column("position")[documents[best]])
+        texts = self._texts(documents[best])
+        indexed = [fact_text(text) for text in texts]
         for clause in self._question.clauses if texts else ():
-            scores = np.array(aligner.scores(clause, texts), np.float32)
+            scores = np.array(aligner.scores(clause, indexed), np.float32)
             aligned[best] = np.maximum(aligned[best], scores)
         if self._question.own_words is not None and texts:
             others = [ABOUT_OTHERS if self._is_about_other(text) else 1.0 for text in texts]
@@ -183,10 +184,9 @@ class QuerySimilarity:
         """Return the matches, those of the best lowered that have other names than the question."""
         import numpy as np  # noqa: PLC0415
 
-        count = min(ALIGNED_MAX, len(documents))
-        best = np.argpartition(-match, count - 1)[:count]
+        best = highest(match, ALIGNED_MAX)
         best = best[documents[best] >= 0]
-        texts = self._texts(self._scope_memory.documents.column("position")[documents[best]])
+        texts = self._texts(documents[best])
         if texts:
             named = np.array([self._naming(text) for text in texts], np.float32)
             match[best] *= named / named.max()
@@ -195,12 +195,11 @@ class QuerySimilarity:
     def _naming(self, text: str) -> float:
         """Return how well a fact has the full names of the question: Ann Lee is not Ann Poe."""
         folded, share = text.casefold(), 1.0
-        subject = read_claim(text).subject
         for name in self._question.full_names:
             if name not in folded:
                 parts = name.split(" ")
                 share *= NAMED_APART if any(part in folded for part in parts) else 1.0
-            elif subject is not None and name not in subject:
+            elif (subject := read_claim(text).subject) is not None and name not in subject:
                 share *= NAMED_BESIDE
         return share
 
@@ -237,10 +236,8 @@ class QuerySimilarity:
             if position in events
         }
 
-    def _texts(self, positions: NDArray[np.int64]) -> Sequence[str]:
-        places = positions.tolist()
-        events = self._scope_memory.fold.events_at(places)
-        return [
-            " ".join(memory_texts(events[position])) if position in events else ""
-            for position in places
-        ]
+    def _texts(self, documents: NDArray[np.int64]) -> list[str]:
+        """Return the texts of facts, in order; empty for erased ones."""
+        numbers = documents.tolist()
+        texts = self.texts_by_document(numbers)
+        return [texts.get(number, "") for number in numbers]
