@@ -105,10 +105,12 @@ def test_opening_a_ledger_loads_only_what_records_and_reads() -> None:
         "surfaces",
     }
     assert not loaded & {
+        "treering.ledger.erasure",
         "treering.ledger.search",
         "treering.ledger.sessions",
         "treering.memory.scope_memory",
         "treering.model.envelopes",
+        "treering.model.receipts",
         "treering.spine.conversion",
         "treering.spine.run_state",
         "treering.storage.sqlite.copies",

@@ -20,6 +20,9 @@ def main() -> None:
     except KeyboardInterrupt as stopped:
         # Either before the command line handles interrupts, or after it has handled one.
         sys.exit(getattr(stopped, "status", 130))
+    finally:
+        # Python looks for cycles in all that is left before it exits, an eighth of a short command.
+        gc.freeze()
 
 
 def _print_version() -> bool:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from treering.config import DATABASE_VARIABLE, default_folder, keys_folder, mask_key
 from treering.errors import InvalidInput, StorageError, Unsupported
-from treering.lazy import lazy_pattern
+from treering.lazy import LazyModule, lazy_pattern
 from treering.ledger.drafts import Drafter
 from treering.ledger.ledger import Ledger
-from treering.ledger.rekeying import rekey
 from treering.model.arguments import check_arguments
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from treering.capture.secrets import SecretGuard
     from treering.context.summaries import Summariser
+    from treering.ledger import rekeying
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from treering.storage.modes import Durability, Mode
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
+else:
+    rekeying = LazyModule("treering.ledger.rekeying")
 
 EMBEDDER_VARIABLE: Final = "TREERING_EMBEDDER"
 
@@ -122,7 +124,8 @@ def open(  # noqa: A001  (the public door is treering.open)
     try:
         ledger.spine(sinks, synthetic=synthetic)
         if mode == "rw":
-            rekey(store, drafter)
+            if store.reader.has_legacy():
+                rekeying.rekey(store, drafter)
             ledger.recover()
     except BaseException:
         ledger.close()

@@ -15,10 +15,10 @@ from treering import Conflict, InvalidInput
 from treering.capture.secrets import SecretGuard
 from treering.errors import RunActive
 from treering.ledger.drafts import Drafter
-from treering.ledger.erasure import AGENT, expire_session
+from treering.ledger.erasure import expire_session
 from treering.ledger.ledger import Ledger
 from treering.ledger.pruning import PRUNED, REMAINS, SweepPolicy, sweep
-from treering.ledger.records import Selection
+from treering.ledger.records import AGENT, Selection
 from treering.model.scopes import Scope
 from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 

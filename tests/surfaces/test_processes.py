@@ -151,6 +151,16 @@ def test_help_needs_no_database(environment: dict[str, str]) -> None:
     assert modules_loaded(environment, "episodes", "--help").isdisjoint({"apsw", "rich"})
 
 
+def test_a_list_loads_nothing_for_mistakes_and_terminals(
+    environment: dict[str, str], run: Run
+) -> None:
+    run(*recorded("a"))
+
+    loaded = modules_loaded(environment, "sessions", "list", "--scope", "s")
+
+    assert loaded.isdisjoint({"difflib", "shutil", "treering.ledger.erasure"})
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

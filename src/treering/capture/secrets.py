@@ -77,14 +77,20 @@ class RuleKeywords:
         called = [(word, rule) for rule in rules for word in rule.keywords]
         # Most text is ASCII, and a smaller automaton is faster.
         ascii_called = [pair for pair in called if pair[0].isascii()]
+        self._ascii_called = ascii_called
         self._foreign_called = [pair for pair in called if not pair[0].isascii()]
         self._called = called
         self.rules = [rule for _, rule in (*ascii_called, *self._foreign_called)]
         """The rule of each keyword: of those in ``ascii``, then of those in ``foreign``."""
         self.foreign_offset: Final = len(ascii_called)
-        self.ascii: Final = AhoCorasick([word for word, _ in ascii_called], implementation=_FASTEST)
 
-    # A command that prints a few titles needs none of these.
+    # A command that prints a few titles needs only the alarm.
+
+    @cached_property
+    def ascii(self) -> AhoCorasick:
+        """Return what finds keywords that are ASCII."""
+        words = [word for word, _ in self._ascii_called]
+        return AhoCorasick(words, implementation=_FASTEST)
 
     @cached_property
     def foreign(self) -> AhoCorasick:

@@ -25,7 +25,6 @@ from treering.errors import (
     TreeringError,
 )
 from treering.lazy import LazyModule, lazy_logger
-from treering.ledger import erasure
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.records import SealedMeanwhile
 from treering.ledger.session_settings import read_settings
@@ -33,7 +32,6 @@ from treering.ledger.sink_history import PrivateSinkHistory, SinkHistory
 from treering.locks import Lock, LockSet
 from treering.model.fields import bounded_clock
 from treering.model.parts import RunStarted
-from treering.model.receipts import Target
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 from treering.spine.dispatcher import Dispatcher
@@ -45,10 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.context.summaries import Summariser
+    from treering.ledger import erasure
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import Clock, EventStore
     from treering.ledger.records import Draft
     from treering.ledger.sessions import Session
+    from treering.model import receipts
     from treering.model.events import Event, Header, NewEvent
     from treering.model.runs import Message, OpenRun
     from treering.spine import closing, numbering, run_events, run_state, runs
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from treering.spine.run_state import Opening, RunState
     from treering.spine.runs import Run
 else:
+    erasure = LazyModule("treering.ledger.erasure")
+    receipts = LazyModule("treering.model.receipts")
     closing = LazyModule("treering.spine.closing")
     numbering = LazyModule("treering.spine.numbering")
     run_events = LazyModule("treering.spine.run_events")
@@ -266,7 +268,7 @@ class Engine:
 
     def redact(self, scope: Scope, event_id: str) -> None:
         """Erase the content of an event, and the summaries that repeat it."""
-        target = Target(scope=scope, event_id=event_id, session_id=None)
+        target = receipts.Target(scope=scope, event_id=event_id, session_id=None)
         erasure.redact(self.store, self.drafter, target, replacement="placeholder")
 
     # Runs.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from treering.errors import InvalidInput, NotPermitted
 from treering.ledger.derived_texts import derived_texts_of
 from treering.ledger.lineage import NO_END
-from treering.ledger.records import Selection
+from treering.ledger.records import AGENT, Selection
 from treering.model.events import NewEvent
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
 from treering.model.queries import Query
@@ -31,7 +31,6 @@ CLOCK_AHEAD_DAYS_MAX: Final = 90
 CLOCK_BEHIND_DAYS_MAX: Final = 1
 ROUND_EVENTS_MAX: Final = 2_000
 """Events erased in one transaction, so that writers wait a moment, not a minute."""
-AGENT: Final = "treering"
 COPIES_LOOKED_FOR: Final = 500
 """Events whose copies are looked for at once."""
 TRANSCRIPTS: Final = "transcripts"

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import NotFound
 from treering.ledger.derived_texts import derived_texts_of
-from treering.ledger.erasure import AGENT, ROUND_EVENTS_MAX, voucher
-from treering.ledger.records import Selection
+from treering.ledger.erasure import ROUND_EVENTS_MAX, voucher
+from treering.ledger.records import AGENT, Selection
 from treering.ledger.traces import find_traces
 from treering.model.events import NewEvent
 from treering.model.kinds import ERASURE_KINDS

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from treering.errors import InvalidInput
 from treering.lazy import LazyModule
-from treering.ledger import erasure
 from treering.ledger.engine import Engine
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.memory_factory import MemoryFactory
 from treering.ledger.outlines import SessionQuery, list_sessions
 from treering.ledger.people import ChannelPerson, People, main_id
 from treering.ledger.readable_ledger import ReadableLedger
+from treering.ledger.records import AGENT
 from treering.ledger.scopes import asked_scopes
 from treering.ledger.session_settings import stated
 from treering.model.arguments import checks_arguments
@@ -28,7 +28,6 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
-from treering.model.receipts import Target
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
 from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
@@ -40,7 +39,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from treering.context.summaries import Summariser
-    from treering.ledger import families, forgetting, keyed_records, maintenance, pruning, sessions
+    from treering.ledger import (
+        erasure,
+        families,
+        forgetting,
+        keyed_records,
+        maintenance,
+        pruning,
+        sessions,
+    )
     from treering.ledger.admin import LedgerAdmin
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder, Extractor
+    from treering.model import receipts
     from treering.model.events import Header, NewEvent
     from treering.model.memories import MaintenanceReceipt
     from treering.model.queries import Page
@@ -73,6 +81,8 @@ if TYPE_CHECKING:
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
 else:
+    erasure = LazyModule("treering.ledger.erasure")
+    receipts = LazyModule("treering.model.receipts")
     families = LazyModule("treering.ledger.families")
     forgetting = LazyModule("treering.ledger.forgetting")
     maintenance = LazyModule("treering.ledger.maintenance")
@@ -339,7 +349,7 @@ class Ledger(ReadableLedger):
         return pruning.sweep(self._store, self._drafter, self._reopened, parse_scope(scope), policy)
 
     def _reopened(self, outline: SessionOutline) -> Session:
-        agent = outline.agent or erasure.AGENT
+        agent = outline.agent or AGENT
         return self.session(outline.session_id, scope=outline.scope, agent=agent, user=outline.user)
 
     def maintain(
@@ -398,7 +408,7 @@ class Ledger(ReadableLedger):
         name: str,
         *,
         session_id: str | None = None,
-        agent: str = erasure.AGENT,
+        agent: str = AGENT,
         access: RecordAccess | None = None,
     ) -> KeyedRecords:
         """Return the records called ``name`` of a scope: the latest value of each key.
@@ -466,7 +476,7 @@ class Ledger(ReadableLedger):
         Summaries of it are erased, too, and so are facts that cite it. Up to 2,000 events are
         erased in one transaction, with one event per session that records the erasure.
         """
-        target = Target(
+        target = receipts.Target(
             scope=parse_scope(scope),
             event_id=None if event_id is None else check_id(event_id),
             session_id=None if session_id is None else check_name(session_id, "session_id"),
@@ -480,7 +490,7 @@ class Ledger(ReadableLedger):
         return self._redact(target, replacement)
 
     def _redact(
-        self, target: Target, replacement: Replacement, *, copies: bool = True
+        self, target: receipts.Target, replacement: Replacement, *, copies: bool = True
     ) -> RedactReceipt:
         with self._memory_factory.reasserting(target):
             return erasure.redact(
@@ -494,7 +504,9 @@ class Ledger(ReadableLedger):
 
     def _withdraw(self, scope: Scope, event_ids: tuple[str, ...]) -> None:
         if event_ids:
-            target = Target(scope=scope, event_id=None, session_id=None, event_ids=event_ids)
+            target = receipts.Target(
+                scope=scope, event_id=None, session_id=None, event_ids=event_ids
+            )
             self._redact(target, "null", copies=False)
 
     def expire(
@@ -539,7 +551,7 @@ class Ledger(ReadableLedger):
         that name.
         """
         name = parse_scope(scope)
-        whole = Target(scope=name, event_id=None, session_id=None)
+        whole = receipts.Target(scope=name, event_id=None, session_id=None)
         with self._memory_factory.reasserting(whole):
             return forgetting.forget(
                 self._store,

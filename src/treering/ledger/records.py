@@ -25,6 +25,8 @@ FIELDS: Final = Header.__struct_fields__[2:18]
 """The names of a draft's ``fields``."""
 _RUN_SEQ: Final = FIELDS.index("run_seq")
 
+AGENT: Final = "treering"
+"""The agent of what the ledger records by itself."""
 FORGOTTEN: Final = "forgotten:"
 """What begins the name of something whose own was forgotten."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import inspect
 import os
 import re
@@ -15,13 +14,17 @@ import click
 import msgspec
 
 from treering.errors import Corrupt, StorageError, TreeringError, exit_status
+from treering.lazy import LazyModule
 from treering.surfaces.cli.output import print_error, print_receipt, say
 from treering.surfaces.cli.streams import status_of, writing_output
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from click.shell_completion import CompletionItem
+else:
+    difflib = LazyModule("difflib")
 
 _EXTRA: Final = re.compile(r"unexpected extra argument \((\S+)\)")
 _PACKAGE: Final = __name__.rpartition(".")[0]

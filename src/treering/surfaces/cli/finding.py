@@ -17,16 +17,14 @@ No index has the ends of event ids. Where many events share a beginning, their s
 from __future__ import annotations
 
 import contextlib
-import difflib
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from treering.errors import NotFound
-from treering.lazy import lazy_pattern
+from treering.lazy import LazyModule, lazy_pattern
 from treering.model.fields import COUNT_MAX
-from treering.model.memories import FACT_STATES
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
@@ -36,15 +34,20 @@ from treering.surfaces.shared.listing import items_of
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.memory.memory import Memory
+    from treering.model import memories
     from treering.model.memories import Fact
     from treering.model.tool_records import ToolRecord
     from treering.surfaces.cli.search import FoundSession
     from treering.surfaces.shared.file_touches import Touch
+else:
+    difflib = LazyModule("difflib")
+    memories = LazyModule("treering.model.memories")
 
 WHOLE_CHARACTERS_MAX: Final = 24
 """Ids that are no longer than this are shown whole: they are names, or short enough."""
@@ -86,7 +89,6 @@ NEAR_AMONG: Final = 500
 _SESSION_STATES: Final[Any] = SESSION_STATES
 FACT_PAGES_MAX: Final = 20
 """Pages of facts that are read: the newest 20,000 facts."""
-_FACT_STATES: Final[Any] = FACT_STATES
 
 
 class ShortIds:
@@ -497,7 +499,7 @@ def short_sessions(ledger: Ledger, scope: Scope) -> ShortIds:
 
 def open_session(ledger: Ledger, scope: Scope, text: str) -> Session:
     """Return a handle on the session that is named, as its agent and its user."""
-    from treering.ledger.erasure import AGENT  # noqa: PLC0415  (not for --help)
+    from treering.ledger.records import AGENT  # noqa: PLC0415  (not for --help)
 
     name = find_session(ledger, scope, text)
     outline = ledger.session(name, scope=scope, agent=AGENT).outline()
@@ -549,8 +551,9 @@ def short_facts(memory: Memory) -> ShortIds:
 
 def every_fact(memory: Memory, *, pages_max: int = FACT_PAGES_MAX) -> Iterator[Fact]:
     """Return all facts of a scope, whatever became of them, the newest first."""
+    states: Any = memories.FACT_STATES
     return items_of(
-        lambda after: memory.facts(state=_FACT_STATES, limit=PAGE_ITEMS_MAX, after=after),
+        lambda after: memory.facts(state=states, limit=PAGE_ITEMS_MAX, after=after),
         pages_max=pages_max,
     )
 

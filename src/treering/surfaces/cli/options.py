@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
+from treering.lazy import LazyModule
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
@@ -15,7 +15,10 @@ from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.shared.times import TIMES_HINT, milliseconds, use_utc
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Callable, Iterable
+else:
+    difflib = LazyModule("difflib")
 
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 Read = TypeVar("Read")

@@ -6,17 +6,20 @@ prose, and columns are left out, the least important first, and named; an id is 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.lazy import LazyModule
 from treering.surfaces.cli.output import has_colour, is_terminal, painted, say_painted
 from treering.surfaces.shared.times import zone_name
 
 if TYPE_CHECKING:
+    import shutil
     from collections.abc import Iterable, Sequence
+else:
+    shutil = LazyModule("shutil")
 
 PROSE_COLUMNS_MIN: Final = 20
 """Prose is folded to no less than this."""

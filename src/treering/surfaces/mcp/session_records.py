@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.erasure import AGENT
+from treering.ledger.records import AGENT
 from treering.surfaces.shared.masking import Mask
 
 if TYPE_CHECKING:

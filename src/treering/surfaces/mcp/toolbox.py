@@ -15,7 +15,7 @@ from treering.errors import (
     NotFound,
     TreeringError,
 )
-from treering.ledger.erasure import AGENT
+from treering.ledger.records import AGENT
 from treering.model.queries import make_seq_cursor
 from treering.model.scopes import parse_scope
 from treering.surfaces.mcp.answers import (

@@ -8,7 +8,8 @@ import msgspec
 
 from treering.errors import InvalidInput
 from treering.formats.otel import OtelSpan
-from treering.ledger.erasure import AGENT, Replacement
+from treering.ledger.erasure import Replacement
+from treering.ledger.records import AGENT
 from treering.model.events import Header, NewEvent
 from treering.model.memories import NewFact
 from treering.model.sessions import Isolation, Mode, SessionOutline

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 import msgspec
 
 from treering.errors import TreeringError
-from treering.ledger.erasure import AGENT
+from treering.ledger.records import AGENT
 from treering.model.kinds import RUN_ENDS
 from treering.model.retention import DAY_MS
 from treering.surfaces.shared.listing import items_of
