@@ -5,18 +5,21 @@ Every spelling below is accepted on input; one name is stored.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
 from treering.errors import InvalidKind
+from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
+    import difflib
     from collections.abc import Iterable
 
     from treering.model.runs import RunState
+else:
+    difflib = LazyModule("difflib")
 
 Role = Literal["item", "boundary", "audit"]
 Source = Literal["user", "agent", "tool", "system"]
