@@ -50,7 +50,7 @@ def damaged(content: bytes, dice: Random) -> bytes:
         case "blank":
             return _with(content, at, bytes(PAGE_BYTES))
         case "double":
-            return _with(content, at, _page(content, other))
+            return with_doubled(content, at, other)
         case "shift":
             return _with(content, at, _page(content, at)[1:] + b"\0")
         case _:
@@ -60,6 +60,11 @@ def damaged(content: bytes, dice: Random) -> bytes:
 def swapped(content: bytes, dice: Random) -> bytes:
     """Return a file of which two pages have changed places."""
     return with_swapped(content, *dice.sample(range(1, len(content) // PAGE_BYTES), 2))
+
+
+def with_doubled(content: bytes, at: int, other: int) -> bytes:
+    """Return a file in which page ``at`` is a copy of page ``other``."""
+    return _with(content, at, _page(content, other))
 
 
 def with_swapped(content: bytes, one: int, other: int) -> bytes:

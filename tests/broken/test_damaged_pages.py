@@ -18,6 +18,7 @@ from broken.damaged_pages import (
     damaged,
     lay_out,
     sound_folder,
+    with_doubled,
     with_swapped,
 )
 from broken.ledgers import said
@@ -78,9 +79,7 @@ def test_values_that_make_no_sense_in_a_damaged_file_are_called_damage(
     sound: Path, place: Path, table: str
 ) -> None:
     content = (sound / NAME).read_bytes()
-    with contextlib.closing(sqlite3.connect(sound / NAME)) as connection:
-        found = connection.execute("SELECT name, rootpage - 1 FROM sqlite_schema").fetchall()
-    roots = dict(found)
+    roots = _root_pages(sound)
     lay_out(sound, place, "", with_swapped(content, roots["ledger"], roots[table]))
 
     with pytest.raises(Corrupt) as refused, treering.open(place / NAME) as ledger:
@@ -88,6 +87,25 @@ def test_values_that_make_no_sense_in_a_damaged_file_are_called_damage(
 
     assert "damaged" in str(refused.value)
     assert "restore" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("table", ["events", "contents"])
+def test_a_file_whose_pages_cannot_be_rewritten_is_called_damaged(
+    sound: Path, place: Path, table: str
+) -> None:
+    # Opening finds rows in a table that is empty, and rewrites the file to be rid of them.
+    roots = _root_pages(sound)
+    content = with_doubled((sound / NAME).read_bytes(), roots["legacy_events"], roots[table])
+    lay_out(sound, place, "", content)
+
+    with pytest.raises(Corrupt, match="damaged"):
+        treering.open(place / NAME)
+
+
+def _root_pages(folder: Path) -> dict[str, int]:
+    with contextlib.closing(sqlite3.connect(folder / NAME)) as connection:
+        query = "SELECT name, rootpage - 1 FROM sqlite_schema"
+        return dict(connection.execute(query).fetchall())
 
 
 def _calls(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -254,6 +254,8 @@ class Database:
             try:
                 with contextlib.suppress(apsw.BusyError, apsw.LockedError, apsw.FullError):
                     connection.execute("VACUUM")
+            except apsw.Error as error:
+                raise translate(error, self.path) from error
             finally:
                 self.write_lock.leave()
 
