@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from treering import Ledger
-    from treering.surfaces.server.limits import Limits
+    from treering.surfaces.server.problems import Limits
 
 PROGRAM: Final = str(Path(sys.executable).with_name("treering"))
 TOKEN: Final = "trt_of-the-test"

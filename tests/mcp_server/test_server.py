@@ -15,8 +15,7 @@ import treering
 from builders import HERE, said
 from mcp_server.recorded import PROGRAM, TOKEN, environment, make, record, toolbox
 from treering import Ledger
-from treering.surfaces.mcp.server import make_server
-from treering.surfaces.mcp.session_records import session_uri
+from treering.surfaces.mcp.server import make_server, session_uri
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

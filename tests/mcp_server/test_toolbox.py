@@ -14,8 +14,7 @@ from treering import Ledger, NotFound
 from treering.context.exact import exact_counter
 from treering.model.kinds import KINDS
 from treering.model.scopes import parse_scope
-from treering.surfaces.mcp.answers import NOTICE
-from treering.surfaces.mcp.schemas import TOOLS, tools_for
+from treering.surfaces.mcp.schemas import NOTICE, TOOLS, tools_for
 from treering.surfaces.mcp.toolbox import LateLedger, Toolbox
 
 if TYPE_CHECKING:

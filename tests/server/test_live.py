@@ -21,7 +21,7 @@ from builders import ELSEWHERE, HERE, said
 from effort import LONG, PATIENCE_S, rounds
 from served import ServerProcess, ThreadServer, at, follow, follow_until
 from treering.model.cursors import pack
-from treering.surfaces.server.limits import Limits
+from treering.surfaces.server.problems import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from spans import parse_traces
 from treering.app import now_ms
 from treering.capture.otel_intake import SILENT_MS
 from treering.surfaces.server.grants import TokenFile
-from treering.surfaces.server.lost_runs import closing_lost_runs
+from treering.surfaces.server.serving import closing_lost_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,7 @@ from builders import HERE, said
 from effort import PATIENCE_S
 from served import TOKEN, InProcess, at
 from treering.errors import TreeringError
-from treering.surfaces.server.limits import Limits
-from treering.surfaces.server.problems import STATUSES
+from treering.surfaces.server.problems import STATUSES, Limits
 from treering.surfaces.server.table import ROUTES
 
 if TYPE_CHECKING:

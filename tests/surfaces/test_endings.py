@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STUCK: Final = """
 import sys, threading, time
-from treering.surfaces.cli.streams import Stopped, heed_signals
+from treering.surfaces.cli.output import Stopped, heed_signals
 
 lock = threading.Lock()
 heed_signals()
@@ -244,7 +244,7 @@ def test_no_alarm_is_set_any_more_when_the_interpreter_ends() -> None:
     program = (
         "import atexit, os, signal;"
         "atexit.register(lambda: print(signal.getitimer(signal.ITIMER_REAL)));"
-        "from treering.surfaces.cli.streams import heed_signals;"
+        "from treering.surfaces.cli.output import heed_signals;"
         "heed_signals();"
         "os.kill(os.getpid(), signal.SIGTERM)"
     )

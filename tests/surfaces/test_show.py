@@ -17,7 +17,7 @@ from treering.surfaces.cli.export import FORMATS
 from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, PageEntry
 from treering.surfaces.pages.transcripts import pieces, whole
 from treering.surfaces.pages.wording import tool_of
-from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import Mask
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ import msgspec
 
 from treering.errors import Corrupt, StorageError, TreeringError, exit_status
 from treering.lazy import LazyModule
-from treering.surfaces.cli.output import print_error, print_receipt, say
-from treering.surfaces.cli.streams import status_of, writing_output
+from treering.surfaces.cli.output import print_error, print_receipt, say, status_of, writing_output
 
 if TYPE_CHECKING:
     import difflib

@@ -69,7 +69,7 @@ def _offer(context: click.Context, incomplete: str, names: Names) -> list[Comple
 
 
 def _scopes(ledger: Ledger, _: click.Context) -> Iterator[tuple[str, str, str]]:
-    from treering.surfaces.shared.listing import scope_names  # noqa: PLC0415  (only for a shell's Tab)
+    from treering.surfaces.shared.texts import scope_names  # noqa: PLC0415  (only for a shell's Tab)
 
     for name in scope_names(ledger):
         yield name, name, ""

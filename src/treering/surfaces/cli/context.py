@@ -13,8 +13,7 @@ from treering.surfaces.cli.completing import complete_run, complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import find_run_id, open_session, short_events
 from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.output import painted, say, say_painted
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import painted, say, say_painted, writing_output
 from treering.surfaces.cli.tables import Column, print_table
 from treering.surfaces.shared.contexts import (
     Explained,
@@ -24,8 +23,7 @@ from treering.surfaces.shared.contexts import (
     pieces_of,
     with_contributors,
 )
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import moment
 
 if TYPE_CHECKING:

@@ -31,13 +31,18 @@ from treering.surfaces.cli.ledgers import (
     physically,
 )
 from treering.surfaces.cli.options import parse_any_kind, parse_time, require
-from treering.surfaces.cli.output import say
+from treering.surfaces.cli.output import say, writing_output
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table
-from treering.surfaces.shared.listing import items_of, scope_names
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, days_kept, one_line, printable
+from treering.surfaces.shared.texts import (
+    Mask,
+    counted,
+    days_kept,
+    items_of,
+    one_line,
+    printable,
+    scope_names,
+)
 from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:

@@ -17,13 +17,11 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.files import STANDARD, is_url, output_stream, refuse_folder
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
-from treering.surfaces.cli.output import note
+from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import Mask, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,8 +30,8 @@ from treering.model.scopes import Scope
 from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.options import require
-from treering.surfaces.shared.listing import items_of
 from treering.surfaces.shared.session_commands import scope_flag, show_command
+from treering.surfaces.shared.texts import items_of
 
 if TYPE_CHECKING:
     import difflib
@@ -462,7 +462,7 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
 
     Raise NotFound if there is none, or if several match.
     """
-    from treering.surfaces.shared.listing import scope_names  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.shared.texts import scope_names  # noqa: PLC0415  (not for --help)
 
     scopes = [Scope(name) for name in scope_names(ledger)]
     matches = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]

@@ -17,8 +17,7 @@ from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_existing
 from treering.surfaces.cli.output import note
-from treering.surfaces.shared.listing import scope_names
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import counted, scope_names
 
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger

@@ -11,8 +11,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command, group
 from treering.surfaces.cli.ledgers import check_keys, open_existing, open_to_write, physically
-from treering.surfaces.shared.listing import scope_names
-from treering.surfaces.shared.texts import counted
+from treering.surfaces.shared.texts import counted, scope_names
 from treering.surfaces.shared.times import clock
 
 if TYPE_CHECKING:

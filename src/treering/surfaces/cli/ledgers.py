@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from treering.model.queries import Page
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
-    from treering.surfaces.shared.listing import Item
+    from treering.surfaces.shared.texts import Item
 
 
 MEMORY: Final = ":memory:"

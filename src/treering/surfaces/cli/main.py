@@ -12,11 +12,11 @@ from treering.errors import exit_status
 from treering.surfaces.cli.commands import Invocation, LazyGroup, kind_of
 from treering.surfaces.cli.completing import COMPLETION_VARIABLE
 from treering.surfaces.cli.options import EVERYWHERE, KEYS
-from treering.surfaces.cli.output import print_error
-from treering.surfaces.cli.streams import (
+from treering.surfaces.cli.output import (
     drop_unwritten,
     escape_unencodable,
     heed_signals,
+    print_error,
     stand_in_for_closed,
     status_of,
     unwritable,
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
             "uninstall": ("install:uninstall", "Remove those hooks, or the server, from an agent."),
         },
         "Look": {
-            "view": ("view:view", "Look at everything in a browser, while it happens."),
+            "view": ("serve:view", "Look at everything in a browser, while it happens."),
             "sessions": ("sessions:sessions", "List, show, fork, undo, close and prune sessions."),
             "show": ("show:show_transcript", "Read one session, turn by turn."),
             "search": ("search:search", "Search what was said and done in a scope."),
@@ -102,10 +102,10 @@ def main(arguments: Sequence[str]) -> int:
             "recall": ("recall:recall", "Recall facts, turns and episodes about a question."),
             "facts": ("facts:facts", "List, add, accept and reject facts."),
             "users": ("users:users", "Link handles to people, and merge people."),
-            "fade": ("fade:fade", "Archive facts that nobody has used for long."),
+            "fade": ("memory:fade", "Archive facts that nobody has used for long."),
             "memory": ("memory:memory", "Keep the memory up to date."),
             "context": ("context:context", "Show what a model sees of a session."),
-            "mcp": ("mcp:mcp", "Serve the record of a project to an agent (MCP)."),
+            "mcp": ("serve:mcp", "Serve the record of a project to an agent (MCP)."),
         },
         "Prove and erase": {
             "verify": ("verify:verify", "Prove that no recorded event was changed."),
@@ -134,8 +134,8 @@ def main(arguments: Sequence[str]) -> int:
         },
         "Administer": {
             "doctor": ("doctor:doctor", "Find problems, and say how to fix them."),
-            "copy": ("copy:copy", "Copy events from one ledger to another."),
-            "rebuild": ("rebuild:rebuild", "Rebuild all derived data."),
+            "copy": ("episodes.copy:copy", "Copy events from one ledger to another."),
+            "rebuild": ("verify:rebuild", "Rebuild all derived data."),
             "keys": ("keys:keys", "Encrypt the payloads of a scope, and manage its keys."),
             "db": ("db:db", "Manage a ledger on PostgreSQL."),
             "completion": ("completion:completion", "Print the completion script for your shell."),

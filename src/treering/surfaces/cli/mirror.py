@@ -20,12 +20,10 @@ from treering.model.times import instant
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_existing
-from treering.surfaces.cli.output import note, say
+from treering.surfaces.cli.output import note, say, writing_output
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.cli.streams import writing_output
 from treering.surfaces.cli.tables import Column, print_table
-from treering.surfaces.shared.listing import scope_names
-from treering.surfaces.shared.texts import counted, printable
+from treering.surfaces.shared.texts import counted, printable, scope_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

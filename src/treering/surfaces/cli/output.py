@@ -1,24 +1,32 @@
-"""What a command prints: receipts and errors as JSON for programs, as text for people."""
+"""What a command prints and writes: receipts and errors, the standard streams, whole files."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import errno
+import io
 import os
+import signal
 import sys
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 import msgspec
 
-from treering.surfaces.shared.texts import (
-    printable,
-)
+from treering.capture.episodes.files import sync_folder
+from treering.errors import InvalidInput, StorageError, TooLarge
+from treering.model.codec import SPILL_BYTES_MAX
+from treering.surfaces.shared.texts import printable
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from types import FrameType
+
 
 RECEIPT_VERSION: Final = "v1"
 FIELDS_VERSION: Final = "v0"
@@ -135,3 +143,212 @@ def _all_encodable(value: Any) -> Any:
 def _encodable(text: str) -> str:
     """Return ``text`` without the lone surrogates by which a shell passes on stray bytes."""
     return text.encode(errors="backslashreplace").decode()
+
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""How shells report a signal: 128 and its number."""
+ORDER_S: Final = 6.0
+"""How long putting in order may wait for something; a supervisor kills after ten seconds."""
+_FINAL: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def stand_in_for_closed() -> None:
+    """Give every closed stream a stand-in, so that no file of ours is opened under its number.
+
+    Standard input has nothing to read, standard output refuses all that is written.
+    """
+    # In this order: an opened file gets the lowest number that is free.
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def escape_unencodable() -> None:
+    """Write characters that the terminal's encoding lacks as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        # Flush what is written first; the next write reports that it cannot.
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError):
+                stream.reconfigure(errors="backslashreplace")
+
+
+def drop_unwritten() -> None:
+    """Let go of what could not be written: the interpreter would try, and complain, once more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextlib.contextmanager
+def writing_output(done: str = "") -> Iterator[None]:
+    """Do the writing to standard output inside. Raises StorageError if it takes nothing more.
+
+    ``done`` is what has happened nevertheless. A reader that has left stays a BrokenPipeError.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise unwritable(error, done) from error
+
+
+def unwritable(error: OSError, done: str = "") -> StorageError:
+    """Return what to say of an ``error`` of standard output."""
+    reason = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+    if done:
+        return StorageError(
+            f"{done}; only its receipt could not be written to standard output: {reason}",
+            hint="do not run it again just for the receipt; check where the output goes",
+        )
+    return StorageError(
+        f"standard output cannot be written: {reason}", hint="check where the output goes"
+    )
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was asked to end."""
+
+    def __init__(self, number: int) -> None:
+        name = signal.Signals(number).name
+        super().__init__("interrupted" if number == signal.SIGINT else f"stopped by {name}")
+        self.status = 128 + number
+
+
+def heed_signals() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP raise Stopped; one that is ignored stays ignored."""
+    for number in (signal.SIGINT, *_FINAL):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    # Near its end, the interpreter takes its handlers back: an alarm would kill the process.
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+
+
+def status_of(stopped: BaseException) -> int:
+    """Return the exit status of a process that ends because of ``stopped``."""
+    return stopped.status if isinstance(stopped, Stopped) else INTERRUPTED
+
+
+def _stop(number: int, _: FrameType | None) -> NoReturn:
+    # Being asked again must not cut short what the first time has set going.
+    for each in _FINAL:
+        signal.signal(each, signal.SIG_IGN)
+
+    def stop_again(_: int, __: FrameType | None) -> NoReturn:
+        raise Stopped(number)
+
+    # An exception that strikes while a lock changes hands can leave it locked. Whoever then waits
+    # for it on the way out is called off, so that the rest of the way is gone.
+    signal.signal(signal.SIGALRM, stop_again)
+    signal.setitimer(signal.ITIMER_REAL, ORDER_S, ORDER_S)
+    raise Stopped(number)
+
+
+STANDARD: Final = "-"
+"""Stands for standard input or output."""
+_PRIVATE: Final = 0o600
+_LEDGER_SUFFIXES: Final = ("", "-wal", "-shm", ".lock", ".leases")
+"""The files that make up a ledger."""
+
+
+def is_url(name: str) -> bool:
+    """Return whether ``name`` is an address on the web, not a file."""
+    return name.lower().startswith(("http://", "https://"))
+
+
+def read_input(name: str) -> bytes:
+    """Return what the file, or standard input for ``-``, holds."""
+    with input_stream(name) as stream:
+        body = stream.read(SPILL_BYTES_MAX + 1)
+    if len(body) > SPILL_BYTES_MAX:
+        raise TooLarge(
+            f"{name} is larger than {SPILL_BYTES_MAX} bytes",
+            hint="keep the file elsewhere and refer to it with --refs-json",
+        )
+    return body
+
+
+@contextlib.contextmanager
+def input_stream(name: str) -> Iterator[IO[bytes]]:
+    """Open a file, or standard input for ``-``, to read it."""
+    if name == STANDARD:
+        yield sys.stdin.buffer
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stream = stack.enter_context(Path(name).open("rb"))
+        except OSError as error:
+            raise InvalidInput(
+                f"cannot read {name}: {error.strerror}",
+                hint="check the path; - reads standard input",
+            ) from error
+        yield stream
+
+
+@contextlib.contextmanager
+def output_stream(
+    name: str, *, database: str, example: str = "export.jsonl"
+) -> Iterator[IO[bytes]]:
+    """Open a file, or standard output for ``-``, to write it.
+
+    A file appears under its name when it is whole; until then, and after an error, what was there
+    stays. Raises InvalidInput rather than write over the ledger. ``example`` is such a file's name.
+    """
+    if name == STANDARD:
+        with writing_output():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    refuse_folder(name, example=example)
+    path = Path(name).resolve()
+    ledger = Path(database).resolve()
+    if path in {ledger.with_name(ledger.name + suffix) for suffix in _LEDGER_SUFFIXES}:
+        raise InvalidInput(f"{name} is the ledger itself", hint="name another file")
+    if path.exists() and not path.is_file():
+        # A pipe or a device is written to, never replaced.
+        with path.open("wb") as stream:
+            yield stream
+        return
+    with _replacing(path) as stream:
+        yield stream
+
+
+def refuse_folder(name: str, *, example: str) -> None:
+    """Raise InvalidInput if ``name`` is a folder; a file in it could be called ``example``."""
+    if Path(name).is_dir():
+        raise InvalidInput(
+            f"{name} is a folder", hint=f"name a file in it, as in {name.rstrip('/')}/{example}"
+        )
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    # Named by chance, so that it is ours to remove whatever the moment of an interruption.
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.partial")
+    try:
+        with _create(draft, path) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _create(draft: Path, path: Path) -> IO[bytes]:
+    try:
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror}",
+            hint="check that the folder exists and may be written to",
+        ) from error
+    return os.fdopen(descriptor, "wb")

@@ -17,9 +17,8 @@ from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
 from treering.surfaces.cli.output import note, painted, say, say_painted
-from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.session_commands import scope_flag, show_command
-from treering.surfaces.shared.texts import counted, in_words, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, in_words, one_line, printable
 from treering.surfaces.shared.times import clock, moment, parse_moment
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.projects import known_or_all, scope_shown
 from treering.surfaces.cli.tables import folded, say_folded
-from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import clock, moment, typed_zone
 
 if TYPE_CHECKING:

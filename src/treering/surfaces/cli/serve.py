@@ -1,20 +1,31 @@
-"""``treering serve``: the ledger over HTTP."""
+"""``treering serve``, ``view`` and ``mcp``: the ledger over HTTP, in a browser, and for agents."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import sys
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 import click
 
 from treering.errors import InvalidInput, Unsupported
 from treering.surfaces.cli.commands import invocation, show
+from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.ledgers import database_path, open_existing, shown
+from treering.surfaces.cli.finding import find_session, find_session_anywhere
+from treering.surfaces.cli.ledgers import (
+    database_path,
+    open_existing,
+    open_to_ask,
+    open_to_write,
+    shown,
+)
 from treering.surfaces.cli.output import note
 from treering.surfaces.cli.tokens import default_token_file
 
@@ -23,7 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
     from treering.surfaces.server.access import ServerAddress
+
 
 PORT_DEFAULT: Final = 8720
 
@@ -135,8 +148,7 @@ def run_server(
     from treering.surfaces.server.access import ServerAddress  # noqa: PLC0415
     from treering.surfaces.server.application import Application  # noqa: PLC0415
     from treering.surfaces.server.grants import TokenFile, TokenSet  # noqa: PLC0415
-    from treering.surfaces.server.lost_runs import closing_lost_runs  # noqa: PLC0415
-    from treering.surfaces.server.serving import make_server  # noqa: PLC0415
+    from treering.surfaces.server.serving import closing_lost_runs, make_server  # noqa: PLC0415
     from treering.surfaces.viewer.site import ViewerSite  # noqa: PLC0415
 
     address = ServerAddress(host=host, port=listener.getsockname()[1], public_url=public_url)
@@ -191,3 +203,132 @@ def check_installed() -> None:
                 f"serving needs {name}, which is not installed",
                 hint="pip install 'treering[serve]'",
             )
+
+
+HOST: Final = "127.0.0.1"
+
+
+@command(
+    "view",
+    scope="all",
+    short_help="Look at everything in a browser, while it happens.",
+    examples="""
+    treering view
+    treering view 3f9c01ab
+    treering view --scope acme/app --read-only
+    treering view --no-open --port 8720
+    """,
+    if_stopped="nothing is lost; start it again",
+)
+@click.argument("session", required=False, shell_complete=complete_session)
+@click.option("--no-open", is_flag=True, help="Print the address; do not open a browser.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="PORT",
+    help="Default: a free one.",
+)
+@click.option("--read-only", is_flag=True, help="Offer no action that changes or erases anything.")
+def view(
+    *, session: str | None, scope: Scope | None, no_open: bool, port: int, read_only: bool
+) -> None:
+    """Open the viewer on all scopes, or at SESSION, until Ctrl-C.
+
+    It serves the ledger to this machine only, on a free port, and opens a browser with its own
+    token. SESSION is an id or a short id, in any scope.
+    """
+    check_installed()
+    from treering.surfaces.server.grants import new_token  # noqa: PLC0415  (not for --help)
+
+    token = new_token()
+    with listening(HOST, port) as listener, open_existing() as ledger:
+        path = _path(ledger, scope, session)
+
+        def started(address: ServerAddress) -> None:
+            page = page_address(address, token, path)
+            body = {
+                "url": page, "port": address.port, "ledger": shown(database_path()), "token": token
+            }  # fmt: skip
+            show(body, f"viewing {shown(database_path())} at {page}")
+            sys.stdout.flush()
+            if not invocation().as_json:
+                note("Ctrl-C ends it")
+            if not no_open and click.launch(page) != 0:
+                note("no browser could be opened: open the address by hand")
+
+        run_server(
+            ledger, listener, host=HOST, token=token, is_read_only=read_only, started=started
+        )
+
+
+def _path(ledger: Ledger, scope: Scope | None, session: str | None) -> str:
+    """Return the path of the page to open. Raise NotFound for an unknown session."""
+    from treering.surfaces.viewer.requests import session_address  # noqa: PLC0415
+
+    if session is None:
+        return "/" if scope is None else f"/sessions?{urlencode({'scope': scope})}"
+    if scope is not None:
+        return session_address(scope, find_session(ledger, scope, session))
+    return session_address(*find_session_anywhere(ledger, session))
+
+
+@command(
+    "mcp",
+    scope="project",
+    json=False,
+    short_help="Serve the record of a project to an agent (MCP).",
+    examples="""
+    treering mcp
+    treering mcp --scope acme/app --write
+    treering install claude-code --mcp
+    """,
+    if_stopped="nothing is lost: the agent starts it again",
+)
+@click.option("--write", is_flag=True, help="Let the agent remember and forget facts, too.")
+def mcp(*, scope: Scope, write: bool) -> None:
+    """Answer an agent's questions about earlier sessions, over standard input and output.
+
+    It speaks the Model Context Protocol. Agents start it themselves: treering install AGENT --mcp
+    adds it to their settings. It answers for one scope: by default, for the project of the folder
+    that it is started in. Tools: search, timeline, fetch, sessions, recall and
+    memory_episodes_query; with --write also remember and forget.
+    """
+    if find_spec("mcp") is None:
+        raise Unsupported(
+            "the MCP server needs mcp, which is not installed", hint="pip install 'treering[mcp]'"
+        )
+    # What is loaded lives as long as the process: to look through it for garbage again and again
+    # takes a seventh of the time until the first answer.
+    gc.disable()
+    from treering.surfaces.mcp.server import make_server  # noqa: PLC0415  (half a second)
+    from treering.surfaces.mcp.stdio import serve  # noqa: PLC0415
+    from treering.surfaces.mcp.toolbox import LateLedger, Toolbox  # noqa: PLC0415
+
+    gc.freeze()
+    gc.enable()
+    late = LateLedger(
+        read=_anywhere(_open_masking if write else open_to_ask),
+        write=_anywhere(lambda: open_to_write().with_masking()),
+    )
+    toolbox = Toolbox(late, scope, writes=write)
+    try:
+        serve(make_server(lambda _: toolbox))
+    finally:
+        late.drop()
+
+
+def _open_masking() -> Ledger:
+    """Open the ledger to record in it, with secrets masked. Raise NotFound if it is not there."""
+    return open_existing("change").with_masking()
+
+
+def _anywhere(opening: Callable[[], Ledger]) -> Callable[[], Ledger]:
+    """Return ``opening`` for other threads, which do not know the command line."""
+    context = click.get_current_context()
+
+    def opened() -> Ledger:
+        with context.scope(cleanup=False):
+            return opening()
+
+    return opened

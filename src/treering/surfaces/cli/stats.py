@@ -18,8 +18,6 @@ from treering.surfaces.cli.ledgers import catching_up, open_to_ask, session_opti
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.projects import known_or_all, scope_shown
 from treering.surfaces.cli.tables import Column, print_filled
-from treering.surfaces.shared.listing import scope_names
-from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.statistics import (
     DAYS,
     DAYS_MAX,
@@ -28,7 +26,7 @@ from treering.surfaces.shared.statistics import (
     counted_scopes,
     statistics,
 )
-from treering.surfaces.shared.texts import printable
+from treering.surfaces.shared.texts import Mask, printable, scope_names
 from treering.surfaces.shared.times import (
     check_order,
     clock,

@@ -17,11 +17,15 @@ from treering.surfaces.cli.options import (
     PAGE_ITEMS_MAX,
     parse_kinds,
 )
-from treering.surfaces.cli.output import is_terminal, painted, say_painted
-from treering.surfaces.cli.streams import status_of, writing_output
+from treering.surfaces.cli.output import (
+    is_terminal,
+    painted,
+    say_painted,
+    status_of,
+    writing_output,
+)
 from treering.surfaces.cli.tables import width
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import one_line, printable
+from treering.surfaces.shared.texts import Mask, one_line, printable
 from treering.surfaces.shared.times import about, clock
 
 if TYPE_CHECKING:

@@ -38,11 +38,9 @@ from treering.surfaces.cli.ledgers import (
     span_options,
 )
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
-from treering.surfaces.cli.output import painted, say, say_painted
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import painted, say, say_painted, writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import clock, duration, moment
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from treering.errors import InvalidInput
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import command, group
-from treering.surfaces.cli.files import STANDARD, output_stream, refuse_folder
 from treering.surfaces.cli.finding import (
     find_run_id,
     narrow_to_session,
@@ -35,7 +34,14 @@ from treering.surfaces.cli.ledgers import (
     span_options,
 )
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
-from treering.surfaces.cli.output import painted, say, say_painted
+from treering.surfaces.cli.output import (
+    STANDARD,
+    output_stream,
+    painted,
+    refuse_folder,
+    say,
+    say_painted,
+)
 from treering.surfaces.cli.tables import TIME, Column, print_table
 from treering.surfaces.cli.tools import print_calls_of_run
 from treering.surfaces.shared.texts import counted, one_line, printable

@@ -18,8 +18,7 @@ from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.imports import check_home, keep_faults
 from treering.surfaces.cli.ledgers import MEMORY, database_path, open_to_write, shown
 from treering.surfaces.cli.memory import MemoryMaintenance, has_done, print_receipts
-from treering.surfaces.cli.output import note, print_receipt, say
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import note, print_receipt, say, writing_output
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import clock
 

@@ -18,19 +18,20 @@ from treering.errors import (
 from treering.ledger.records import AGENT
 from treering.model.queries import make_seq_cursor
 from treering.model.scopes import parse_scope
-from treering.surfaces.mcp.answers import (
+from treering.surfaces.mcp.schemas import (
     ROOM,
     Answer,
     answer,
+    check_arguments,
     fitting,
     masked,
     moment,
     one_line,
     refusal,
     shortened,
+    tools_for,
     written,
 )
-from treering.surfaces.mcp.schemas import check_arguments, tools_for
 from treering.tools import answer_query
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What an event looks like, as a small tree of values that every renderer draws the same way.
 
     entries ─► display.py ─► blocks ─┬─► blocks_html.py      exported page, viewer
-                                     ├─► cli/blocks.py       treering show
+                                     ├─► cli/show.py         treering show
                                      └─► markdown_page.py    Markdown
 
 All texts in a tree are clean: secrets are masked, and nothing in them steers a terminal.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from treering.surfaces.pages.entries import PageEntry
-    from treering.surfaces.shared.masking import Mask
+    from treering.surfaces.shared.texts import Mask
 
 
 WITHHELD: Final = "withheld: this seemed to hold a secret"

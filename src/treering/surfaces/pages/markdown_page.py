@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.surfaces.pages.entries import PageEntry
-    from treering.surfaces.shared.masking import Mask
+    from treering.surfaces.shared.texts import Mask
 
 _SPECIAL: Final = re.compile(rf"(?P<mask>{MASK.pattern})|[\\`*_{{}}\[\]<>#|~!]|(?<=[0-9a-f]\])[(:]")
 """Markdown syntax, and what could make a link of a mask.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from treering.model.views import Spent
     from treering.surfaces.pages.entries import PageEntry
     from treering.surfaces.pages.transcripts import TurnHead
-    from treering.surfaces.shared.masking import Mask
+    from treering.surfaces.shared.texts import Mask
 
 HINT_CHARACTERS_MAX: Final = 120
 _UNNAMED: Final = "(unnamed)"

@@ -32,10 +32,9 @@ from treering.surfaces.server.access import (
     check_right,
     name_route,
 )
-from treering.surfaces.server.limits import Limits
 from treering.surfaces.server.live import Hub, Stream
-from treering.surfaces.server.openapi import describe_routes
 from treering.surfaces.server.problems import (
+    Limits,
     Problem,
     answer_problem,
     json_response,
@@ -47,6 +46,7 @@ from treering.surfaces.server.routes import (
     Request,
     Route,
     Router,
+    describe_routes,
     read_body,
     read_query,
 )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, Header
-    from treering.surfaces.server.limits import Limits
+    from treering.surfaces.server.problems import Limits
 
 END: Final = "end"
 """In place of a cursor: only new events."""

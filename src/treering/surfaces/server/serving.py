@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -14,14 +15,15 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from treering.errors import InvalidInput, StorageError
+from treering.errors import InvalidInput, StorageError, TreeringError
 from treering.surfaces.server.problems import Problem
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
+    from treering.ledger.ledger import Ledger
     from treering.surfaces.server.application import Application
+
 
 BACKLOG: Final = 1_024
 KEEP_ALIVE_S: Final = 30
@@ -160,3 +162,38 @@ class _Server(uvicorn.Server):
         """Stop: streams first, since they never end by themselves."""
         self._application.end_streams()
         await super().shutdown(sockets)
+
+
+CHECK_S: Final = 900
+"""How often a server looks for them: they are closed after an hour without a span."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def closing_lost_runs(ledger: Ledger) -> AsyncIterator[None]:
+    """Close such runs when the server starts, from time to time, and when it ends."""
+    checks = asyncio.create_task(_check(ledger))
+    try:
+        yield
+    finally:
+        checks.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await checks
+        await asyncio.to_thread(_close, ledger)
+
+
+async def _check(ledger: Ledger) -> None:
+    while True:
+        await asyncio.to_thread(_close, ledger)
+        await asyncio.sleep(CHECK_S)
+
+
+def _close(ledger: Ledger) -> None:
+    from treering.capture.otel_intake import close_lost_runs  # noqa: PLC0415  (not for the start)
+
+    try:
+        close_lost_runs(ledger)
+    except TreeringError as error:
+        # The key of a scope is not here, or the disk is full: the server serves the others.
+        _log.warning("runs without an end stay open: %s", error)

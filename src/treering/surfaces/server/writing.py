@@ -13,7 +13,7 @@ from treering.ledger.records import AGENT
 from treering.model.events import Header, NewEvent
 from treering.model.memories import NewFact
 from treering.model.sessions import Isolation, Mode, SessionOutline
-from treering.surfaces.server.limits import BATCH_EVENTS_MAX
+from treering.surfaces.server.problems import BATCH_EVENTS_MAX
 from treering.surfaces.server.reading import Arguments, session_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model.messages import Repair, RepairCode
     from treering.model.scopes import Scope
-    from treering.surfaces.shared.masking import Mask
+    from treering.surfaces.shared.texts import Mask
 
 _SPEAKERS: Final = {"model": "assistant", "developer": "system"}
 MEANINGS: Final[dict[RepairCode, str]] = {

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.model.searches import HITS_MAX
-from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.session_commands import show_command
+from treering.surfaces.shared.texts import Mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

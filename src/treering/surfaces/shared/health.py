@@ -14,9 +14,8 @@ from treering.errors import TreeringError
 from treering.ledger.records import AGENT
 from treering.model.kinds import RUN_ENDS
 from treering.model.retention import DAY_MS
-from treering.surfaces.shared.listing import items_of
 from treering.surfaces.shared.session_commands import scope_flag
-from treering.surfaces.shared.texts import counted, days_kept
+from treering.surfaces.shared.texts import counted, days_kept, items_of
 from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
-    from treering.surfaces.shared.masking import Mask
+    from treering.surfaces.shared.texts import Mask
 
 Level = Literal["ok", "warning", "error"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)

@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import MetricChange, Period, metric_changes
 from treering.model.scopes import Scope
-from treering.surfaces.shared.listing import items_of, scope_names
+from treering.surfaces.shared.texts import items_of, scope_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,14 +1,22 @@
-"""Texts on one line for a terminal, and numbers with their nouns."""
+"""Texts for people: on one line, numbers with their nouns, secrets masked; all items of pages."""
 
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from treering.model.codec import encode
+from treering.model.queries import PAGE_ITEMS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from treering.capture.secrets import SecretGuard
+    from treering.ledger.ledger import Ledger
+    from treering.model.queries import Page
     from treering.model.receipts import ExpireReceipt
+
 
 _PLURALS: Final = {"entry": "entries", "reply": "replies", "match": "matches"}
 _JOINERS: Final = "\u200c\u200d"
@@ -57,3 +65,56 @@ def days_kept(receipt: ExpireReceipt, kind: str) -> str:
     """Return how long a kind is kept, as people say it."""
     days = receipt.policy_days.get(kind)
     return "its retention" if days is None else counted(days, "day")
+
+
+Item = TypeVar("Item")
+
+
+def scope_names(ledger: Ledger) -> list[str]:
+    """Return the scopes of a ledger, all pages of them, by name."""
+    outlines = items_of(lambda after: ledger.scopes(limit=PAGE_ITEMS_MAX, after=after))
+    return [outline.scope for outline in outlines]
+
+
+def items_of(
+    read: Callable[[str | None], Page[Item]], *, pages_max: int | None = None
+) -> Iterator[Item]:
+    """Return the items of all pages that ``read`` returns after a cursor, or of the first few."""
+    cursor = None
+    for _ in count() if pages_max is None else range(pages_max):
+        page = read(cursor)
+        yield from page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+class Mask:
+    """Masks secrets in what is shown; creates its guard when it is first needed."""
+
+    def __init__(self) -> None:
+        self.masked = 0
+        """How many of the values that it was given held a secret."""
+        self._guard: SecretGuard | None = None
+
+    def text(self, text: str | None) -> str | None:
+        """Return ``text`` with its secrets masked."""
+        masked: str | None = self.value(text)
+        return masked
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value with its secrets masked; a clean one comes back as it is."""
+        if not value:
+            return value
+        guard = self._guard = self._guard or _guard()
+        if not guard.suspicious(encode(value)):
+            return value
+        clean = guard.mask_value(value)
+        self.masked += clean != value
+        return clean
+
+
+def _guard() -> SecretGuard:
+    from treering.app import new_guard  # noqa: PLC0415  (only for private content)
+
+    return new_guard()

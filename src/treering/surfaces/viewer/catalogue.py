@@ -27,7 +27,7 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.sessions import IDLE_MINUTES
 from treering.model.tool_records import FAILING
-from treering.surfaces.shared.listing import items_of
+from treering.surfaces.shared.texts import items_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,12 +13,14 @@ from treering.model.scopes import parse_scope
 from treering.model.tool_records import FAILING
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
     NONE,
+    NOTHING,
+    Markup,
     TableColumn,
     amount,
     dollars,
+    html,
     session_link,
     table,
     took,

@@ -10,11 +10,10 @@ from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches
 from treering.surfaces.shared.texts import counted
-from treering.surfaces.viewer.calls import call_html
 from treering.surfaces.viewer.frame import empty
-from treering.surfaces.viewer.markup import Markup, html
-from treering.surfaces.viewer.parts import TableColumn, table, when
+from treering.surfaces.viewer.parts import Markup, TableColumn, html, table, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.tools import call_html
 
 if TYPE_CHECKING:
     from treering.model.events import Event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import NOTHING, Markup, html
 from treering.surfaces.viewer.requests import PERIODS, PageBody
 
 if TYPE_CHECKING:

@@ -12,13 +12,15 @@ from treering.surfaces.pages.wording import text_of
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import milliseconds, moment
 from treering.surfaces.viewer.frame import empty
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
+    NOTHING,
+    Markup,
     action_button,
     answer,
     chips,
     facts_list,
     figure,
+    html,
     share_bar,
     short_id,
     when,

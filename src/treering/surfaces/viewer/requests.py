@@ -15,14 +15,13 @@ from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.pages.wording import clean
 from treering.surfaces.server.routes import Request
-from treering.surfaces.shared.listing import items_of
-from treering.surfaces.shared.masking import Mask
+from treering.surfaces.shared.texts import Mask, items_of
 from treering.surfaces.shared.times import milliseconds
 
 if TYPE_CHECKING:
     from treering.surfaces.server.grants import Right
     from treering.surfaces.viewer.catalogue import Catalogue, ScopeFigures
-    from treering.surfaces.viewer.markup import Markup
+    from treering.surfaces.viewer.parts import Markup
 
 PERIODS: Final = {
     "1d": "Today",

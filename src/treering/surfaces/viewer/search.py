@@ -8,8 +8,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
-from treering.surfaces.viewer.parts import chips, when
+from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from treering.surfaces.shared.contexts import (
     with_contributors,
 )
 from treering.surfaces.shared.times import moment
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
+from treering.surfaces.viewer.parts import NOTHING, Markup, html
 from treering.surfaces.viewer.requests import ViewArguments, session_address
-from treering.surfaces.viewer.session_actions import undo_buttons
+from treering.surfaces.viewer.session import undo_buttons
 from treering.surfaces.viewer.session_rows import event_of, opened
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from treering.surfaces.pages.entries import AHEAD_EVENTS_MAX, PageEntry, entries
 from treering.surfaces.pages.tool_blocks import exit_code, sort_of
 from treering.surfaces.pages.transcripts import call_finder, event_fetcher, read_cover
 from treering.surfaces.pages.wording import given_of, note_of, raw_output_of, tool_of
-from treering.surfaces.viewer.markup import Markup
+from treering.surfaces.viewer.parts import Markup
 from treering.surfaces.viewer.requests import session_address
 
 if TYPE_CHECKING:

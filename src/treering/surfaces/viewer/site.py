@@ -34,7 +34,6 @@ from treering.surfaces.viewer import (
     memory,
     search,
     session,
-    session_actions,
     session_details,
     tools,
     trust,
@@ -42,7 +41,7 @@ from treering.surfaces.viewer import (
 )
 from treering.surfaces.viewer.catalogue import Catalogue
 from treering.surfaces.viewer.frame import bare, framed, login_page, problem_page, theme_of
-from treering.surfaces.viewer.markup import Markup
+from treering.surfaces.viewer.parts import Markup
 from treering.surfaces.viewer.requests import PageBody, PageRequest, ViewArguments
 
 if TYPE_CHECKING:
@@ -285,8 +284,8 @@ SCREENS: Final = (
     _page("/sessions/{session_id}/tree", session_details.fork_tree),
     _page(
         "/sessions/{session_id}/fork",
-        session_actions.fork_plan,
-        session_actions.ForkPlanArguments,
+        session.fork_plan,
+        session.ForkPlanArguments,
     ),
     _page("/search", search.search_page, search.SearchPageArguments),
     _page("/files", files.files_page, files.FilesArguments),

@@ -10,13 +10,15 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.surfaces.shared.health import DoctorFinding, check_scope, masked
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
-from treering.surfaces.viewer.markup import NOTHING, Markup, html
 from treering.surfaces.viewer.parts import (
+    NOTHING,
+    Markup,
     TableColumn,
     action_button,
     answer,
     facts_list,
     figure,
+    html,
     short_id,
     table,
     when,

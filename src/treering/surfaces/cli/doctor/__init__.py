@@ -13,8 +13,7 @@ from treering.surfaces.cli.commands import invocation, kind_of
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import catching_up, database_path, open_to_ask, shown
-from treering.surfaces.cli.output import painted, print_receipt, say, say_painted
-from treering.surfaces.cli.streams import writing_output
+from treering.surfaces.cli.output import painted, print_receipt, say, say_painted, writing_output
 from treering.surfaces.cli.tables import say_folded
 from treering.surfaces.shared.health import (
     LEVELS,
@@ -24,8 +23,7 @@ from treering.surfaces.shared.health import (
     masked,
     safely,
 )
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, in_words, one_line
+from treering.surfaces.shared.texts import Mask, counted, in_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,9 +155,9 @@ def _of_session(
         raise InvalidScope("a scope is required", hint="name one, as in --scope acme/app")
     if ledger is None:
         raise NotFound(findings[0].message, hint=findings[0].fix)
-    from treering.surfaces.cli.doctor import one_session  # noqa: PLC0415  (not for --help)
+    from treering.surfaces.cli.doctor.ledger import look_at_session  # noqa: PLC0415  (not for --help)
 
-    return one_session.look(ledger, scope, session, at_ms)
+    return look_at_session(ledger, scope, session, at_ms)
 
 
 def print_findings(findings: Sequence[DoctorFinding]) -> None:

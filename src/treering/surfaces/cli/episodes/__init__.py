@@ -23,14 +23,14 @@ _HERE: Final = "treering.surfaces.cli.episodes"
         "append": f"{_HERE}.append:append",
         "query": f"{_HERE}.read:query",
         "replay": f"{_HERE}.read:replay",
-        "search": f"{_HERE}.search:search",
+        "search": f"{_HERE}.read:search",
         "redact": "treering.surfaces.cli.erase:redact_episodes",
         "gc": "treering.surfaces.cli.erase:gc_episodes",
         "verify": "treering.surfaces.cli.verify:verify_episodes",
         "export": f"{_HERE}.copy:export",
         "import": f"{_HERE}.copy:import_",
         "ingest": f"{_HERE}.ingest:ingest",
-        "extract-sessions": f"{_HERE}.extract:extract_sessions",
+        "extract-sessions": f"{_HERE}.ingest:extract_sessions",
     },
     examples=r"""
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \

@@ -1,4 +1,4 @@
-"""``treering episodes export`` and ``import``: a scope as lines, chain included, and back."""
+"""``treering copy``, ``treering episodes export`` and ``import``: from one ledger to another."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from treering.ledger.jsonl import OpeningLine, decode_line
 from treering.model.scopes import GLOBAL, parse_scope
 from treering.surfaces.cli.commands import fail, invocation, show, show_aside
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.files import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.finding import session_or_text
-from treering.surfaces.cli.ledgers import database_path, open_existing, open_to_write
-from treering.surfaces.cli.options import (
-    require,
-    session_id_option,
+from treering.surfaces.cli.ledgers import (
+    database_path,
+    open_existing,
+    open_pair,
+    open_to_write,
+    shown,
 )
-from treering.surfaces.cli.output import note
-from treering.surfaces.cli.progress import counting, measuring
+from treering.surfaces.cli.options import require, session_id_option
+from treering.surfaces.cli.output import STANDARD, input_stream, note, output_stream
+from treering.surfaces.cli.progress import counting, filling, measuring
 from treering.surfaces.shared.texts import counted
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from treering.model.receipts import RestoreReceipt
+    from treering.model.receipts import CopyReceipt, RestoreReceipt
     from treering.model.scopes import Scope
     from treering.surfaces.cli.progress import Advance
+
 
 OPENING_BYTES_MAX: Final = 16_384
 """A longer first line opens no export."""
@@ -129,7 +132,7 @@ def import_(*, file: str, scope: Scope) -> None:
         with open_to_write() as ledger, _progress(file) as advance:
             receipt = ledger.admin.restore(export, progress=advance)
     if receipt.errors or not receipt.complete:
-        _fail_incomplete(receipt)
+        _fail_import(receipt)
     duplicates = f" ({receipt.duplicates:,} were here already)" if receipt.duplicates else ""
     sessions = counted(receipt.sessions, "session")
     show(
@@ -146,7 +149,7 @@ def _progress(file: str) -> AbstractContextManager[Advance]:
     return measuring("importing", path.stat().st_size)
 
 
-def _fail_incomplete(receipt: RestoreReceipt) -> None:
+def _fail_import(receipt: RestoreReceipt) -> None:
     taken = f"{counted(receipt.imported, 'event')} imported"
     if receipt.errors:
         message = f"{counted(receipt.errors, 'line')} could not be imported; {taken}"
@@ -226,3 +229,63 @@ def _flag(scope: str) -> str:
     if parse_scope(scope) != scope:
         raise InvalidScope("the export names no scope", hint="import the file as it was exported")
     return "--global" if scope == GLOBAL else f"--scope {scope}"
+
+
+@command(
+    "copy",
+    scope="all",
+    short_help="Copy events from one ledger to another.",
+    examples="""
+    treering copy agents.db backup.db
+    treering copy agents.db backup.db --scope acme/app
+    treering copy agents.db postgresql://treering@db.example.org/agents
+    """,
+    if_stopped="what was copied is kept; run it again for the rest: nothing is duplicated",
+)
+@click.argument("source")
+@click.argument("target")
+def copy(*, source: str, target: str, scope: Scope | None) -> None:
+    """Copy to TARGET the events of SOURCE that it lacks, with the chain that proves them.
+
+    Each is a file or the URL of a PostgreSQL database; a missing TARGET is created. Without a
+    scope it copies all scopes. Events are never duplicated: an interrupted copy continues where
+    it stopped, and a repeated one copies what is new, erasures too. Payloads of an encrypted
+    scope are sealed again with the key of the scope in TARGET; if there is none, the copy is
+    refused.
+
+    Sessions that are damaged, or differ from those in TARGET, are reported and do not stop the
+    rest; the exit status is then 1. Secrets are neither masked nor refused, because the chain
+    is valid only for the recorded bytes.
+    """
+    if invocation().database is not None:
+        raise InvalidInput("copy takes both ledgers as arguments", hint="leave --db out")
+    with (
+        open_pair(source, target) as (ledger, other),
+        filling("copying", then="proving") as advance,
+    ):
+        receipt = ledger.admin.copy_to(other, scope=scope, progress=advance)
+    if not (receipt.complete and receipt.intact):
+        _fail_copy(receipt)
+    if not receipt.sessions:
+        note(f"nothing is recorded in {f'scope {scope}' if scope else shown(source)}")
+    present = f" ({receipt.present:,} were there already)" if receipt.present else ""
+    sessions = counted(receipt.sessions, "session")
+    show(
+        receipt,
+        f"copied {counted(receipt.copied, 'event')} of {sessions} to {shown(target)}{present}",
+        done="the copy is there",
+    )
+
+
+def _fail_copy(receipt: CopyReceipt) -> None:
+    copied = f"{counted(receipt.copied, 'event')} copied"
+    if receipt.refused:
+        message = f"{counted(receipt.refused, 'session')} could not be copied; {copied}"
+        hint = "run treering verify on both ledgers; what was copied is kept"
+    else:
+        message = f"what was copied cannot be verified; {copied}"
+        hint = "run treering verify on both ledgers"
+    for fault in receipt.refused_sample if not invocation().as_json else ():
+        where = f"scope {fault.scope}, session {fault.session_id}"
+        note(f"{where}{f', seq {fault.seq}' if fault.seq else ''}: {fault.reason}")
+    fail(receipt, message, code="incomplete", hint=hint)

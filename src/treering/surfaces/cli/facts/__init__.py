@@ -18,7 +18,7 @@ _HERE: Final = "treering.surfaces.cli.facts"
         "accept": f"{_HERE}.write:accept",
         "reject": f"{_HERE}.write:reject",
         "history": f"{_HERE}.read:history",
-        "audit": f"{_HERE}.audit:audit",
+        "audit": f"{_HERE}.write:audit",
         "extract": f"{_HERE}.write:extract",
     },
     short_help="List, add, accept and reject facts.",

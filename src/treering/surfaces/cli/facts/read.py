@@ -19,9 +19,8 @@ from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask, show
 from treering.surfaces.cli.options import clamp, cursor_option, limit_option
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, print_table
-from treering.surfaces.shared.masking import Mask
 from treering.surfaces.shared.session_commands import scope_flag, show_command
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import ago, clock, moment, parse_moment
 
 if TYPE_CHECKING:

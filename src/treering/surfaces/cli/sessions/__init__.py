@@ -20,8 +20,8 @@ _HERE: Final = "treering.surfaces.cli.sessions"
         "redo": f"{_HERE}.change:redo",
         "rename": f"{_HERE}.change:rename",
         "close": f"{_HERE}.change:close",
-        "prune": f"{_HERE}.sweep:prune",
-        "sweep": f"{_HERE}.sweep:sweep",
+        "prune": f"{_HERE}.change:prune",
+        "sweep": f"{_HERE}.change:sweep",
     },
     examples="""
     treering sessions list --scope acme/app --since 7d

@@ -28,8 +28,7 @@ from treering.surfaces.cli.options import clamp, cursor_option, limit_option
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.projects import known_or_all
 from treering.surfaces.cli.tables import NONE, Column, print_filled
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, one_line, printable
 from treering.surfaces.shared.times import ago
 
 if TYPE_CHECKING:

@@ -23,9 +23,7 @@ from treering.surfaces.cli.options import PAGE_ITEMS_MAX
 from treering.surfaces.cli.output import painted, say, say_painted, say_price_hint
 from treering.surfaces.cli.sessions.read import STATE_COLOURS, forked_from, masked, title_of
 from treering.surfaces.cli.tables import NONE, TIME, Column, print_filled, say_folded
-from treering.surfaces.shared.listing import items_of
-from treering.surfaces.shared.masking import Mask
-from treering.surfaces.shared.texts import counted, one_line, printable
+from treering.surfaces.shared.texts import Mask, counted, items_of, one_line, printable
 from treering.surfaces.shared.times import ago, clock, moment
 
 if TYPE_CHECKING:
