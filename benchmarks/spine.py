@@ -11,9 +11,8 @@ from typing import Any, Final
 import treering
 from bare import BareTable
 from report import Row, Section, at_least, at_most
-from treering.sinks.log import LogSink
+from treering.sinks.log import LogSink, TranscriptSink
 from treering.sinks.trace import TraceSink
-from treering.sinks.transcript import TranscriptSink
 from workload import AGENT, SCOPE, SEED, Effort, Workload, body, settled_heap
 
 EMITS: Final = 100

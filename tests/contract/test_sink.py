@@ -14,9 +14,8 @@ from builders import HERE
 from sinks.carried_events import private, safe
 from treering.capture.secrets import SecretGuard
 from treering.model.kinds import KINDS
-from treering.sinks.log import LogSink
+from treering.sinks.log import LogSink, TranscriptSink
 from treering.sinks.trace import PrivateTraceSink, TraceSink
-from treering.sinks.transcript import TranscriptSink
 from treering.spine.sink_caller import acceptance
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from threads import in_threads
 from treering.model.envelopes import ENVELOPE_SOURCES
 from treering.model.kinds import ENVELOPE_KINDS, KINDS
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
-from treering.sinks.log import LogSink
+from treering.sinks.log import LogSink, TranscriptSink
 from treering.sinks.trace import TraceSink
-from treering.sinks.transcript import TranscriptSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 import treering
 from builders import HERE
 from treering.sinks import Hooks, HookSink, PrivateHookSink
-from treering.sinks.hook_names import PLUGIN_HOOKS
+from treering.sinks.hook_payloads import PLUGIN_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ from effort import PATIENCE_S
 from threads import in_threads
 from treering import InvalidInput
 from treering.errors import TooLarge
-from treering.sinks import hook_metrics, hook_registry
-from treering.sinks.hook_names import MODIFYING_HOOKS, PERSIST_HOOK, PLUGIN_HOOKS, VOID_HOOKS
+from treering.sinks import hook_calls
+from treering.sinks.hook_payloads import MODIFYING_HOOKS, PERSIST_HOOK, PLUGIN_HOOKS, VOID_HOOKS
 from treering.sinks.hooks import HookMetrics, Hooks
 from treering.spine.bounded_calls import HUNG_CALLS_MAX
 
@@ -87,7 +87,7 @@ def test_a_timeout_that_is_no_time_is_refused(hooks: Hooks) -> None:
 
 
 def test_a_hook_takes_only_so_many_functions(hooks: Hooks) -> None:
-    for _ in range(hook_registry.HOOKS_PER_NAME_MAX):
+    for _ in range(hook_calls.HOOKS_PER_NAME_MAX):
         hooks.on("agent_end")(lambda _: None)
 
     with pytest.raises(TooLarge):
@@ -366,7 +366,7 @@ def test_metrics_add_up_over_threads(hooks: Hooks) -> None:
 
 
 def test_metrics_tell_how_long_calls_took_in_all_and_at_most() -> None:
-    counts = hook_metrics.HookCounts()
+    counts = hook_calls.HookCounts()
     for ms in (2.0, 5.0, 1.0):
         counts.add("agent_end", "f", ms=ms)
 
@@ -376,14 +376,14 @@ def test_metrics_tell_how_long_calls_took_in_all_and_at_most() -> None:
 
 
 def test_metrics_are_bounded() -> None:
-    counts = hook_metrics.HookCounts()
-    for at in range(hook_metrics.FUNCTIONS_MAX + 10):
+    counts = hook_calls.HookCounts()
+    for at in range(hook_calls.FUNCTIONS_MAX + 10):
         counts.add("agent_end", f"f{at}")
 
     rows = counts.rows()
 
-    assert len(rows) == hook_metrics.FUNCTIONS_MAX + 1
-    assert [one.calls for one in rows if one.function == hook_metrics.THE_REST] == [10]
+    assert len(rows) == hook_calls.FUNCTIONS_MAX + 1
+    assert [one.calls for one in rows if one.function == hook_calls.THE_REST] == [10]
 
 
 def test_general_internal_hooks_come_before_specific_ones_in_order_of_registration(

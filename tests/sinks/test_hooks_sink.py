@@ -13,7 +13,7 @@ from effort import PATIENCE_S
 from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.parts import safe_part
 from treering.sinks import hook_payloads
-from treering.sinks.hook_names import PLUGIN_HOOKS, REQUIRED_FIELDS, VOID_HOOKS
+from treering.sinks.hook_payloads import PLUGIN_HOOKS, REQUIRED_FIELDS, VOID_HOOKS
 from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink
 from treering.spine.ports import Gate, Occasion, Preparation, Verdict
 

@@ -18,8 +18,7 @@ from treering import InvalidInput
 from treering.capture.secrets import SecretGuard
 from treering.sinks import trace
 from treering.sinks.bundle import About
-from treering.sinks.bundle_files import FILES
-from treering.sinks.capped import TraceLimits
+from treering.sinks.bundle_files import FILES, TraceLimits
 from treering.sinks.trace import ABANDONED_DAYS, PrivateTraceSink, TraceSink
 
 if TYPE_CHECKING:

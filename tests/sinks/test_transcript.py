@@ -16,9 +16,9 @@ import pytest
 import treering
 from builders import HERE
 from sinks.carried_events import called, lines, safe
+from treering.sinks.bundle_files import NAME_CHARACTERS_MAX, file_name
 from treering.sinks.lines import FILES_OPEN_MAX
-from treering.sinks.names import NAME_CHARACTERS_MAX, file_name
-from treering.sinks.transcript import TranscriptSink
+from treering.sinks.log import TranscriptSink
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from treering.model.envelopes import Envelope
     from treering.model.tools import SyntheticPolicy
     from treering.sinks.hooks import Hooks, HookSink, PrivateHookSink, hookimpl
-    from treering.sinks.log import LogSink
+    from treering.sinks.log import LogSink, TranscriptSink
     from treering.sinks.nats import NatsSink, PrivateNatsSink
     from treering.sinks.otlp import OtlpSink, PrivateOtlpSink
     from treering.sinks.trace import PrivateTraceSink, TraceSink
-    from treering.sinks.transcript import TranscriptSink
     from treering.sinks.webhook import PrivateWebhookSink, WebhookSink
     from treering.spine.ports import (
         Delivery,
@@ -88,7 +87,7 @@ _HOMES: Final = {
     "SinkStatus": "treering.spine.ports",
     "SyntheticPolicy": "treering.model.tools",
     "TraceSink": "treering.sinks.trace",
-    "TranscriptSink": "treering.sinks.transcript",
+    "TranscriptSink": "treering.sinks.log",
     "Undeliverable": "treering.spine.ports",
     "Verdict": "treering.spine.ports",
     "WebhookSink": "treering.sinks.webhook",

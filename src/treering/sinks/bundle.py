@@ -24,8 +24,16 @@ from treering.model.envelopes import (
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import Delivered, RunEnded, RunStarted
 from treering.model.times import instant
-from treering.sinks.bundle_files import ABOUT, EVENTS, FILES, PAYLOADS, REDACTIONS, TOOLS
-from treering.sinks.capped import TRUNCATED, CappedLines
+from treering.sinks.bundle_files import (
+    ABOUT,
+    EVENTS,
+    FILES,
+    PAYLOADS,
+    REDACTIONS,
+    TOOLS,
+    TRUNCATED,
+    CappedLines,
+)
 from treering.sinks.lines import json_page
 from treering.version import __version__
 
@@ -34,8 +42,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import ContentGuard
     from treering.model.carried import Carried, PrivateEvent, SafeEvent
-    from treering.sinks.bundle_files import BundleFiles
-    from treering.sinks.capped import TraceLimits
+    from treering.sinks.bundle_files import BundleFiles, TraceLimits
 
 OPEN_CALLS_MAX: Final = 10_000
 """The number of open calls that are remembered; others have no start in their line."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.errors import InvalidInput
+from treering.model.codec import canonical
 from treering.model.kinds import RUN_ENDS
-from treering.model.messages import UserMessage
+from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.runs import COMPACTION
-from treering.sinks.hook_messages import as_messages
-from treering.sinks.hook_names import REQUIRED_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from treering.model.carried import Carried, PrivateEvent
+    from treering.model.messages import ModelMessage
     from treering.spine.ports import Occasion, PrivatePast, SafePast
+
 
 INPUTS_MAX: Final = 1_000
 INPUTS_BYTES_MAX: Final = 16 * 1_024 * 1_024
@@ -268,3 +271,152 @@ def _message(error: Any) -> str | None:
 
 def _rest(content: dict[str, Any], *names: str) -> dict[str, Any] | None:
     return {name: value for name, value in content.items() if name not in names} or None
+
+
+def as_message(
+    tool: str, call_id: str, output: Any, *, is_error: bool, is_synthetic: bool
+) -> dict[str, Any]:
+    """Return ``output`` as a message: text unchanged, other values as JSON and in ``details``.
+
+    Raises InvalidInput if it is not a JSON value.
+    """
+    message: dict[str, Any] = {
+        "role": "toolResult",
+        "toolCallId": call_id,
+        "toolName": tool,
+        "content": _content(output),
+        "isError": is_error,
+        "isSynthetic": is_synthetic,
+    }
+    if output is not None and not isinstance(output, str):
+        message["details"] = output
+    return message
+
+
+def as_output(message: dict[str, Any], before: dict[str, Any], output: Any) -> Any:
+    """Return the output to store after hooks changed the message ``before`` to ``message``.
+
+    Return ``output`` itself if content and details are unchanged, and changed details if only they
+    differ; otherwise the text of a single text block, or the content itself.
+    """
+    content, details = message.get("content"), message.get("details")
+    if content == before["content"]:
+        if details == before.get("details"):
+            return output
+        if details is not None:
+            return details
+    match content:
+        case [{"type": "text", "text": str(text)}]:
+            return text
+        case _:
+            return content
+
+
+def as_messages(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
+    """Return messages for hooks: user, assistant, and a toolResult for each call."""
+    converted: list[dict[str, Any]] = []
+    for message in messages:
+        content = _content(message.text or None)
+        if not isinstance(message, AssistantMessage):
+            converted.append({"role": "user", "content": content})
+            continue
+        content += [
+            {"type": "toolCall", "id": call.call_id, "name": call.tool, "arguments": call.arguments}
+            for call in message.calls
+        ]
+        converted.append({"role": "assistant", "content": content})
+        converted += [
+            as_message(
+                result.tool,
+                result.call_id,
+                result.output,
+                is_error=result.is_error,
+                is_synthetic=result.reason is not None,
+            )
+            for result in message.results
+        ]
+    return converted
+
+
+def _content(output: Any) -> list[dict[str, Any]]:
+    if output is None:
+        return []
+    text = output if isinstance(output, str) else canonical(output, "output").decode()
+    return [{"type": "text", "text": text}]
+
+
+VOID_HOOKS: Final = (
+    "llm_input",
+    "llm_output",
+    "agent_end",
+    "before_compaction",
+    "after_compaction",
+    "before_reset",
+    "message_received",
+    "message_sent",
+    "after_tool_call",
+    "session_start",
+    "session_end",
+    "gateway_start",
+    "gateway_stop",
+)
+"""Run in parallel; their results are ignored."""
+
+MODIFYING_HOOKS: Final[dict[str, dict[str, type]]] = {
+    "before_agent_start": {"systemPrompt": str, "prependContext": str},
+    "message_sending": {"content": str, "cancel": bool},
+    "before_tool_call": {"params": dict, "block": bool, "blockReason": str},
+}
+"""Run one after the other; with the fields they may return, and their types."""
+
+PERSIST_HOOK: Final = "tool_result_persist"
+"""Run one after the other, without awaiting anything; each gets the result of the one before."""
+
+PLUGIN_HOOKS: Final = (*VOID_HOOKS, *MODIFYING_HOOKS, PERSIST_HOOK)
+"""Every name that ``Hooks.on`` accepts."""
+
+REQUIRED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "llm_input": (
+        *("runId", "sessionId", "provider", "model", "prompt", "historyMessages"),
+        "imagesCount",
+    ),
+    "llm_output": ("runId", "sessionId", "provider", "model", "assistantTexts"),
+    "agent_end": ("messages", "success"),
+    "before_compaction": ("messageCount",),
+    "after_compaction": ("messageCount", "compactedCount"),
+    "message_received": ("from", "content"),
+    "message_sent": ("to", "content", "success"),
+    "after_tool_call": ("toolName", "params"),
+    "session_start": ("sessionId",),
+    "session_end": ("sessionId", "messageCount"),
+    "gateway_start": ("port",),
+}
+"""Fields that plugins rely on: always present, and None if unknown or withheld."""
+
+ORIGIN: Final = "hook-adapter"
+"""The origin of events that are recorded because an internal hook was triggered."""
+
+
+def check_plugin_hook(name: str) -> str:
+    """Return ``name`` if it is a plugin hook. Raises InvalidInput with the nearest names."""
+    if name in PLUGIN_HOOKS:
+        return name
+    near = difflib.get_close_matches(str(name), PLUGIN_HOOKS, n=3)
+    if not near and ":" in str(name):
+        hint = f"register for internal hooks with hooks.on_internal({name!r})"
+    elif near:
+        hint = f"did you mean {' or '.join(near)}?"
+    else:
+        hint = f"use one of {', '.join(PLUGIN_HOOKS)}"
+    raise InvalidInput(f"no such hook: {name}", hint=hint)
+
+
+def check_internal_key(key: str) -> str:
+    """Return ``key`` if it is a ``type`` or ``type:action``. Raises InvalidInput otherwise."""
+    parts = key.split(":", 1)
+    if not all(part and part == part.strip() for part in parts):
+        raise InvalidInput(
+            f"invalid internal hook: {key!r}",
+            hint="write type or type:action, as in 'command' or 'command:new'",
+        )
+    return key

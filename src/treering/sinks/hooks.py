@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pluggy
 
 from treering.errors import InvalidInput
-from treering.sinks.hook_calls import Caller, log
-from treering.sinks.hook_merging import Merged, dismiss, next_message, own_copy, recordable
-from treering.sinks.hook_metrics import HookCounts, HookMetrics
-from treering.sinks.hook_names import (
+from treering.sinks.hook_calls import Caller, HookCounts, HookMetrics, Registry, log
+from treering.sinks.hook_payloads import (
     MODIFYING_HOOKS,
     ORIGIN,
     PERSIST_HOOK,
@@ -25,8 +23,15 @@ from treering.sinks.hook_names import (
     check_internal_key,
     check_plugin_hook,
 )
-from treering.sinks.hook_registry import Registry
-from treering.sinks.hook_sink import HookSink, PrivateHookSink
+from treering.sinks.hook_sink import (
+    HookSink,
+    Merged,
+    PrivateHookSink,
+    dismiss,
+    next_message,
+    own_copy,
+    recordable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from treering.errors import InvalidInput
 from treering.lazy import lazy_logger
 from treering.ledger.spans import trace_request
 from treering.model.kinds import RUN_ENDS
-from treering.sinks.posting import WebEndpoint
+from treering.sinks.webhook import WebEndpoint
 from treering.spine.ports import Delivery, Undeliverable
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
     from treering.sinks.bundle_files import MemoryFiles
-    from treering.sinks.run_trace import RunTrace
+    from treering.sinks.trace import RunTrace
 
 
 _COLOURS: Final = {"ended": "green", "failed": "red", "interrupted": "yellow", "open": "cyan"}
@@ -397,7 +397,7 @@ def _write_trace(
     ledger: Ledger, scope: Scope, session_id: str, run_id: str, *, private: bool
 ) -> tuple[RunTrace, MemoryFiles]:
     from treering.sinks.bundle_files import MemoryFiles  # noqa: PLC0415  (not for --help)
-    from treering.sinks.run_trace import (  # noqa: PLC0415
+    from treering.sinks.trace import (  # noqa: PLC0415
         write_private_trace,
         write_safe_trace,
     )

@@ -1,6 +1,11 @@
 """The tools as clients list them, and the arguments of a call, checked against them.
 
 Every request of a model carries the words of the schemas: keep them few.
+
+Recorded text may hold anything, including sentences that address the model. Every answer is one
+JSON object that says so first. Inside, a text is a JSON string: a quote, a line break or a control
+character is an escape there, and so is ``<``, with which tags and the markers of chats begin.
+Invisible characters, and those that reverse the order of letters, are written as escapes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Home: all sessions, the running ones first, and their filter, in the grammar of search."""
+"""Home: all sessions, the running ones first, and their filter, in the grammar of search.
+
+    agent:codex failing cost>1 after:7d "upload test"
+
+Words of the filter match titles, ids, and everything said and done.
+"""
 
 from __future__ import annotations
 
