@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from treering import Ledger
     from treering.model.carried import PrivateEvent, SafeEvent
+    from treering.spine.dispatcher import Spine
     from treering.spine.ports import SinkStatus
-    from treering.spine.spine import Spine
 
 SOON: Final = PATIENCE_S
 """Seconds to wait for what must happen; a test that waits so long has failed."""

@@ -70,7 +70,7 @@ def test_the_way_from_a_run_to_the_store_and_back_is_short(tmp_path: Path) -> No
 
 def test_runs_and_the_memory_load_without_the_ledger() -> None:
     program = (
-        "import sys, treering.spine.spine, treering.spine.runs, treering.memory.memory;"
+        "import sys, treering.spine.dispatcher, treering.spine.runs, treering.memory.memory;"
         "print([name for name in sys.modules if name.startswith('treering.ledger')])"
     )
 

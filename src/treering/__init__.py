@@ -63,9 +63,8 @@ if TYPE_CHECKING:
     from treering.model.memories import Fact
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
-    from treering.spine.calls import ToolCall
-    from treering.spine.runs import Run
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
+    from treering.spine.runs import Run, ToolCall
     from treering.spine.tool_functions import tool
 
 __all__ = [
@@ -123,8 +122,8 @@ _HOMES: Final = {
     "SearchResult": "treering.model.searches",
     "SensitiveContent": "treering.errors",
     "Session": "treering.ledger.sessions",
-    "Spine": "treering.spine.spine",
-    "ToolCall": "treering.spine.calls",
+    "Spine": "treering.spine.dispatcher",
+    "ToolCall": "treering.spine.runs",
     "TreeringError": "treering.errors",
     "administer": "treering.app",
     "import_logs": "treering.app",

@@ -109,13 +109,13 @@ from treering.model.views import MemoryRecord
 from treering.model.views import Schedule
 from treering.model.views import TurnView
 from treering.model.views import Usage
-from treering.spine.calls import ToolCall
+from treering.spine.dispatcher import Spine
 from treering.spine.off_loop import Lanes as Lanes
 from treering.spine.ports import Sink
 from treering.spine.run_state import State
 from treering.spine.runs import F
 from treering.spine.runs import Run
-from treering.spine.spine import Spine
+from treering.spine.runs import ToolCall
 from treering.spine.tools import Tools
 from treering.storage.modes import Durability
 from treering.storage.modes import Mode as Mode_

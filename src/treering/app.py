@@ -282,7 +282,7 @@ def _embedder(chosen: Embedder | str | None) -> Embedder | None:
     """Return the chosen embedder; called only when the memory or a search needs it."""
     if chosen is not None and not isinstance(chosen, str):
         return chosen
-    from treering.embedders.registry import find_embedder  # noqa: PLC0415
+    from treering.embedders import find_embedder  # noqa: PLC0415
 
     return find_embedder(chosen or os.environ.get(EMBEDDER_VARIABLE))
 
@@ -291,7 +291,7 @@ def _fact_embedder(chosen: Embedder | str | None) -> Embedder | None:
     """Return the chosen embedder, or the best one for facts that is installed."""
     if chosen is not None and not isinstance(chosen, str):
         return chosen
-    from treering.embedders.registry import find_fact_embedder  # noqa: PLC0415
+    from treering.embedders import find_fact_embedder  # noqa: PLC0415
 
     return find_fact_embedder(chosen or os.environ.get(EMBEDDER_VARIABLE))
 

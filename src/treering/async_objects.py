@@ -28,9 +28,8 @@ from treering.ledger.ledger import Ledger
 from treering.ledger.sessions import Session
 from treering.memory.identity import UserIdentities
 from treering.memory.memory import Memory
-from treering.spine.calls import ToolCall
 from treering.spine.off_loop import Lanes, off_loop
-from treering.spine.runs import Run
+from treering.spine.runs import Run, ToolCall
 from treering.spine.tool_functions import current_run
 
 if TYPE_CHECKING:

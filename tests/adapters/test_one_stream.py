@@ -17,7 +17,7 @@ from treering.adapters.pi import record_pi
 if TYPE_CHECKING:
     from treering.adapters.openai_agents import TreeringHooks
     from treering.ledger.sessions import Session
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 QUESTION: Final = "How is the weather in Oslo, and the tide in Bergen?"
 WEATHER: Final = ("call_a", "weather", {"city": "Oslo"})

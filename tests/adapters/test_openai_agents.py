@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Event
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 LOOK = ("call_1", "look", {"where": "here"})
 DONE = Answer(("Done.",))

@@ -12,7 +12,7 @@ from treering.adapters.openai_agents import record
 if TYPE_CHECKING:
     from adapters.conftest import Heard
     from treering.ledger.sessions import Session
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 PIECES = ("One, ", "two, ", "three.")
 CALL: Call = ("call_1", "look", {})

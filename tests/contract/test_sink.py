@@ -16,7 +16,7 @@ from treering.capture.secrets import SecretGuard
 from treering.model.kinds import KINDS
 from treering.sinks.log import LogSink, TranscriptSink
 from treering.sinks.trace import PrivateTraceSink, TraceSink
-from treering.spine.sink_caller import acceptance
+from treering.spine.sink_queue import acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from treering import InvalidInput
+from treering.embedders import KEY_VARIABLE, find_embedder
 from treering.embedders.endpoint import EndpointEmbedder
 from treering.embedders.minilm import MiniLMEmbedder
-from treering.embedders.registry import KEY_VARIABLE, find_embedder
 from treering.embedders.static import StaticEmbedder
 
 

@@ -87,7 +87,7 @@ def test_the_table_stays_small() -> None:
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     asked = (
-        "import sys, treering.embedders.registry as c; c.find_embedder(None); c.find_embedder("
+        "import sys, treering.embedders as c; c.find_embedder(None); c.find_embedder("
         "'minilm'); print([one for one in ('numpy', 'onnxruntime') if one in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)

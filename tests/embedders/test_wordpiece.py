@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import rounds
-from treering.embedders.static import static_pieces, static_table
-from treering.embedders.wordpiece import CHARACTERS_MAX, UNKNOWN, WordPieces
+from treering.embedders.static import (
+    CHARACTERS_MAX,
+    UNKNOWN,
+    WordPieces,
+    static_pieces,
+    static_table,
+)
 
 
 def read(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from treering.model.envelopes import (
 )
 from treering.model.kinds import ENVELOPE_KINDS, KINDS
 from treering.model.parts import PARTS, envelope_name
-from treering.spine.sink_events import private_event, safe_event
+from treering.spine.sink_queue import private_event, safe_event
 
 SECRET = "PRIVATE-WORDS"
 KEYS = [

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import treering
 from effort import PATIENCE_S, rounds
 from listeners import SCOPE, SOON, Door, Listener, note, status_of
-from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
+from treering.spine.sink_queue import HUNG_CALLS_MAX
 
 if TYPE_CHECKING:
     from treering.model.carried import SafeEvent

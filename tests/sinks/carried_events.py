@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from builders import HERE, NOON
 from treering.model.events import Event
 from treering.model.kinds import KINDS
-from treering.spine.sink_events import private_event, safe_event
+from treering.spine.sink_queue import private_event, safe_event
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from treering.errors import TooLarge
 from treering.sinks import hook_calls
 from treering.sinks.hook_payloads import MODIFYING_HOOKS, PERSIST_HOOK, PLUGIN_HOOKS, VOID_HOOKS
 from treering.sinks.hooks import HookMetrics, Hooks
-from treering.spine.bounded_calls import HUNG_CALLS_MAX
+from treering.spine.sink_queue import HUNG_CALLS_MAX
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from receivers import NatsServer
     from treering.ledger.ledger import Ledger
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import treering
 from effort import PATIENCE_S
 from listeners import SCOPE, SOON, Door, Listener, PrivateListener, fail_at, note, status_of
 from treering import NewEvent
-from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
+from treering.spine.sink_queue import HUNG_CALLS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postgres_server import Places
     from treering import Ledger
     from treering.model.carried import SafeEvent
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 RETRY = Delivery(durable=True, on_error="retry")
 FAIL = Delivery(durable=True, on_error="fail")

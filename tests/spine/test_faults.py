@@ -11,8 +11,8 @@ import pytest
 import treering
 from effort import PATIENCE_S
 from listeners import SOON, Door, Listener, Log, fail_at, note, status_of
-from treering.spine.bounded_calls import HUNG_CALLS_MAX
 from treering.spine.ports import Delivery
+from treering.spine.sink_queue import HUNG_CALLS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
+from treering.adapters.item_log import RECORDS_AT_ONCE, all_records, restored, storable
 from treering.adapters.record_buffer import RecordBuffer
-from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records, restored, storable
 from treering.capture.intake.importer import BOOKMARK_SCOPE
 from treering.capture.intake.ledger_buffer import LedgerBuffer, NoteBuffer
 from treering.capture.intake.reading import read_steps

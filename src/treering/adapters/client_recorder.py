@@ -6,8 +6,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from treering.adapters.lenient_writer import LenientWriter
-from treering.adapters.replies import record_reply
+from treering.adapters.lenient_writer import LenientWriter, record_reply
 from treering.errors import InvalidInput, RunClosed, ToolDenied
 from treering.locks import Lock
 from treering.spine.words import describe
@@ -15,8 +14,7 @@ from treering.spine.words import describe
 if TYPE_CHECKING:
     from treering.adapters.wire import Asked, ModelAnswer, ModelCall, ToolOutput
     from treering.ledger.sessions import Session
-    from treering.spine.calls import ToolCall
-    from treering.spine.runs import Run
+    from treering.spine.runs import Run, ToolCall
 
 
 class ClientRecorder:

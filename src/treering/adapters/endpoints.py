@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.adapters.chats import ChatAnswer, ChatUsage
-from treering.embedders.json_endpoint import Endpoint
+from treering.adapters.extractors import ChatAnswer, ChatUsage
+from treering.embedders.endpoint import Endpoint
 from treering.model.codec import encode
 from treering.model.messages import UserMessage
 from treering.model.parts import UsageReported

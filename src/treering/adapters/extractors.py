@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.adapters.chats import ChatAnswer, ChatUsage
 from treering.context.tokens import estimate
 from treering.derive.fact_categories import category_of
 from treering.derive.fact_extraction import Candidate
-from treering.embedders.json_endpoint import Endpoint
+from treering.embedders.endpoint import Endpoint
 from treering.memory.model_extraction import Extraction
 from treering.memory.monthly_budget import ANSWER_TOKENS_MAX
 from treering.model.memories import CATEGORIES, CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, Category
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.derive.fact_extraction import Utterance
+
 
 TIMEOUT_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 4 * 2**20
@@ -190,3 +190,35 @@ def _number(value: Any, default: float) -> float:
 
 def _counted(reported: int | None, text: str) -> int:
     return estimate(text) if reported is None or reported < 0 else reported
+
+
+class ChatReply(msgspec.Struct):
+    """The message of a model."""
+
+    content: str | None = None
+
+
+class Choice(msgspec.Struct):
+    """One of the model's answers."""
+
+    message: ChatReply
+
+
+class ChatUsage(msgspec.Struct):
+    """The token counts of a chat completion."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+class ChatAnswer(msgspec.Struct):
+    """The response of a chat completion."""
+
+    choices: list[Choice] = []
+    usage: ChatUsage | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the text of the first answer, or an empty string."""
+        return (self.choices[0].message.content or "") if self.choices else ""

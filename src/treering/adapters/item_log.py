@@ -10,6 +10,7 @@ event erases the item.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from copy import deepcopy
 from itertools import islice
@@ -19,23 +20,25 @@ from urllib.parse import quote
 from treering.adapters.backlog import Backlog, BacklogStatus
 from treering.adapters.message_recorder import Claims, MessageRecorder
 from treering.adapters.spool import Spool
-from treering.adapters.stored_values import restored, storable
-from treering.errors import InvalidInput, StorageError
+from treering.errors import InvalidInput, StorageError, TreeringError
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import RecordChange, keys_of
 from treering.locks import Lock
-from treering.model.codec import encode
+from treering.model.codec import decode, encode
 from treering.model.fields import fit_name
+from treering.spine.conversion import to_json
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.adapters.message_recorder import MessagePart
+    from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Event
+
 
 ITEMS_AT_ONCE: Final = 500
 _log: Final = lazy_logger("treering")
@@ -252,3 +255,43 @@ def _value(event: Event) -> Any:
 def _event_ids(event: Event) -> tuple[str, ...]:
     """Return the events that say what an item says."""
     return tuple(keys_of(event)[1:])
+
+
+RECORDS_AT_ONCE: Final = 500
+_ESCAPED: Final = "escaped"
+
+
+def all_records(records: KeyedRecords, prefix: str) -> list[KeyedRecord]:
+    """Return all records whose keys begin with ``prefix``."""
+    matching: list[KeyedRecord] = []
+    after = ""
+    while keys := records.keys(prefix, limit=RECORDS_AT_ONCE, after=after):
+        matching += records.get_many(keys).values()
+        after = keys[-1]
+    return matching
+
+
+def storable(value: Any) -> Any:
+    """Return ``value`` as a ledger can store it: as it is, or else as text.
+
+    Lone surrogates and numbers that are too large, for example, are stored as text. What is not
+    JSON at all is converted, and comes back as that.
+    """
+    try:
+        if decode(encode(value)) == value and not _is_escaped(value):
+            return value
+    except (TreeringError, TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return {_ESCAPED: json.dumps(value)}
+    except (TypeError, ValueError, RecursionError):
+        return to_json(value)[0]
+
+
+def restored(value: Any) -> Any:
+    """Return what ``storable`` was given."""
+    return json.loads(value[_ESCAPED]) if _is_escaped(value) else value
+
+
+def _is_escaped(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {_ESCAPED} and isinstance(value[_ESCAPED], str)

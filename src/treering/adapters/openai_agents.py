@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 __all__ = ["TreeringHooks", "TreeringSession", "record"]
 

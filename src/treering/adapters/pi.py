@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treering.ledger.sessions import Session
-    from treering.spine.spine import Spine
+    from treering.spine.dispatcher import Spine
 
 __all__ = ["BadLine", "PiReceipt", "PiRecorder", "record_pi"]
 

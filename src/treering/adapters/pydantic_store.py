@@ -14,10 +14,10 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
+from treering.adapters.item_log import RECORDS_AT_ONCE, all_records
 from treering.adapters.message_recorder import Claims, MessageRecorder
-from treering.adapters.pydantic_messages import parts_of
+from treering.adapters.pydantic_recorder import parts_of
 from treering.adapters.record_buffer import RecordBuffer
-from treering.adapters.stored_values import RECORDS_AT_ONCE, all_records
 from treering.errors import Conflict
 from treering.ledger.erasure import TRANSCRIPTS
 from treering.ledger.keyed_records import RecordChange, keys_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from treering.adapters.replies import Reply
+from treering.adapters.lenient_writer import Reply
 from treering.derive.tool_facts import plausible
 from treering.model.parts import UsageReported
 from treering.spine.conversion import plain

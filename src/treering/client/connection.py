@@ -1,13 +1,14 @@
-"""Requests to a server: encoded, repeated where that is safe, errors raised as their own kind."""
+"""Requests to a server: repeated where that is safe, and calls that cannot be made over HTTP."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import select
 import threading
 import time
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -19,11 +20,13 @@ from treering.errors import (
     OutcomeUnknown,
     TreeringError,
     Unavailable,
+    Unsupported,
 )
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
 
 Answer = TypeVar("Answer")
 
@@ -217,3 +220,33 @@ def _text(value: Any) -> Any:
         if not isinstance(value, str | bytes):
             return list(value)
     return value
+
+
+Remote = TypeVar("Remote", bound=type)
+
+
+def refuse_others(*inherited: str, also: Sequence[str] = ()) -> Callable[[Remote], Remote]:
+    """Return a decorator: public names that a class neither defines nor inherits are refused.
+
+    ``also`` are those that its parent gives to each instance.
+    """
+
+    def refusing(kind: Remote) -> Remote:
+        for name in (*dir(kind), *also):
+            if name.startswith("_") or name in vars(kind) or name in inherited:
+                continue
+            is_called = inspect.isfunction(inspect.getattr_static(kind, name, None))
+            refused = _refusal(f"{kind.__name__.removeprefix('Remote').lower()}.{name}")
+            setattr(kind, name, refused if is_called else property(refused))
+        return kind
+
+    return refusing
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise Unsupported(
+            f"{name} cannot be used over HTTP", hint="open the ledger where it is: its file or URL"
+        )
+
+    return refuse

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from treering.client.connection import path_of
-from treering.client.refusal import refuse_others
+from treering.client.connection import path_of, refuse_others
 from treering.context.assemble import Context
 from treering.errors import InvalidInput
 from treering.ledger.paging import parse_kinds

@@ -12,8 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.embedders.static import static_pieces
-from treering.embedders.wordpiece import ENDS, STARTS
+from treering.embedders.static import ENDS, STARTS, static_pieces
 from treering.errors import Corrupt, Disabled
 
 if TYPE_CHECKING:

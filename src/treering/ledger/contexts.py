@@ -28,7 +28,7 @@ from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
-from treering.spine.showing import ContextRecord
+from treering.spine.run_events import ContextRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -35,8 +35,8 @@ from treering.model.parts import RunStarted
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 from treering.spine.dispatcher import Dispatcher
-from treering.spine.gates import Gates
 from treering.spine.ports import Gate
+from treering.spine.run_events import Gates
 
 if TYPE_CHECKING:
     import threading

@@ -31,7 +31,7 @@ from treering.model.queries import PAGE_ITEMS_DEFAULT
 from treering.model.retention import check_retention
 from treering.model.scopes import parse_scope
 from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
-from treering.spine.spine import Spine
+from treering.spine.dispatcher import Spine
 from treering.spine.words import new_id
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from treering.model.scopes import Scope
 from treering.model.sessions import settings_of
 from treering.model.tool_records import ToolQuery, ToolRecord
 from treering.spine.closing import BEYOND_DELTAS
-from treering.spine.sink_events import safe_event
+from treering.spine.sink_queue import safe_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

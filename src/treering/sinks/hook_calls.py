@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import InvalidInput, TooLarge
-from treering.spine.bounded_calls import HUNG_CALLS_MAX, BoundedCall, Overtime, Worker, in_time
+from treering.spine.sink_queue import HUNG_CALLS_MAX, BoundedCall, Overtime, Worker, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -33,7 +33,7 @@ from treering.sinks.bundle_files import (
 )
 from treering.sinks.lines import LineFile, OpenFiles, renew_after_fork
 from treering.spine.ports import Delivery
-from treering.spine.sink_events import private_event
+from treering.spine.sink_queue import private_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,20 @@ from treering.errors import DuplicateEvent, InvalidInput, ReadOnly, TreeringErro
 from treering.lazy import lazy_logger
 from treering.model.events import NAME_CHARACTERS_MAX, Event, NewEvent
 from treering.model.parts import Noted
-from treering.spine.bounded_calls import HUNG_CALLS_MAX, BoundedCaller, Overtime, in_words
-from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants_private
-from treering.spine.sink_events import private_event, safe_event
-from treering.spine.sink_queue import RETRY_PAUSE_S_MAX, delivery_of
+from treering.spine.sink_queue import (
+    HUNG_CALLS_MAX,
+    RETRY_PAUSE_S_MAX,
+    BoundedCaller,
+    Overtime,
+    SinkCaller,
+    SinkCounts,
+    delivery_of,
+    in_words,
+    is_notable,
+    private_event,
+    safe_event,
+    wants_private,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,35 +1,54 @@
-"""The queue of a live sink, and the worker that hands its events over.
+"""Handing events to a live sink: its queue, the worker that calls it, and what it is handed.
 
 Recording only puts an event into the queue. A sink that is slow, fails or hangs keeps nobody
 waiting but itself, and what it loses is counted.
+
+A sink or a hook may block, raise or never return, and a thread cannot be ended from outside. So
+foreign code is called in a Worker. Whoever waits for it continues when its time is over; the worker
+is left behind, counted as hung until the call returns, and another one takes its place.
+
+    SinkQueue   one worker takes events from a queue; a watcher sees when it is over its time
+    durable     the follower hands one event to a worker, and waits for it (BoundedCaller)
+    hooks       a worker for each call, since calls nest and run at the same time
+    closing     a worker for each sink that wants to be closed
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import msgspec
 
 from treering.errors import InvalidInput
 from treering.lazy import LazyModule, lazy_logger
-from treering.locks import Lock
-from treering.model.codec import decode
-from treering.spine.bounded_calls import HUNG_CALLS_MAX, Overtime, Worker
-from treering.spine.ports import Delivery
-from treering.spine.sink_caller import SinkCaller, SinkCounts, is_notable, wants_private
-from treering.spine.sink_events import safe_event, with_payload
+from treering.locks import Bell, Lock
+from treering.model.codec import decode, encode
+from treering.model.events import SCHEMA_VERSION, Header
+from treering.model.kinds import KINDS, parse_kinds
+from treering.model.parts import safe_part
+from treering.spine.ports import Delivery, SinkStatus, Undeliverable
 
 if TYPE_CHECKING:
+    import asyncio
     import logging
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
+    from treering.model import carried
     from treering.model.carried import PrivateEvent, SafeEvent
-    from treering.model.events import Header
-    from treering.spine.ports import Sink, SinkStatus
+    from treering.model.events import Event, NewEvent
+    from treering.model.parts import SafePart
+    from treering.spine.ports import Sink
 else:
     logging = LazyModule("logging")
+    carried = LazyModule("treering.model.carried")
+
 
 GATHER_S: Final = 0.002
 """In a stream of events, how long more are let come before the next are handed over: to be woken
@@ -320,3 +339,377 @@ class SinkQueue:
         with contextlib.suppress(Exception):
             while self._unsaid:
                 _log.log(*self._unsaid.popleft())
+
+
+def wants_private(sink: Sink) -> bool:
+    """Whether ``sink`` said that it wants private content."""
+    return getattr(sink, "visibility", "safe") == "private"
+
+
+def acceptance(sink: Sink) -> Callable[[SafeEvent | PrivateEvent], bool]:
+    """Return a function that says whether ``sink`` wants an event.
+
+    Raises InvalidKind if it names kinds that no event can have.
+    """
+    asked: Any = sink
+    if callable(asked.accepts):
+        # Looked up for each event: a sink may choose another function later.
+        return lambda event: bool(asked.accepts(event))
+    chosen = parse_kinds(asked.accepts)
+    return lambda event: chosen.matches(event.kind, event.envelope_kind)
+
+
+class SinkCaller:
+    """Gives events to one sink, in the thread of a worker."""
+
+    def __init__(self, sink: Sink, timeout_s: float) -> None:
+        self._sink: Any = sink  # What it is handed was settled when the event was wrapped for it.
+        self._accepts = acceptance(sink)
+        self._timeout_s = timeout_s
+        self._is_async = inspect.iscoroutinefunction(sink.handle)
+
+    @property
+    def allowed_s(self) -> float:
+        """Return how long the sink may take before its thread counts as hung."""
+        return self._timeout_s + (ASYNC_GRACE_S if self._is_async else 0.0)
+
+    def give(self, worker: Worker, event: SafeEvent | PrivateEvent) -> bool:
+        """Hand ``event`` over; return False if the sink does not accept it.
+
+        Raises what the sink raises, and Overtime if it was awaited for too long.
+        """
+        if not self._accepts(event):
+            return False
+        self._finish(worker, self._sink.handle(event))
+        return True
+
+    def give_batch(
+        self, worker: Worker, events: Sequence[SafeEvent | PrivateEvent]
+    ) -> tuple[int, Undeliverable | None]:
+        """Hand over those of ``events`` that the sink accepts.
+
+        Return how many it took, and what it refused for good. Raises as ``give`` does.
+        """
+        wanted = [event for event in events if self._accepts(event)]
+        if not wanted:
+            return 0, None
+        handle = getattr(self._sink, "handle_batch", None) or self._handle_one
+        try:
+            self._finish(worker, handle(wanted))
+        except Undeliverable as refused:
+            return len(wanted) - len(refused.events), refused
+        return len(wanted), None
+
+    def _handle_one(self, events: Sequence[SafeEvent | PrivateEvent]) -> Any:
+        return self._sink.handle(events[0])
+
+    def _finish(self, worker: Worker, answer: Any) -> None:
+        if answer is not None and inspect.isawaitable(answer):
+            self._is_async = True
+            worker.finish(answer, self._timeout_s)
+
+
+class SinkCounts(msgspec.Struct):
+    """What became of the events of one sink."""
+
+    delivered: int = 0
+    declined: int = 0
+    failed: int = 0
+    lost: int = 0
+    retried: int = 0
+    timeouts: int = 0
+    last_error: str | None = None
+
+    def add(self, *, is_taken: bool) -> None:
+        """Count an event that the sink was handed."""
+        self.delivered += is_taken
+        self.declined += not is_taken
+
+    def add_batch(self, events: int, *, taken: int, refused: int) -> None:
+        """Count events that a sink was handed at once."""
+        self.delivered += taken
+        self.failed += refused
+        self.declined += events - taken - refused
+
+    def note_fault(self, error: BaseException) -> None:
+        """Note what went wrong."""
+        self.last_error = in_words(error)
+        self.timeouts += isinstance(error, Overtime)
+
+    def status(self, sink: Sink, *, scope: str | None, waiting: int, stopped: bool) -> SinkStatus:
+        """Return how the sink is doing; one with a scope is durable."""
+        return SinkStatus(
+            name=sink.name,
+            scope=scope,
+            durable=scope is not None,
+            waiting=waiting,
+            stopped=stopped,
+            **msgspec.structs.asdict(self),
+        )
+
+
+def is_notable(count: int, more: int) -> bool:
+    """Whether a count that has grown by ``more`` is worth a line in the log: at 1, 2, 4, 8, …."""
+    return count.bit_length() > (count - more).bit_length()
+
+
+ASYNC_GRACE_S: Final = 2.0
+"""A coroutine is cancelled in time by its own loop; one that blocks that loop gets this more."""
+HUNG_CALLS_MAX: Final = 8
+"""Foreign code is given up when this many calls hang in it: their threads cannot be ended."""
+
+
+class Overtime(TimeoutError):
+    """Foreign code took longer over a call than it may."""
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"took longer than {timeout_s:g} s")
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error in words; one that cannot be put into words, by its name."""
+    name = type(error).__name__
+    try:
+        return str(error) if isinstance(error, Overtime) else f"{name}: {error}"
+    except Exception:  # noqa: BLE001  (foreign code may raise anything)
+        return name
+
+
+async def in_time(answer: Awaitable[Any], timeout_s: float) -> Any:
+    """Return what ``answer`` becomes. Raises Overtime if that takes too long."""
+    import asyncio  # noqa: PLC0415  (it takes longer to load than a short command to run)
+
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            return await answer
+    except TimeoutError:
+        if limit.expired():
+            raise Overtime(timeout_s) from None
+        raise
+
+
+class BoundedCall:
+    """One call under way: what it gave, or what it raised."""
+
+    __slots__ = ("_callbacks", "_is_over", "error", "is_done", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.is_done = False
+        self._is_over = Bell()
+        self._callbacks: deque[Callable[[], None]] = deque()
+
+    def make(self, function: Callable[..., Any], *given: Any) -> None:
+        """Make the call in this thread."""
+        try:
+            value = function(*given)
+        except BaseException as error:  # noqa: BLE001  (foreign code may raise anything)
+            self.conclude(error=error)
+        else:
+            self.conclude(value)
+
+    def conclude(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Note how the call ended; only the first note counts."""
+        if not self.is_done:
+            self.value, self.error, self.is_done = value, error, True
+            self._call_back()
+            self._is_over.ring()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether the call is over by then. One thread waits for it, once."""
+        return self._is_over.wait(timeout_s)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the call is over, at once if it is."""
+        self._callbacks.append(callback)
+        if self.is_done:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._callbacks.popleft()()
+
+
+class Worker(threading.Thread):
+    """A thread that makes calls, one at a time, with an event loop of its own if need be."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread. Raises RuntimeError if there are too many, or the interpreter ends."""
+        super().__init__(name=name, daemon=True)
+        self._calls: SimpleQueue[tuple[BoundedCall, Callable[..., Any], tuple[Any, ...]] | None]
+        self._calls = SimpleQueue()
+        self._runner: asyncio.Runner | None = None
+        self.start()
+
+    def begin(self, function: Callable[..., Any], *given: Any) -> BoundedCall:
+        """Have a call made after those before it; return it at once."""
+        call = BoundedCall()
+        self._calls.put((call, function, given))
+        return call
+
+    def end(self) -> None:
+        """Have the thread end after the calls that were begun."""
+        self._calls.put(None)
+
+    def run(self) -> None:
+        """Make calls until ``end`` is called."""
+        while (begun := self._calls.get()) is not None:
+            call, function, given = begun
+            call.make(function, *given)
+            del begun, call, function, given  # Nobody else may have use for them.
+        if self._runner is not None:
+            # What foreign code left running in the loop may end in any way.
+            with contextlib.suppress(Exception):
+                self._runner.close()
+
+    def finish(self, answer: Any, timeout_s: float) -> Any:
+        """Return ``answer`` or, if it is awaitable, what it becomes in this thread's event loop.
+
+        Raises Overtime if that takes too long.
+        """
+        if not inspect.isawaitable(answer):
+            return answer
+        import asyncio  # noqa: PLC0415  (it takes longer to load than a short command to run)
+
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(in_time(answer, timeout_s))
+
+
+class BoundedCaller:
+    """Calls the same foreign code again and again, and waits for it each time, but not too long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._worker: Worker | None = None
+        self._left: list[Worker] = []
+
+    @property
+    def hung(self) -> int:
+        """Return how many calls hang."""
+        self._left = [worker for worker in self._left if worker.is_alive()]
+        return len(self._left)
+
+    def is_here(self) -> bool:
+        """Whether it is the foreign code itself that asks."""
+        return threading.current_thread() in {self._worker, *self._left}
+
+    def call(self, function: Callable[..., Any], *given: Any, timeout_s: float) -> Any:
+        """Return what ``function`` returns to a worker and ``given``; raise what it raises.
+
+        Raises Overtime if it takes too long.
+        """
+        worker = self._worker
+        if worker is None:
+            self._worker = worker = Worker(self._name)
+        call = worker.begin(function, worker, *given)
+        if not call.wait(timeout_s):
+            self._left.append(worker)
+            self.close()
+            raise Overtime(timeout_s)
+        if call.error is not None:
+            raise call.error
+        return call.value
+
+    def close(self) -> None:
+        """Have the thread end when the foreign code returns."""
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
+
+
+def safe_event(header: Header, session_key: str | None = None) -> SafeEvent:
+    """Return what anybody may be shown of ``header``."""
+    part = safe_part(header.kind, header.refs)
+    if header.visibility == "safe":
+        shown = {"part": part, "summary": header.summary, "refs": _own(header.refs)}
+    else:
+        shown = {"part": _without_texts(part), "summary": None, "refs": None}
+    return carried.SafeEvent(**_common(header, session_key), **shown)
+
+
+def private_event(event: Event, session_key: str | None = None) -> PrivateEvent:
+    """Return all of ``event``."""
+    return with_payload(event, event.payload, session_key)
+
+
+def with_payload(header: Header, payload: Any, session_key: str | None = None) -> PrivateEvent:
+    """Return all of the event that ``header`` and ``payload`` make."""
+    return carried.PrivateEvent(
+        **_common(header, session_key),
+        part=safe_part(header.kind, header.refs),
+        summary=header.summary,
+        refs=_own(header.refs),
+        payload=payload,
+    )
+
+
+def transient_header(event: NewEvent, payload_bytes: int, now_ms: int) -> Header:
+    """Return the header of an event that is carried and not kept: it has no seq."""
+    return Header(
+        position=0,
+        seq=0,
+        event_id="",
+        scope=event.scope,
+        session_id=event.session_id,
+        kind=event.kind,
+        source=event.source or KINDS[event.kind].source,
+        origin=event.origin,
+        run_id=event.run_id,
+        run_seq=event.run_seq,
+        turn_id=event.turn_id,
+        agent_id=event.agent_id,
+        user_id=event.user_id,
+        ts_ms=now_ms,
+        recorded_ms=now_ms,
+        visibility=event.visibility or KINDS[event.kind].visibility,
+        summary=event.summary,
+        refs=event.refs,
+        payload_bytes=payload_bytes,
+        redacted=False,
+        expired=False,
+        schema_version=SCHEMA_VERSION,
+        content_digest=b"",
+        link=b"",
+    )
+
+
+def _common(header: Header, session_key: str | None) -> dict[str, Any]:
+    return {
+        # Counted from 1: what is carried and not kept has neither.
+        "event_id": header.event_id if header.seq else None,
+        "seq": header.seq or None,
+        "scope": header.scope,
+        "session_id": header.session_id,
+        "session_key": session_key,
+        "run_id": header.run_id,
+        "run_seq": header.run_seq,
+        "turn_id": header.turn_id,
+        "agent_id": header.agent_id,
+        "kind": header.kind,
+        "source": header.source,
+        "origin": header.origin,
+        "visibility": header.visibility,
+        "ts_ms": header.ts_ms,
+        "payload_bytes": header.payload_bytes,
+    }
+
+
+def _own(refs: Any) -> Any:
+    """Return a copy: a sink that changes what it was handed changes nothing for others."""
+    return None if refs is None else decode(encode(refs))
+
+
+def _without_texts(part: SafePart) -> SafePart:
+    """Return what may be shown of a private event: sizes, and words from a fixed list."""
+    fields = {name: getattr(part, name) for name in _fixed_fields(type(part))}
+    return type(part)(**fields)
+
+
+@cache
+def _fixed_fields(part: type[SafePart]) -> tuple[str, ...]:
+    """Return the fields of ``part`` that cannot hold a free text."""
+    fields = msgspec.structs.fields(part)
+    return tuple(field.name for field in fields if str not in get_args(field.type))

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
 
     from treering.spine import off_loop
-    from treering.spine.calls import ToolCall
-    from treering.spine.runs import Run
+    from treering.spine.runs import Run, ToolCall
 else:
     off_loop = LazyModule("treering.spine.off_loop")
 

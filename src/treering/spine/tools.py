@@ -12,9 +12,9 @@ from treering.model.codec import encode
 from treering.model.fields import fit_name
 from treering.model.parts import Blocked, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import shape_hash
-from treering.spine.calls import ToolCall
 from treering.spine.conversion import to_json
 from treering.spine.run_events import TOOL_LEDGER, CalledTool, make_event
+from treering.spine.runs import ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

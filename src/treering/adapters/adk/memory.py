@@ -14,7 +14,7 @@ from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemor
 from google.adk.memory.memory_entry import MemoryEntry
 from typing_extensions import override
 
-from treering.adapters.adk.names import scope_of, tag
+from treering.adapters.adk.sessions import scope_of, tag
 from treering.adapters.record_buffer import RecordBuffer
 from treering.async_objects import sync_ledger
 from treering.derive.terms import terms

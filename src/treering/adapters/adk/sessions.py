@@ -11,6 +11,7 @@ the memory its messages and tool calls. ADK relies on its sessions: what cannot 
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
@@ -24,12 +25,13 @@ from google.adk.sessions.base_session_service import BaseSessionService, ListSes
 from google.adk.sessions.state import State
 from typing_extensions import override
 
-from treering.adapters.adk.names import scope_of, session_of, tag
 from treering.adapters.record_buffer import RecordBuffer
 from treering.async_objects import sync_ledger
-from treering.errors import Conflict
+from treering.errors import Conflict, TreeringError
 from treering.ledger.keyed_records import RecordChange
 from treering.model.events import NewEvent
+from treering.model.fields import check_name
+from treering.model.scopes import parse_scope
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from treering.async_objects import AsyncLedger
     from treering.ledger.keyed_records import KeyedRecord, KeyedRecords
     from treering.ledger.ledger import Ledger
+
 
 RECORDS: Final = "adk"
 STATE_SESSION: Final = "adk-state"
@@ -334,3 +337,31 @@ def _stale(session: Session) -> StaleSessionError:
     return StaleSessionError(
         f"session {session.id} was changed since it was loaded: load it again, then append"
     )
+
+
+_BYTES: Final = 12
+
+
+def scope_of(app_name: str) -> str:
+    """Return the scope of an app: ``adk/APP``, or its hash if that is not a valid scope."""
+    name = f"adk/{app_name}"
+    try:
+        if parse_scope(name) == name:
+            return name
+    except TreeringError:
+        pass
+    return f"adk/{tag(app_name)}"
+
+
+def session_of(user_id: str, session_id: str) -> str:
+    """Return the session of a user's session: ids of two users may be the same."""
+    try:
+        return check_name(f"adk:{quote(user_id, safe='@')}:{session_id}", "session_id")
+    except TreeringError:
+        return f"adk:#{tag(user_id, session_id)}"
+
+
+def tag(*texts: str) -> str:
+    """Return a hash that replaces texts in a key."""
+    text = "\0".join(texts).encode(errors="surrogatepass")
+    return blake2b(text, digest_size=_BYTES).hexdigest()

@@ -28,8 +28,7 @@ from langgraph.checkpoint.base import (
 from typing_extensions import override
 
 from treering.adapters.langgraph.byte_deltas import Delta, GrowingValue, Version, applied
-from treering.adapters.recent_values import RecentValues
-from treering.adapters.record_buffer import RecordBuffer
+from treering.adapters.record_buffer import RecentValues, RecordBuffer
 from treering.async_objects import AsyncItems, sync_ledger
 from treering.errors import Conflict, InvalidInput
 from treering.ledger.keyed_records import CHANGES_MAX, RecordChange

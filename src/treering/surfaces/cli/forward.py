@@ -22,8 +22,8 @@ from treering.surfaces.shared.texts import counted, scope_names
 if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope
+    from treering.spine.dispatcher import Spine
     from treering.spine.ports import Sink
-    from treering.spine.spine import Spine
 
 TARGETS: Final = ("webhook", "otlp", "nats")
 SECRET_VARIABLE: Final = "TREERING_WEBHOOK_SECRET"  # noqa: S105  (its name)
