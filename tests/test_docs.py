@@ -31,7 +31,7 @@ from treering.ledger import drafts, erasure
 from treering.model import codec, events, queries, scopes
 from treering.model.envelopes import json_schema
 from treering.model.kinds import KINDS
-from treering.model.retention import DEFAULT_RETENTION
+from treering.model.scopes import DEFAULT_RETENTION
 from treering.storage.sqlite import commits, database
 from treering.surfaces.cli import options
 

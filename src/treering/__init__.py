@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.memory.ports import Embedder, Extractor
     from treering.memory.recall_result import RecallResult
-    from treering.model.episodes import Episode
     from treering.model.events import Event, Header, NewEvent
-    from treering.model.memories import Fact
+    from treering.model.memories import Episode, Fact
     from treering.model.queries import Page
     from treering.model.searches import SearchResult
     from treering.spine.dispatcher import Spine
@@ -105,7 +104,7 @@ _HOMES: Final = {
     "Context": "treering.context.assemble",
     "Contributor": "treering.ledger.contexts",
     "Embedder": "treering.memory.ports",
-    "Episode": "treering.model.episodes",
+    "Episode": "treering.model.memories",
     "Event": "treering.model.events",
     "Extractor": "treering.memory.ports",
     "Fact": "treering.model.memories",

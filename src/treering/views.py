@@ -8,11 +8,19 @@ from treering.ledger.keyed_records import KeyedRecord, RecordChange
 from treering.ledger.runs import RunMoment, RunOutline, RunView
 from treering.ledger.scopes import ScopeOutline
 from treering.model.messages import Repair
-from treering.model.runs import Message
 from treering.model.searches import SearchHit, SessionHits
 from treering.model.sessions import Isolation, SessionOutline, SessionSettings
-from treering.model.tool_records import ToolRecord, ToolStatistics
-from treering.model.views import Counts, Goal, MemoryRecord, ModelUsage, Schedule, TurnView, Usage
+from treering.model.tools import ToolRecord, ToolStatistics
+from treering.model.views import (
+    Counts,
+    Goal,
+    MemoryRecord,
+    Message,
+    ModelUsage,
+    Schedule,
+    TurnView,
+    Usage,
+)
 
 __all__ = [
     "Counts",

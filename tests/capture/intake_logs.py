@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from formats.clawser_logs import voyage as clawser_voyage
 from formats.logs import codex, gemini, openclaw, pi
 from formats.logs.claude_code import SESSION, Log, call, used
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from treering import InvalidInput
 from treering.context.assemble import ContextTarget, Window, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS
-from treering.context.exact import exact_counter
+from treering.context.tokens import exact_counter
 from treering.ledger.windows import read_window
 from treering.model.codec import encode
 from treering.model.messages import AssistantMessage, UserMessage

@@ -13,7 +13,7 @@ from context.model_messages import model_messages, texts, tools
 from context.provider_types import check_types
 from context.told import told, told_system
 from treering.context.dialects import CONTINUED, DIALECTS, NO_OUTPUT, Dialect, render
-from treering.context.dialects.names import COMMON, GEMINI, NameRule, spell_names
+from treering.context.dialects.turns import COMMON, GEMINI, NameRule, spell_names
 from treering.model.codec import encode
 from treering.model.messages import AssistantMessage, ModelMessage, Result
 

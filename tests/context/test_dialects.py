@@ -10,7 +10,7 @@ import pytest
 from context.model_messages import assistant, called, user
 from context.told import told
 from treering.context.dialects import CONTINUED, DIALECTS, Dialect, check_dialect, render
-from treering.context.dialects.names import COMMON, GEMINI, spell_names
+from treering.context.dialects.turns import COMMON, GEMINI, spell_names
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:

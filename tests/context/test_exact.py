@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from treering.context import exact
-from treering.context.exact import exact_counter
+from treering.context import tokens
+from treering.context.tokens import exact_counter
 from treering.errors import InvalidInput, Unsupported
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def _uninstalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    exact._counter.cache_clear()
+    tokens._counter.cache_clear()
     monkeypatch.setitem(sys.modules, "rs_bpe.bpe", None)
     yield
-    exact._counter.cache_clear()
+    tokens._counter.cache_clear()
 
 
 def test_tokens_are_counted_as_the_model_counts_them() -> None:

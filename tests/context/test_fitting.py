@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from context.histories import LARGE, PROSE, assistant, call, event, histories, in_order, result
 from context.histories import user as asked
-from treering.context.budgets import Budget
-from treering.context.exact import exact_counter
+from treering.context.budgets import OUTPUT_CHARACTERS_MAX, Budget, shorten, shorten_to
 from treering.context.fitting import SUMMARY_TOKENS_MAX, EarlierSummary, fit
 from treering.context.pairing import pair
-from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
-from treering.context.tokens import estimate
+from treering.context.tokens import estimate, exact_counter
 from treering.model.messages import AssistantMessage, UserMessage
 from treering.model.tools import SyntheticPolicy
 

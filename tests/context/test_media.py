@@ -17,7 +17,7 @@ from treering.context import attachments
 from treering.context.attachments import media_tokens_of, tokens_of
 from treering.context.dialects import DIALECTS
 from treering.ledger.windows import read_window
-from treering.model.media import Media
+from treering.model.messages import Media
 
 if TYPE_CHECKING:
     from treering import Context, Ledger, Session

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.context.summaries import Summary, summarise
-from treering.context.summary_notes import LINE_CHARS_MAX, LINES_MAX, SECTIONS
+from treering.context.summaries import LINE_CHARS_MAX, LINES_MAX, SECTIONS, Summary, summarise
 from treering.context.tokens import estimate
 from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 

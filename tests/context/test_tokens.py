@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from context.scripts import SENTENCES, corpus
 from context.unseen import PROSE as UNSEEN
 from context.unseen import SHAPES
-from treering.context.exact import exact_counter
 from treering.context.languages import language_surcharge
 from treering.context.tokens import (
     ESTIMATES_MAX,
@@ -24,6 +23,7 @@ from treering.context.tokens import (
     MORE_MAX,
     PIECE_CHARACTERS_MAX,
     estimate,
+    exact_counter,
 )
 
 PROSE = (

@@ -14,8 +14,8 @@ import treering
 from builders import HERE, said
 from effort import PATIENCE_S
 from treering.app import now_ms
-from treering.model.runs import start_id
 from treering.model.scopes import Scope
+from treering.model.views import start_id
 from treering.storage.leases import SILENCE_ELSEWHERE_MS, LeaseOwner
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import ELSEWHERE, HERE, run_of, said
-from treering.model.runs import start_id
 from treering.model.scopes import Scope
+from treering.model.views import start_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable

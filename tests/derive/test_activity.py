@@ -11,7 +11,7 @@ import treering
 from builders import HERE, NOON, said
 from treering.derive.activity import Activity, ActivityCounter
 from treering.derive.periods import MetricChange, Period, metric_changes
-from treering.model.tool_records import ToolRecord
+from treering.model.tools import ToolRecord
 
 
 def activity_of(*events: treering.NewEvent) -> Activity:

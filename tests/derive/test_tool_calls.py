@@ -11,7 +11,7 @@ from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank, record_of, 
 from treering.derive.tool_facts import fact_of
 from treering.errors import Corrupt
 from treering.model.events import Header
-from treering.model.tool_records import ToolRecord
+from treering.model.tools import ToolRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from treering.derive.turns import turns
 from treering.model.views import TurnView
 
 if TYPE_CHECKING:
-    from treering.model.runs import RunState
+    from treering.model.views import RunState
 
 
 def stretches(*events: dict[str, Any]) -> list[tuple[int, int]]:

@@ -26,7 +26,7 @@ from treering.formats.parsed import LogRecord
 from treering.formats.pi import PiReader
 from treering.formats.tape import TapeReader
 from treering.model.codec import decode, encode
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from treering.formats import openclaw_mem, pi, tape
 from treering.formats.apeira import lines as apeira_lines
 from treering.formats.clawser import lines as clawser_lines
 from treering.formats.tape import TapeReader
-from treering.model.times import instant
+from treering.model.fields import instant
 
 NOON = 1_790_000_000_000
 

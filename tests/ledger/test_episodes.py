@@ -11,7 +11,7 @@ from builders import DAY, HERE, run_of, said
 from threads import in_threads
 from treering import Conflict
 from treering.ledger.ledger import Ledger
-from treering.model.episodes import Episode, episode_of
+from treering.model.memories import Episode, episode_of
 from treering.model.parts import UsageReported
 
 if TYPE_CHECKING:

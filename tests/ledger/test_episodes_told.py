@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from builders import HERE, NOON
 from effort import rounds
 from treering.context.citations import cite
-from treering.context.episodes import EpisodeSummary, summarise_episode
-from treering.context.prose import quotable_sentences
+from treering.context.narratives import EpisodeSummary, summarise_episode
+from treering.context.remarks import quotable_sentences
 from treering.context.tokens import estimate
 from treering.ledger.episodes import EPISODE_TOKENS_MAX
-from treering.model.episodes import Episode, Sentence, episode_of
 from treering.model.events import Event
+from treering.model.memories import Episode, Sentence, episode_of
 from treering.model.messages import AssistantMessage, Call, ModelMessage, Result, UserMessage
 
 SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")

@@ -11,7 +11,7 @@ import treering
 from builders import ELSEWHERE, HERE, NOON, said
 from mcp_server.recorded import TOKEN, ask, record, refused, toolbox
 from treering import Ledger, NotFound
-from treering.context.exact import exact_counter
+from treering.context.tokens import exact_counter
 from treering.model.kinds import KINDS
 from treering.model.scopes import parse_scope
 from treering.surfaces.mcp.schemas import NOTICE, TOOLS, tools_for

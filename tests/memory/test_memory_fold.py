@@ -14,7 +14,7 @@ from treering.derive.memory_state import FACT
 from treering.memory import memory_fold
 from treering.memory.memory_fold import MemoryFold
 from treering.memory.records import Row
-from treering.model.followers import FollowedEvents
+from treering.model.queries import FollowedEvents
 from treering.model.scopes import Scope
 from treering.model.sessions import COMMON
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from treering import Event
     from treering.memory.ports import MemoryStore
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
 
 SCOPE = Scope(HERE)
 

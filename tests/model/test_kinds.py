@@ -5,7 +5,7 @@ import pytest
 from treering.errors import InvalidInput, InvalidKind
 from treering.model.events import SCHEMA_VERSION
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind
-from treering.model.retention import (
+from treering.model.scopes import (
     DEFAULT_RETENTION,
     check_retention,
     cutoffs,

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treering.model.fields import TIME_MS_MAX
-from treering.model.times import instant
+from treering.model.fields import TIME_MS_MAX, instant
 
 
 @given(st.integers(min_value=0, max_value=TIME_MS_MAX))

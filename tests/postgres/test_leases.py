@@ -17,8 +17,8 @@ from postgres_places import Place
 from postgres_server import Server, laid_out
 from postgres_writers import store_of, until
 from treering.app import now_ms
-from treering.model.runs import start_id
 from treering.model.scopes import Scope
+from treering.model.views import start_id
 from treering.storage.leases import LeaseOwner
 from treering.storage.postgres import leases, locks, runs, schema
 

@@ -11,7 +11,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
-from treering.model.tool_records import ToolPoint, ToolQuery
+from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.postgres import tool_records
 from treering.storage.postgres.sql import translate

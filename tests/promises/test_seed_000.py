@@ -11,7 +11,7 @@ import pytest
 
 import treering
 from surfaces.command_line import CommandLine
-from treering.model.retention import DEFAULT_RETENTION
+from treering.model.scopes import DEFAULT_RETENTION
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,7 @@ from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.context.tokens import estimate
 from treering.derive.fading import strength
 from treering.memory.recall_result import WEIGHTS
-from treering.model.episodes import episode_of
-from treering.model.memories import EPISODES_DEFAULT, Category
+from treering.model.memories import EPISODES_DEFAULT, Category, episode_of
 from treering.model.sessions import GROUP_TOOLS
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger, Session
     from treering.memory.memory import Memory
-    from treering.model.episodes import Episode
+    from treering.model.memories import Episode
 
 READ_ALL = (
     "import sys, pathlib\n"

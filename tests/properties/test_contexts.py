@@ -36,10 +36,9 @@ from effort import rounds
 from treering.context.assemble import Context, ContextTarget, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
-from treering.context.exact import exact_counter
 from treering.context.pairing import MESSAGE_KINDS, VISIBLE_BOUNDARIES, pair
 from treering.context.texts import message_role
-from treering.context.tokens import estimate
+from treering.context.tokens import estimate, exact_counter
 from treering.derive.tool_calls import tool_calls
 from treering.derive.visible import ended_runs, visible
 from treering.ledger.windows import compacted_through, read_window
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger, Session
     from treering.model.events import Event
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 NUMBERS: Final = count(1)
 NOW: Final = 1_780_000_000_000

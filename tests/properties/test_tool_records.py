@@ -17,12 +17,11 @@ import treering
 from builders import DAY, HERE, NOON, said
 from treering import NewEvent
 from treering.derive.tool_calls import percentile_rank, tool_calls
-from treering.model.tool_records import FAILING, ToolStatistics
-from treering.model.tools import REASONS
+from treering.model.tools import FAILING, REASONS, ToolStatistics
 
 if TYPE_CHECKING:
     from postgres_server import Places
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 SCOPES: Final = [HERE, "acme/other"]
 SESSIONS: Final = ["s1", "s2"]

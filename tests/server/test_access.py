@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE, said
 from served import ADDRESS, TOKEN, InProcess, at
-from treering.model.cursors import unpack
+from treering.model.queries import unpack
 from treering.surfaces.server.access import (
     AccessCheck,
     Protected,

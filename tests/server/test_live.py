@@ -20,7 +20,7 @@ import treering
 from builders import ELSEWHERE, HERE, said
 from effort import LONG, PATIENCE_S, rounds
 from served import ServerProcess, ThreadServer, at, follow, follow_until
-from treering.model.cursors import pack
+from treering.model.queries import pack
 from treering.surfaces.server.problems import Limits
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.carried_events import recorded
-from treering.model.runs import OpenCall
+from treering.model.views import OpenCall
 from treering.spine.closing import open_calls
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import pytest
 import treering
 from builders import DAY, HERE, NOON, called, said
 from effort import PATIENCE_S
-from treering.model.cursors import pack
+from treering.model.queries import pack
 from treering.storage.sqlite import schema
 
 if TYPE_CHECKING:

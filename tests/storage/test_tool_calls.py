@@ -14,7 +14,7 @@ import treering
 from broken.ledgers import marker, raw_bytes
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from treering.model.scopes import Scope
-from treering.model.tool_records import ToolPoint, ToolQuery
+from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.projections import in_sqlite
 from treering.storage.sqlite import tool_records

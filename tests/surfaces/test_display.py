@@ -13,7 +13,7 @@ import treering
 from builders import HERE
 from surfaces.showcase import EDIT, FAILURE, PATCH, QUESTION, picture, record_showcase
 from surfaces.talks import IN, TOKEN
-from treering.model.media import Media
+from treering.model.messages import Media
 from treering.surfaces.pages.blocks import (
     DiffBlock,
     PictureBlock,

@@ -12,8 +12,7 @@ import treering
 from builders import HERE, NOON, said
 from clocks import Clock
 from treering import InvalidInput
-from treering.model.fields import TIME_MS_MAX
-from treering.model.times import instant
+from treering.model.fields import TIME_MS_MAX, instant
 
 if TYPE_CHECKING:
     from pathlib import Path

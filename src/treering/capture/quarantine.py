@@ -23,7 +23,7 @@ from treering.errors import InvalidInput, TreeringError
 from treering.formats.records.json_pieces import TORN
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import state_folder
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

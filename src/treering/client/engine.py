@@ -14,7 +14,8 @@ from treering.ledger.runs import RunOutline
 from treering.model.events import FirstEvent, Header
 from treering.model.queries import PAGE_ITEMS_MAX, Page
 from treering.model.tools import SyntheticPolicy
-from treering.spine.run_events import Gates, Results, fit
+from treering.spine.gates import Gates
+from treering.spine.run_events import Results, fit
 from treering.spine.run_state import RunState, check_wait
 from treering.spine.runs import Run
 

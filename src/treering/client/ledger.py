@@ -21,16 +21,15 @@ from treering.ledger.session_settings import stated
 from treering.memory.memory import Memory
 from treering.memory.recall_result import RecallResult
 from treering.model.arguments import checks_arguments, checks_arguments_of
-from treering.model.episodes import Episode
 from treering.model.events import Event, Header
 from treering.model.fields import check_events, check_id, check_list, check_name
-from treering.model.memories import Fact, FactChange, LearnResult, NewFact
+from treering.model.memories import Episode, Fact, FactChange, LearnResult, NewFact
 from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.scopes import parse_scope
 from treering.model.searches import HITS_DEFAULT, SearchResult
 from treering.model.sessions import SessionOutline
-from treering.model.tool_records import ToolRecord, ToolStatistics
+from treering.model.tools import ToolRecord, ToolStatistics
 
 if TYPE_CHECKING:
     import threading

@@ -18,7 +18,7 @@ from treering.model.fields import check_count, check_name
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import parse_scope
 from treering.model.sessions import SessionOutline
-from treering.model.tool_records import ToolRecord
+from treering.model.tools import ToolRecord
 from treering.model.views import Counts, Goal, TurnView, Usage
 
 if TYPE_CHECKING:

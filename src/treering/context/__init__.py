@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from treering.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from treering.context.exact import exact_counter
+    from treering.context.tokens import exact_counter
 
 __all__ = [
     "exact_counter",
 ]
 
 _HOMES: Final = {
-    "exact_counter": "treering.context.exact",
+    "exact_counter": "treering.context.tokens",
 }
 
 if not TYPE_CHECKING:  # A type checker would take any name for one that is here.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.attachments import with_media
-from treering.context.budgets import MESSAGE_TOKENS, Budget
+from treering.context.budgets import MESSAGE_TOKENS, Budget, shorten_to
 from treering.context.dialects import (
     Dialect,
     declare,
@@ -20,7 +20,6 @@ from treering.context.dialects import (
 from treering.context.fitting import EarlierSummary, fit
 from treering.context.items import messages_of, read_item, with_unique_ids
 from treering.context.pairing import pair
-from treering.context.shortening import shorten_to
 from treering.context.summaries import summarise
 from treering.context.texts import text_of
 from treering.context.thoughts import thoughts_of, with_thoughts

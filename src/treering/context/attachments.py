@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from treering.context.dialects import Dialect
-    from treering.model.media import Media
-    from treering.model.messages import ModelMessage, Result
+    from treering.model.messages import Media, ModelMessage, Result
 
 HEAD_CHARACTERS: Final = 262_144
 """Base64 characters of a picture that are read: its size comes before its pixels."""

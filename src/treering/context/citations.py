@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.context.prose import has_secret
-from treering.context.summary_notes import single_line
+from treering.context.remarks import has_secret
+from treering.context.summaries import single_line
 from treering.context.text_cues import split_sentences
 from treering.context.tokens import estimate
 from treering.derive.fact_noise import INSTRUCTION, OVERRIDE
 from treering.derive.terms import terms
-from treering.model.episodes import Sentence
+from treering.model.memories import Sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.context.attachments import media_ids, without_media
-from treering.context.budgets import MESSAGE_TOKENS
-from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten, shorten_to
+from treering.context.budgets import MESSAGE_TOKENS, OUTPUT_CHARACTERS_MAX, shorten, shorten_to
 from treering.context.thoughts import thoughts_of, without_thoughts
 from treering.model.messages import AssistantMessage, ModelMessage, Repair, UserMessage
 

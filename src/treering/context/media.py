@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from treering.model.media import Media, MediaSort
+from treering.model.messages import Media, MediaSort
 
 ATTACHMENT_FIELDS: Final = (
     "attachments",

@@ -10,7 +10,7 @@ from treering.model.events import REDACTED
 
 if TYPE_CHECKING:
     from treering.model.events import Event
-    from treering.model.media import Media
+    from treering.model.messages import Media
 
 
 UNNAMED: Final = "unknown_tool"

@@ -25,7 +25,7 @@ from treering.model.views import ModelUsage, Spent
 
 if TYPE_CHECKING:
     from treering.model.events import Header
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 CALLS_KNOWN_MAX: Final = 10_000
 """Model calls that are remembered in case they are reported again."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.lazy import lazy_pattern
-from treering.model.episodes import Mood
+from treering.model.memories import Mood
 
 if TYPE_CHECKING:
     import re

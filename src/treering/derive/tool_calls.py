@@ -14,14 +14,13 @@ from treering.derive.tool_facts import Name, ToolFact, fact_of, plausible
 from treering.errors import Corrupt
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
-from treering.model.tool_records import ToolRecord
-from treering.model.tools import Reason, Status
+from treering.model.tools import Reason, Status, ToolRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from treering.model.events import Header
-    from treering.model.runs import RunState
+    from treering.model.views import RunState
 
 SAME_ID_MAX: Final = 64
 """A result finds its call among this many latest records with its call id in the session."""

@@ -11,8 +11,7 @@ from treering.derive.reports import Report, add_up, larger_report, report_of, us
 from treering.model.events import Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.parts import is_approximate
-from treering.model.runs import COMPACTION, RunState
-from treering.model.views import TurnView
+from treering.model.views import COMPACTION, RunState, TurnView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -17,17 +17,16 @@ from treering.derive.entity_log import name_in
 from treering.derive.reports import Report, larger_report, report_of, total_usage
 from treering.derive.reports import add_up as add_up_reports
 from treering.derive.visible import visible
+from treering.model.fields import instant
 from treering.model.messages import INSTRUCTIONS, AssistantMessage
 from treering.model.parts import ToolReturned, safe_part
-from treering.model.times import instant
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from treering.model.events import Event
-    from treering.model.media import Media
-    from treering.model.messages import Call, ModelMessage, Result
+    from treering.model.messages import Call, Media, ModelMessage, Result
 
 SCHEMA: Final = "ATIF-v1.8"
 UNKNOWN_VERSION: Final = "unknown"

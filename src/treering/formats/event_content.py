@@ -8,7 +8,7 @@ import msgspec
 
 from treering.formats.loose import hint_of, text_of, without_none
 from treering.model.codec import decode
-from treering.model.runs import INTERRUPT_TITLE
+from treering.model.views import INTERRUPT_TITLE
 from treering.spine.words import describe, shorten
 
 

@@ -9,13 +9,13 @@ from treering.derive.project_commands import ShellCall, command_runs, is_piped
 from treering.lazy import lazy_pattern
 from treering.ledger.tool_calls import read_page
 from treering.model.queries import PAGE_ITEMS_MAX
-from treering.model.tool_records import ToolQuery
+from treering.model.tools import ToolQuery
 
 if TYPE_CHECKING:
     from treering.derive.project_commands import CommandRun
     from treering.ledger.ports import EventStore
     from treering.model.scopes import Scope
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 FIRST_EVENTS: Final = 8
 """So many of the first events are asked for the project's folder."""

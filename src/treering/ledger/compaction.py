@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from treering.context.budgets import Budget
+from treering.context.budgets import OUTPUT_CHARACTERS_MAX, Budget, shorten_to
 from treering.context.fitting import summary_message, with_outputs
 from treering.context.pairing import pair
-from treering.context.shortening import OUTPUT_CHARACTERS_MAX, shorten_to
 from treering.context.summaries import Summariser, summarise
 from treering.context.tokens import estimate
 from treering.errors import InvalidInput, NotFound
@@ -19,7 +18,7 @@ from treering.ledger.turn_bounds import redoable
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
 from treering.model.parts import CompactionReported, ContextCompacted, RunEnded, RunStarted
-from treering.model.runs import COMPACTION
+from treering.model.views import COMPACTION
 from treering.spine.run_events import KERNEL, make_event, run_end
 from treering.spine.words import describe, new_id, shorten
 

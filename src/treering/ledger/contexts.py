@@ -19,8 +19,7 @@ from treering.context.assemble import (
 from treering.context.attachments import media_tokens_of
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect
-from treering.context.exact import exact_counter
-from treering.context.tokens import Counter
+from treering.context.tokens import Counter, exact_counter
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
@@ -28,7 +27,7 @@ from treering.model.fields import check_text
 from treering.model.messages import Repair
 from treering.model.parts import ContextAssembled, safe_part
 from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
-from treering.spine.run_events import ContextRecord
+from treering.spine.showing import ContextRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from treering.memory.ports import Embedder
     from treering.memory.records import Document, IndexEntry, IndexName
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
 
 PAGE: Final = 500

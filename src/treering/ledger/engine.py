@@ -35,8 +35,8 @@ from treering.model.parts import RunStarted
 from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 from treering.spine.dispatcher import Dispatcher
+from treering.spine.gates import Gates
 from treering.spine.ports import Gate
-from treering.spine.run_events import Gates
 
 if TYPE_CHECKING:
     import threading
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from treering.ledger.sessions import Session
     from treering.model import receipts
     from treering.model.events import Event, Header, NewEvent
-    from treering.model.runs import Message, OpenRun
+    from treering.model.views import Message, OpenRun
     from treering.spine import closing, numbering, run_events, run_state, runs
     from treering.spine.ports import Sink
     from treering.spine.run_events import Results

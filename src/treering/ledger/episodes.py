@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.context.citations import cite, text_of
-from treering.context.episodes import summarise_episode
+from treering.context.narratives import summarise_episode
 from treering.context.pairing import pair
 from treering.errors import Conflict
 from treering.ledger.guarded_append import (
@@ -23,9 +23,9 @@ from treering.ledger.outlines import FIRST_EVENTS
 from treering.ledger.people import talking
 from treering.ledger.windows import read_window
 from treering.model.codec import canonical
-from treering.model.episodes import EPISODE, Sentence
 from treering.model.events import REDACTED
 from treering.model.kinds import IMPORTED
+from treering.model.memories import EPISODE, Sentence
 from treering.model.messages import AssistantMessage
 from treering.model.parts import UsageReported
 from treering.spine.run_events import make_event
@@ -34,7 +34,7 @@ from treering.spine.words import describe, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.context.episodes import EpisodeSummary
+    from treering.context.narratives import EpisodeSummary
     from treering.context.summaries import Summariser
     from treering.ledger.guarded_append import Append
     from treering.ledger.lineage import Lineage

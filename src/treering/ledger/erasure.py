@@ -11,12 +11,11 @@ from treering.ledger.derived_texts import derived_texts_of
 from treering.ledger.lineage import NO_END
 from treering.ledger.records import AGENT, Selection
 from treering.model.events import NewEvent
+from treering.model.fields import instant
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
 from treering.model.queries import Query
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
-from treering.model.retention import DAY_MS, DEFAULT_RETENTION, check_retention, cutoffs
-from treering.model.scopes import Scope
-from treering.model.times import instant
+from treering.model.scopes import DAY_MS, DEFAULT_RETENTION, Scope, check_retention, cutoffs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Draft, Erasure, SessionErasure
-    from treering.model.retention import Retention
+    from treering.model.scopes import Retention
 
 CLOCK_AHEAD_DAYS_MAX: Final = 90
 """The longest default retention: a clock that is further ahead would leave nothing that expires."""

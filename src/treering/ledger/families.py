@@ -9,8 +9,7 @@ import msgspec
 from treering.errors import NotFound
 from treering.ledger.lineage import NO_END
 from treering.ledger.outlines import Sketch, check_limit, head_of, heads
-from treering.model.cursors import pack, unpack
-from treering.model.queries import Page
+from treering.model.queries import Page, pack, unpack
 from treering.model.sessions import SessionOutline
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Generic, TypeVar
 import msgspec
 
 from treering.errors import InvalidCursor
-from treering.model.cursors import pack, unpack
 from treering.model.kinds import RUN_ENDS
+from treering.model.queries import pack, unpack
 
 if TYPE_CHECKING:
     import threading
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ports import EventStore
     from treering.model.events import Header
-    from treering.model.followers import FollowedEvents, Mark
+    from treering.model.queries import FollowedEvents, Mark
     from treering.model.scopes import Scope
 
 PAGE: Final = 500

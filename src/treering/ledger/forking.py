@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from treering.ledger.records import EventLocation
     from treering.ledger.sessions import Session
     from treering.model.events import Event, NewEvent
-    from treering.model.runs import OpenRun
     from treering.model.sessions import SessionSettings
+    from treering.model.views import OpenRun
 
 _NAMED: Final = re.compile(r"(?:-fork-[0-9a-f]{8})+$")
 FIRST_CHARACTERS_MAX: Final = 180

@@ -17,7 +17,7 @@ from treering.errors import Conflict, RunActive
 from treering.locks import Lock
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import InboxTaken, Noted, safe_part
-from treering.model.runs import Message
+from treering.model.views import Message
 from treering.spine.run_events import KERNEL, make_event, said
 
 if TYPE_CHECKING:

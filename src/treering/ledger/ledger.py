@@ -28,8 +28,7 @@ from treering.model.fields import (
     check_time,
 )
 from treering.model.queries import PAGE_ITEMS_DEFAULT
-from treering.model.retention import check_retention
-from treering.model.scopes import parse_scope
+from treering.model.scopes import check_retention, parse_scope
 from treering.model.sessions import IDLE_MINUTES, PRUNE_DAYS
 from treering.spine.dispatcher import Spine
 from treering.spine.words import new_id
@@ -68,8 +67,7 @@ if TYPE_CHECKING:
         RedactReceipt,
         SweepReceipt,
     )
-    from treering.model.retention import Retention
-    from treering.model.scopes import Scope
+    from treering.model.scopes import Retention, Scope
     from treering.model.sessions import (
         Isolation,
         Mode,

@@ -15,9 +15,8 @@ from treering.ledger.records import FORGOTTEN, SessionHead
 from treering.ledger.session_settings import settings_after_forgetting
 from treering.ledger.titles import Titles
 from treering.memory.records import MEMORY_SESSION
-from treering.model.cursors import pack, unpack
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS, MEMORY_KINDS
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, pack, unpack
 from treering.model.scopes import Scope
 from treering.model.sessions import (
     IDLE_MINUTES,

@@ -26,15 +26,13 @@ if TYPE_CHECKING:
     from treering.memory.ports import MemoryStore
     from treering.model.codec import Json
     from treering.model.events import Event, Header
-    from treering.model.followers import FollowedEvents, FollowStep, Mark
-    from treering.model.queries import Query, SessionTally
+    from treering.model.queries import FollowedEvents, FollowStep, Mark, Query, SessionTally
     from treering.model.receipts import Physical, RebuildReceipt
-    from treering.model.retention import Retention
-    from treering.model.runs import OpenRun
-    from treering.model.scopes import Scope
+    from treering.model.scopes import Retention, Scope
     from treering.model.search_queries import SearchQuery, Term
     from treering.model.searches import SearchCandidate, SearchCandidates
-    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.tools import ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.views import OpenRun
 
 
 class EventStore(Protocol):

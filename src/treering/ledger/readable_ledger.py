@@ -13,8 +13,7 @@ from treering.model.fields import check_count, check_id, check_list, check_name,
 from treering.model.queries import PAGE_ITEMS_DEFAULT, VIEW_ITEMS_DEFAULT
 from treering.model.scopes import parse_scope
 from treering.model.searches import HITS_DEFAULT
-from treering.model.tool_records import ToolQuery, parse_statuses
-from treering.model.tools import check_reason
+from treering.model.tools import ToolQuery, check_reason, parse_statuses
 
 if TYPE_CHECKING:
     import threading
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event, Header
     from treering.model.queries import EventFilters, Page
     from treering.model.searches import SearchResult
-    from treering.model.tool_records import Order, ToolFilters, ToolRecord, ToolStatistics
+    from treering.model.tools import Order, ToolFilters, ToolRecord, ToolStatistics
 else:
     runs = LazyModule("treering.ledger.runs")
     scopes = LazyModule("treering.ledger.scopes")

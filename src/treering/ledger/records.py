@@ -12,8 +12,8 @@ from treering.errors import Corrupt, KeyMissing
 from treering.ledger.chain import header_digest
 from treering.model.codec import encode
 from treering.model.events import SCHEMA_VERSION, Header
-from treering.model.runs import taken_number
 from treering.model.scopes import Scope
+from treering.model.views import taken_number
 
 Erasure = Literal["null", "placeholder", "expired"]
 """How content was erased: payload reads null, payload reads [REDACTED], or the event expired."""

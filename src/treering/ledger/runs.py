@@ -19,7 +19,7 @@ from treering.model.parts import RunEnded, RunStarted, safe_part
 from treering.model.queries import PAGE_ITEMS_MAX, Page, Query, TimelinePoint, make_cursor
 from treering.model.scopes import Scope
 from treering.model.sessions import settings_of
-from treering.model.tool_records import ToolQuery, ToolRecord
+from treering.model.tools import ToolQuery, ToolRecord
 from treering.spine.closing import BEYOND_DELTAS
 from treering.spine.sink_queue import safe_event
 

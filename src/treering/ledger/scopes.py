@@ -10,9 +10,8 @@ from treering.errors import InvalidCursor, InvalidInput
 from treering.ledger.outlines import check_limit
 from treering.ledger.records import shared_seq
 from treering.memory.records import MEMORY_SESSION
-from treering.model.cursors import pack, unpack
 from treering.model.fields import check_list
-from treering.model.queries import Page
+from treering.model.queries import Page, pack, unpack
 from treering.model.scopes import Scope, parse_scope
 
 if TYPE_CHECKING:

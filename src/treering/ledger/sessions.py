@@ -66,11 +66,10 @@ if TYPE_CHECKING:
     from treering.ledger.people import ChannelPerson
     from treering.model.events import Event, EventFields, Header
     from treering.model.kinds import Boundary
-    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
     from treering.model.sessions import Isolation, Mode, SessionOutline, SessionSettings
-    from treering.model.tool_records import ToolRecord
-    from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
+    from treering.model.tools import ToolRecord
+    from treering.model.views import Counts, Goal, MemoryRecord, OpenRun, Schedule, TurnView, Usage
 
 
 @checks_arguments

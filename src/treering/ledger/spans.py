@@ -32,7 +32,7 @@ from treering.model.parts import (
     safe_part,
 )
 from treering.model.scopes import Scope
-from treering.model.tool_records import ToolQuery
+from treering.model.tools import ToolQuery
 from treering.version import __version__
 
 if TYPE_CHECKING:

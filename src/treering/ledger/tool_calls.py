@@ -12,7 +12,7 @@ from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query
 from treering.model.scopes import parse_scope
-from treering.model.tool_records import (
+from treering.model.tools import (
     ToolQuery,
     check_tool_query,
     make_tool_cursor,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.lineage import Lineage, Segment
     from treering.ledger.ports import EventStore
-    from treering.model.tool_records import ToolRecord, ToolStatistics
+    from treering.model.tools import ToolRecord, ToolStatistics
 
 
 def limit_of(first: int | None, last: int | None) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from treering.context.assemble import Window
-from treering.context.budgets import MESSAGE_TOKENS
+from treering.context.budgets import MESSAGE_TOKENS, OUTPUT_CHARACTERS_MAX
 from treering.context.pairing import MESSAGE_KINDS
-from treering.context.shortening import OUTPUT_CHARACTERS_MAX
 from treering.context.texts import (
     boundary_text,
     call_arguments,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event
-    from treering.model.media import Media
+    from treering.model.messages import Media
 
 PAIRS_MAX: Final = 8
 """Latest calls that are compared; a changed tokenizer shows after five of them."""

@@ -9,10 +9,8 @@ import msgspec
 from treering.derive.memory_state import hashed, state_at, was_valid_at
 from treering.errors import InvalidInput
 from treering.memory.facts import facts_of
-from treering.model.cursors import pack, unpack
-from treering.model.episodes import episode_of
-from treering.model.memories import CATEGORIES, FACT_STATES
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page
+from treering.model.memories import CATEGORIES, FACT_STATES, episode_of
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
     from treering.derive.memory_state import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
-    from treering.model.episodes import Episode
-    from treering.model.memories import Fact
+    from treering.model.memories import Episode, Fact
 
 
 class FactQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from treering.memory.ports import Extractor, MemoryStore
     from treering.memory.recall_query import RankingOptions
     from treering.memory.scope_memory import ScopeMemory
-    from treering.model.episodes import Episode
     from treering.model.events import Header
     from treering.model.memories import (
         Category,
+        Episode,
         ExtractReceipt,
         Fact,
         FactAudit,

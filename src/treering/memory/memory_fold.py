@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from treering.memory.ports import Attributed, MemoryStore
     from treering.model.events import Event
-    from treering.model.followers import FollowedEvents, Mark
+    from treering.model.queries import FollowedEvents, Mark
     from treering.model.scopes import Scope
 
 PAGE_EVENTS: Final = 2_000

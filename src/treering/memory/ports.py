@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from treering.memory.model_extraction import Extraction
     from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
     from treering.model.events import Event
-    from treering.model.followers import FollowedEvents, FollowStep, Mark
+    from treering.model.queries import FollowedEvents, FollowStep, Mark
     from treering.model.scopes import Scope
     from treering.model.sessions import Attribution
 

@@ -12,8 +12,7 @@ from treering.derive.terms import terms
 from treering.memory.fact_columns import FORGOTTEN, SUPERSEDED
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.recall_query import searched_users
-from treering.model.episodes import episode_of
-from treering.model.memories import RecalledEpisode, RecalledTurn
+from treering.model.memories import RecalledEpisode, RecalledTurn, episode_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory
     from treering.memory.similarity import QuerySimilarity
-    from treering.model.episodes import Episode
     from treering.model.events import Event
+    from treering.model.memories import Episode
 
 SHARED_WITH_EVIDENCE: Final = 0.5
 """A sentence that cites evidence of an outdated fact repeats it if it shares half of its words."""

@@ -11,8 +11,8 @@ import msgspec
 from treering.context.tokens import estimate
 from treering.errors import InvalidInput
 from treering.lazy import lazy_pattern
+from treering.model.fields import instant
 from treering.model.memories import RecalledEpisode, RecalledFact, RecalledTurn
-from treering.model.times import instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

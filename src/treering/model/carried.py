@@ -20,9 +20,9 @@ from treering.model.envelopes import (
 from treering.model.envelopes import (
     safe_envelope as build_safe_envelope,
 )
+from treering.model.fields import instant
 from treering.model.kinds import ENVELOPE_KINDS, envelope_kind
 from treering.model.parts import SafePart, ToolReturned
-from treering.model.times import instant
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import difflib
     from collections.abc import Iterable
 
-    from treering.model.runs import RunState
+    from treering.model.views import RunState
 else:
     difflib = LazyModule("difflib")
 

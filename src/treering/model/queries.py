@@ -1,18 +1,20 @@
-"""Queries on a ledger's events, and pages of results."""
+"""Queries on a ledger's events, pages of results, cursors, and the progress of followers."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Final, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypedDict, TypeVar
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
-from treering.model.cursors import pack, unpack
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 PAGE_ITEMS_MAX: Final = 1_000
 """The largest page; use its cursor to get more."""
@@ -143,3 +145,44 @@ def _fingerprint(query: Query) -> bytes:
     if query.turn_id is not None:  # Otherwise left out, so that older cursors stay valid.
         fields = (*fields, query.turn_id)
     return hashlib.blake2b(msgspec.json.encode(fields), digest_size=6).digest()
+
+
+Parts = TypeVar("Parts")
+
+
+def pack(parts: Any) -> str:
+    """Return ``parts`` as a cursor."""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(parts)).decode().rstrip("=")
+
+
+def unpack(cursor: str, parts: type[Parts]) -> Parts:
+    """Return the parts that were packed. Raises InvalidCursor if the cursor is invalid."""
+    try:
+        body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return msgspec.msgpack.decode(body, type=parts)
+    except (binascii.Error, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise InvalidCursor("the cursor is damaged", hint="pass the cursor unchanged") from error
+
+
+Mark = tuple[int, ...]
+"""A position in the order of followed events; the empty tuple precedes all."""
+
+
+class FollowStep(msgspec.Struct, frozen=True):
+    """The progress of one step of catching up."""
+
+    events: int
+    """The number of events examined."""
+    more: bool
+    """Whether there are more events: take another step."""
+
+
+class FollowedEvents(msgspec.Struct, Generic[Item], frozen=True, gc=False):
+    """A batch of followed events, each with its mark."""
+
+    items: list[Item]
+    marks: list[Mark]
+    last: Mark
+    """The last mark examined, whether or not its event is in the scope."""
+    more: bool
+    """Whether there may be events after ``last``."""

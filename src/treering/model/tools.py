@@ -1,18 +1,230 @@
-"""Tool calls: their statuses, and the texts of synthetic results."""
+"""Tool calls: their statuses, synthetic results, and records safe to show, with queries on them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypedDict, get_args
 
 import msgspec
 
-from treering.errors import InvalidInput
+from treering.errors import InvalidCursor, InvalidInput
 from treering.model.codec import canonical
+from treering.model.fields import check_name, check_time
+from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, pack, unpack
+from treering.model.scopes import Scope
+from treering.model.views import RunState
 
 if TYPE_CHECKING:
     from treering.model.codec import Json
+
+
+Order = Literal["time", "slowest"]
+"""time: by the start of the call. slowest: longest first, of calls with a known duration."""
+ORDERS: Final[tuple[str, ...]] = ("time", "slowest")
+
+FAILING: Final[tuple[Status, ...]] = ("failed", "synthetic")
+"""The statuses that ``failing`` selects."""
+TOOLS_MAX: Final = 1_000
+"""The number of tools in statistics: those called most."""
+
+
+class ToolRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One tool call, from its start to its outcome. Its type has no input and no output.
+
+    Those are in the payloads of its events: ``ledger.event(scope, record.call_event_id)``.
+    """
+
+    position: int
+    """The ledger position of its first event."""
+    scope: str
+    session_id: str
+    run_id: str | None
+    turn_id: str | None
+    agent_id: str
+    call_id: str | None
+    tool: str | None
+    status: Status
+    is_synthetic: bool
+    """Whether the outcome replaces one that never came."""
+    reason: Reason | None
+    """Why it is synthetic."""
+    error_class: str | None
+    started_ms: int | None
+    """None if only a result is known."""
+    ended_ms: int | None
+    duration_ms: int | None
+    input_bytes: int | None
+    output_bytes: int | None
+    input_shape: str | None
+    call_event_id: str | None
+    result_event_id: str | None
+    late_status: Status | None
+    """The real outcome, if it became known after a synthetic one."""
+    late_event_id: str | None
+    run_state: RunState | None
+    """The state of its run; None if it has none."""
+
+    @property
+    def at_ms(self) -> int:
+        """Return its place in the time order: its start, else its end."""
+        return self.started_ms or self.ended_ms or 0
+
+
+class ToolStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Statistics on the calls of one tool.
+
+    Durations only include calls that the tool itself ended, ok or failed: a synthetic outcome says
+    nothing about the tool's duration.
+    """
+
+    tool: str | None
+    calls: int
+    ok: int
+    failed: int
+    synthetic: int
+    open: int
+    p50_ms: int | None
+    p90_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+    total_ms: int
+    output_bytes: int
+    last_ms: int
+    """The time of its last call."""
+
+
+class ToolFilters(TypedDict, total=False):
+    """The filters of ``ledger.tool_calls`` that a query takes as they are."""
+
+    session_id: str | None
+    call_id: str | None
+    tool: str | None
+    run_id: str | None
+    since_ms: int | None
+    until_ms: int | None
+
+
+class ToolQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A query for tool records of one scope."""
+
+    scope: Scope
+    session_id: str | None = None
+    call_id: str | None = None
+    """Only within a session: call ids of different sessions are unrelated."""
+    tool: str | None = None
+    statuses: tuple[Status, ...] = ()
+    """Empty for any status."""
+    reason: Reason | None = None
+    run_id: str | None = None
+    since_ms: int | None = None
+    """Inclusive."""
+    until_ms: int | None = None
+    """Inclusive."""
+    order: Order = "time"
+    limit: int = PAGE_ITEMS_DEFAULT
+    backwards: bool = False
+    """Return the latest records instead of the earliest; pages are still in forward order."""
+    after: ToolPoint | None = None
+    """Continue from here, in the direction of the query."""
+
+
+class ToolPoint(msgspec.Struct, frozen=True, array_like=True):
+    """A point in the order of a query: a time or a duration, and a position."""
+
+    rank: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    position: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+def check_tool_query(query: ToolQuery) -> ToolQuery:
+    """Return ``query`` if it is valid. Raises InvalidInput otherwise."""
+    if query.session_id is not None:
+        check_name(query.session_id, "session_id")
+    for field in ("call_id", "tool", "run_id"):
+        _check_text(getattr(query, field), field)
+    if type(query.limit) is not int or not 1 <= query.limit <= PAGE_ITEMS_MAX:
+        raise InvalidInput(
+            f"a page has 1 to {PAGE_ITEMS_MAX} items, not {query.limit}",
+            hint="continue with next_cursor",
+        )
+    _check_times(query.since_ms, query.until_ms)
+    if query.call_id is not None and query.session_id is None:
+        raise InvalidInput(
+            "a call id is only unique within its session", hint="name the session, too"
+        )
+    if query.order not in ORDERS:
+        raise InvalidInput(f"invalid order: {query.order}", hint=f"use {' or '.join(ORDERS)}")
+    if query.order == "slowest" and query.backwards:
+        raise InvalidInput("the order slowest has no last records", hint="ask for the first ones")
+    return query
+
+
+def parse_statuses(given: str | Iterable[str] | None) -> tuple[Status, ...]:
+    """Return the named statuses without repeats; ``failing`` selects several."""
+    if given is None:
+        return ()
+    statuses: list[Status] = []
+    for name in (given,) if isinstance(given, str) or not isinstance(given, Iterable) else given:
+        if name == "failing":
+            statuses.extend(FAILING)
+        elif name in STATUSES:
+            statuses.append(name)  # type: ignore[arg-type]
+        else:
+            raise InvalidInput(
+                f"invalid status: {name}", hint=f"use {', '.join(STATUSES)} or failing"
+            )
+    return tuple(sorted(set(statuses), key=STATUSES.index))
+
+
+def _point_of(query: ToolQuery, record: ToolRecord) -> ToolPoint:
+    """Return the position of ``record`` in the order of ``query``."""
+    rank = record.at_ms if query.order == "time" else record.duration_ms or 0
+    return ToolPoint(rank, record.position)
+
+
+def make_tool_cursor(query: ToolQuery, record: ToolRecord) -> str:
+    """Return an opaque cursor that continues ``query`` after ``record``."""
+    return pack((_fingerprint(query), _point_of(query, record)))
+
+
+def read_tool_cursor(query: ToolQuery, cursor: str) -> ToolPoint:
+    """Return the position in ``cursor``. Raises InvalidCursor if it belongs to another query."""
+    _check_text(cursor, "after")
+    fingerprint, point = unpack(cursor, tuple[bytes, ToolPoint])
+    if fingerprint != _fingerprint(query):
+        raise InvalidCursor(
+            "the cursor belongs to another query",
+            hint="keep scope, filters, times, order and direction unchanged",
+        )
+    return point
+
+
+def _check_times(since: int | None, until: int | None) -> None:
+    for bound in (since, until):
+        if bound is not None:
+            check_time(bound)
+    if since is not None and until is not None and since > until:
+        raise InvalidInput(
+            f"the time range is empty: {since} is after {until}", hint="swap the two times"
+        )
+
+
+def _check_text(text: str | None, field: str) -> None:
+    """Raise InvalidInput if no event can contain ``text``. Imported ids may be unusual."""
+    if text is None:
+        return
+    if type(text) is not str:
+        raise InvalidInput(f"{field} is a {type(text).__name__}, not text", hint="pass plain text")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidInput(f"{field} {text!r} holds a lone surrogate", hint="remove it")
+
+
+def _fingerprint(query: ToolQuery) -> bytes:
+    """Return a digest of the fields that must not change between pages."""
+    same = msgspec.structs.replace(query, limit=PAGE_ITEMS_DEFAULT, after=None)
+    # Personalized, so that cursors of other kinds of queries do not match.
+    return blake2b(msgspec.json.encode(same), digest_size=6, person=b"tool records").digest()
+
 
 Status = Literal["open", "ok", "failed", "synthetic"]
 """open: no outcome yet; synthetic: the tool gave none, so one was substituted."""

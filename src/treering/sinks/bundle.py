@@ -21,9 +21,9 @@ from treering.model.envelopes import (
     ToolCallStarted,
     WarningGiven,
 )
+from treering.model.fields import instant
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import Delivered, RunEnded, RunStarted
-from treering.model.times import instant
 from treering.sinks.bundle_files import (
     ABOUT,
     EVENTS,

@@ -11,7 +11,7 @@ from treering.errors import InvalidInput
 from treering.model.codec import canonical
 from treering.model.kinds import RUN_ENDS
 from treering.model.messages import AssistantMessage, UserMessage
-from treering.model.runs import COMPACTION
+from treering.model.views import COMPACTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.model.envelopes import ENVELOPE_SOURCES, ENVELOPE_VERSION
-from treering.model.times import instant
+from treering.model.fields import instant
 from treering.sinks.bundle_files import file_name
 from treering.sinks.lines import LineFile, OpenFiles, ascii_line, json_line, renew_after_fork
 from treering.spine.ports import Delivery

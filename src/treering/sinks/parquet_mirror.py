@@ -24,9 +24,9 @@ from treering.derive.prices import PICO, price
 from treering.errors import Busy, InvalidInput, Unsupported
 from treering.ledger.verification import covered
 from treering.model.events import Event
+from treering.model.fields import instant
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.parts import safe_part
-from treering.model.times import instant
 
 try:
     import fcntl

@@ -28,7 +28,7 @@ import msgspec
 
 from treering.errors import InvalidInput, Unavailable
 from treering.model.carried import PrivateEvent
-from treering.model.times import instant
+from treering.model.fields import instant
 from treering.spine.ports import Delivery, Undeliverable
 from treering.version import __version__
 

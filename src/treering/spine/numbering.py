@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput
 from treering.model.kinds import RUN_ENDS, parse_kind
-from treering.model.runs import taken_number
 from treering.model.scopes import parse_scope
+from treering.model.views import taken_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,9 +1,6 @@
-"""The events of a run, made from a template that knows whose they are, and the gates before them.
+"""The events of a run, made from a template that knows whose they are.
 
 A template is a NewEvent with the scope, session, agent, user, run and turn, and nothing said yet.
-
-A gate that fails does not take the run with it: what it should have allowed is held back, and what
-it should have changed stays as it was.
 """
 
 from __future__ import annotations
@@ -13,13 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from treering.context.assemble import Contributed
-from treering.lazy import lazy_logger
-from treering.model.codec import REFS_BYTES_MAX, canonical, decode, encode, is_plain
+from treering.model.codec import REFS_BYTES_MAX, encode, is_plain
 from treering.model.events import SUMMARY_CHARACTERS_MAX, NewEvent
-from treering.model.messages import Repair
-from treering.model.parts import ContextAssembled, RunEnded, ToolReturned, part_of, safe_part
-from treering.model.runs import INTERRUPT_CONTENT, INTERRUPT_TITLE
+from treering.model.parts import RunEnded, ToolReturned, part_of, safe_part
+from treering.model.views import INTERRUPT_CONTENT, INTERRUPT_TITLE
 from treering.spine.conversion import (
     Mark,
     plain,
@@ -29,17 +23,14 @@ from treering.spine.conversion import (
     type_name,
     with_marks,
 )
-from treering.spine.ports import Occasion, Preparation, Verdict
-from treering.spine.sink_queue import in_words
+from treering.spine.ports import Occasion
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from treering.context.assemble import Context
     from treering.model.tools import Reason, SyntheticPolicy
-    from treering.spine.ports import Gate
-
+    from treering.spine.gates import Gates
 
 TOOL_LEDGER: Final = "tool-ledger"
 KERNEL: Final = "kernel"
@@ -236,153 +227,4 @@ def _result(
         refs=part.as_refs(),
         origin=TOOL_LEDGER,
         marks=marks,
-    )
-
-
-_log = lazy_logger("treering.spine")
-
-
-class Gates:
-    """All gates of a spine as one."""
-
-    def __init__(self) -> None:
-        self._gates: tuple[Gate, ...] = ()
-
-    def add(self, gate: Gate) -> None:
-        """Ask ``gate`` too, after the others."""
-        self._gates = (*self._gates, gate)
-
-    def before_run(self, occasion: Occasion, prompt: str | None) -> Preparation:
-        """Say what to add to a run: the last system prompt, and every context."""
-        system: str | None = None
-        contexts: list[str] = []
-        for gate in self._gates:
-            try:
-                added = gate.before_run(occasion, prompt)
-                system = system if added.system_prompt is None else added.system_prompt
-                contexts += [added.prepend_context] if added.prepend_context else []
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
-                _complain(gate, "before_run", error)
-        return Preparation(system_prompt=system, prepend_context="\n\n".join(contexts) or None)
-
-    def before_tool(self, occasion: Occasion, tool: str, call_id: str, input: Any) -> Verdict:  # noqa: A002
-        """Say whether a tool may run; each gate sees the input that the one before left."""
-        return self._ask(
-            "before_tool",
-            input,
-            lambda gate, given: gate.before_tool(occasion, tool, call_id, given),
-        )
-
-    def before_sending(self, occasion: Occasion, text: str, to: str | None) -> Verdict:
-        """Say whether a message may be sent; each gate sees what the one before left."""
-        return self._ask(
-            "before_sending", text, lambda gate, given: gate.before_sending(occasion, given, to)
-        )
-
-    def persist(
-        self,
-        call: CalledTool,
-        output: Any,
-        *,
-        is_error: bool = False,
-        is_synthetic: bool = False,
-    ) -> Any:
-        """Return the output of a tool as the gates want it recorded."""
-        for gate in self._gates:
-            try:
-                recorded = gate.persist(
-                    call.occasion, call.tool, call.call_id, output,
-                    is_error=is_error, is_synthetic=is_synthetic,
-                )  # fmt: skip
-                canonical(recorded, "output")
-                output = recorded
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
-                _complain(gate, "persist", error)
-        return output
-
-    def _ask(self, name: str, given: Any, ask: Callable[[Gate, Any], Verdict]) -> Verdict:
-        changed: Any = None
-        for gate in self._gates:
-            try:
-                verdict = ask(gate, given if changed is None else changed)
-                blocked, content = verdict.blocked, verdict.content
-                canonical(content, "content")
-            except Exception as error:  # noqa: BLE001  (a gate may raise anything)
-                _complain(gate, name, error)
-                return Verdict(blocked=True, reason=f"a gate failed: {type(error).__name__}")
-            if blocked:
-                return verdict
-            changed = changed if content is None else content
-        return Verdict(content=changed)
-
-
-def _complain(gate: Gate, name: str, error: Exception) -> None:
-    _log.error("%s of gate %s: %s", name, getattr(gate, "name", "?"), in_words(error))
-
-
-REPORT_MAX: Final = 100
-"""Repairs that are kept with the event; all are counted."""
-
-
-class ContextRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a context was asked for, and what it showed."""
-
-    dialect: str
-    max_tokens: int | None = None
-    reserve_output_tokens: int = 0
-    fixed_tokens: int = 0
-    ratio: float = 1.0
-    counter: str | None = None
-    """What counted its tokens, if that was not the built-in estimate."""
-    until_seq: int | None = None
-    """The last seq that could be shown; None in events that were recorded without it."""
-    digest: str = ""
-    shown: list[tuple[int, int]] = []
-    """First and last seq of each stretch of which every message was shown."""
-    contributed: list[Contributed] = []
-    report: list[Repair] = []
-    """The first ``REPORT_MAX`` repairs."""
-
-    @property
-    def limit(self) -> int | None:
-        """Return the tokens that there were for the input."""
-        if self.max_tokens is None:
-            return None
-        return max(self.max_tokens - self.reserve_output_tokens, 0)
-
-
-def showing(template: NewEvent, context: Context, *, model: str | None) -> NewEvent:
-    """Return the event that says what a model is shown."""
-    asked = ContextRecord(
-        dialect=context.dialect,
-        max_tokens=context.max_tokens,
-        reserve_output_tokens=context.reserve_output_tokens,
-        fixed_tokens=context.fixed_tokens,
-        ratio=context.ratio,
-        counter=context.counter,
-        until_seq=context.until_seq,
-        digest=context.recipe,
-        shown=context.shown,
-        # Without the digests: words that are erased elsewhere could be guessed from them.
-        contributed=[msgspec.structs.replace(item, digest="") for item in context.contributed],
-        report=context.report[:REPORT_MAX],
-    )
-    part = ContextAssembled(
-        dialect=context.dialect,
-        model=model,
-        max_tokens=context.max_tokens,
-        tokens=context.tokens,
-        # Only our own estimate is to be calibrated by what a provider reports.
-        estimated_tokens=context.estimated_tokens if context.counter is None else None,
-        messages=len(context.messages),
-        events=len(context.event_ids),
-        repairs=len(context.report),
-    )
-    noun = "message" if len(context.messages) == 1 else "messages"
-    return make_event(
-        template,
-        "context.assembled",
-        f"context of {len(context.messages)} {noun}, about {context.tokens} tokens",
-        payload=decode(encode(asked)),
-        refs=part.as_refs(),
     )

@@ -17,7 +17,7 @@ from treering.model.events import NewEvent
 from treering.model.fields import check_name
 from treering.model.kinds import RUN_ENDS
 from treering.model.parts import RunEnded, RunStarted
-from treering.model.runs import start_id
+from treering.model.views import start_id
 from treering.spine.ports import Occasion
 from treering.spine.run_events import KERNEL, interrupt_mark, make_event, run_end, without_words
 from treering.spine.tools import Tools

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from treering.context.tokens import Counter
     from treering.ledger.sessions import Session
     from treering.model.events import Header
-    from treering.model.runs import Message
     from treering.model.tools import Reason
-    from treering.spine import run_events
+    from treering.model.views import Message
+    from treering.spine import showing
     from treering.spine.run_state import RunState, State
     from treering.spine.tools import Tools
 else:
-    run_events = LazyModule("treering.spine.run_events")
+    showing = LazyModule("treering.spine.showing")
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -280,7 +280,7 @@ class Run:
             model=asked,
             count=count,
         )
-        self._run_state.record([run_events.showing(self._run_state.template, context, model=asked)])
+        self._run_state.record([showing.showing(self._run_state.template, context, model=asked)])
         self._room_tokens = _room(context)
         return context
 

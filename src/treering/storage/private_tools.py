@@ -19,7 +19,7 @@ from treering.storage.tool_table import TABLES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
 
 _abandoned: list[apsw.Connection] = []
 """Connections that a parent process opened; kept, so that nothing closes them."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from treering.errors import RunClosed
 from treering.model.kinds import RUN_ENDS
-from treering.model.runs import OpenRun, owner_in
 from treering.model.scopes import Scope
+from treering.model.views import OpenRun, owner_in
 from treering.storage.leases import LeaseOwner
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from treering.derive.tool_facts import ToolFact
-    from treering.model.runs import RunState
+    from treering.model.views import RunState
     from treering.storage.encoding import Row
 
 COLUMNS: Final = (

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from treering.model.tool_records import ToolQuery
-from treering.model.tools import REASONS, STATUSES
+from treering.model.tools import REASONS, STATUSES, ToolQuery
 from treering.storage.tool_calls import COLUMNS, number
 
 SELECTED: Final = ", ".join(f"t.{column}" for column in COLUMNS)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from treering.derive.tool_calls import links, record_of, runs_of
 from treering.errors import Busy
 from treering.lazy import LazyModule
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.storage import tool_table
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.tool_calls import call_of, groups_of, record_places
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.model.events import Header
-    from treering.model.followers import Mark
-    from treering.model.runs import RunState
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
-    from treering.model.tool_records import ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.tools import ToolQuery, ToolRecord, ToolStatistics
+    from treering.model.views import RunState
     from treering.storage import private_tools
     from treering.storage.encoding import Row
     from treering.storage.private_tools import PrivateTable

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank
-from treering.model.tool_records import TOOLS_MAX, ToolStatistics
+from treering.model.tools import TOOLS_MAX, ToolStatistics
 from treering.storage.projections import pairs_value
 from treering.storage.tool_calls import COLUMNS, call_of, groups_of, last_seq, take_in
 from treering.storage.tool_queries import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.claude_code import ClaudeCodeReader
 from treering.formats.records import read_records
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord

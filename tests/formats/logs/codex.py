@@ -10,7 +10,7 @@ import msgspec
 
 from treering.formats.codex import CodexReader
 from treering.formats.records import read_records
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from treering.formats.parsed import ParsedEvent, ParsedRecord

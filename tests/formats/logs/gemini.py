@@ -11,7 +11,7 @@ import msgspec
 from treering.formats.gemini import GeminiReader
 from treering.formats.parsed import without_mark
 from treering.formats.records import read_records
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from pathlib import PurePath

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from treering.model.times import instant
+from treering.model.fields import instant
 
 T0: Final = 1_790_000_000_000
 SESSION: Final = "0190a000-0000-7000-8000-00000000000a"

@@ -48,8 +48,7 @@ from treering.capture.quarantine import reason_of
 from treering.errors import InvalidScope, NotFound
 from treering.formats import openclaw
 from treering.model.codec import encode
-from treering.model.fields import TIME_MS_MAX
-from treering.model.times import instant
+from treering.model.fields import TIME_MS_MAX, instant
 from treering.spine.conversion import plain
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from treering.capture.episodes.ingest_receipts import (
 from treering.capture.episodes.lines import BY_FIELD, LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import DuplicateEvent, NotFound, TreeringError
-from treering.model.times import instant
+from treering.model.fields import instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 
 import msgspec
 
-from treering.context.dialects.anthropic import anthropic_messages
-from treering.context.dialects.gemini import gemini_contents
-from treering.context.dialects.names import COMMON, GEMINI, tool_names
-from treering.context.dialects.openai import chat_messages, response_items
+from treering.context.dialects.providers import (
+    anthropic_messages,
+    chat_messages,
+    gemini_contents,
+    response_items,
+)
 from treering.context.dialects.tools import (
     ToolSpec,
     anthropic_tools,
@@ -25,7 +27,9 @@ from treering.context.dialects.tools import (
     supported_tools,
 )
 from treering.context.dialects.turns import (
+    COMMON,
     CONTINUED,
+    GEMINI,
     NO_OUTPUT,
     alternate,
     arguments_of,
@@ -33,6 +37,7 @@ from treering.context.dialects.turns import (
     is_blank,
     output_of,
     split_instructions,
+    tool_names,
 )
 from treering.errors import InvalidInput
 from treering.model.codec import encode

@@ -16,8 +16,14 @@ from uuid import UUID
 
 import msgspec
 
-from treering.context.dialects.names import COMMON, tool_names
-from treering.context.dialects.turns import CONTINUED, arguments_of, calls_with_results, is_blank
+from treering.context.dialects.turns import (
+    COMMON,
+    CONTINUED,
+    arguments_of,
+    calls_with_results,
+    is_blank,
+    tool_names,
+)
 from treering.context.pairing import pair
 from treering.derive.reports import REPORT, larger_report, report_of
 from treering.derive.visible import UndoFilter
@@ -27,8 +33,8 @@ from treering.formats.claude_code.results import INTERRUPTED
 from treering.formats.loose import count
 from treering.formats.parsed import LogRecord
 from treering.model.events import Event
+from treering.model.fields import instant
 from treering.model.messages import AssistantMessage, UserMessage
-from treering.model.times import instant
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.model.runs import INTERRUPT_TITLE
+from treering.model.views import INTERRUPT_TITLE
 from treering.spine.words import shorten
 
 BASH: Final = "bash"

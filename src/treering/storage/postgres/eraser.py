@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from treering.ledger.ports import Vault
     from treering.ledger.records import Draft, Erasure, Selection, SessionErasure, Share
     from treering.model.receipts import Physical
-    from treering.model.retention import Retention
+    from treering.model.scopes import Retention
     from treering.storage.postgres.batch import Batch
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.writer import Writer

@@ -11,7 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.storage.memory_documents import STEP_EVENTS, entries
 from treering.storage.postgres.memory_reader import (
     BEHIND,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from treering.memory.records import IndexEntry, IndexName
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import INDEX_NAMES, SavedFold
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.storage import memory_rows
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.postgres import memory_documents, memory_neighbours
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.postgres.connections import Connection
 

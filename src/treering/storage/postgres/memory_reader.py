@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.errors import InvalidCursor
-from treering.model.followers import FollowedEvents
+from treering.model.queries import FollowedEvents
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import GONE, bounded
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from treering.memory.records import IndexName
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from treering.errors import InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
-from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
+from treering.model.queries import FollowedEvents, Mark
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import (
     ERASED,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft, Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query, SessionTally
-    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
+    from treering.model.views import OpenRun
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
-from treering.model.followers import FollowStep, Mark
+from treering.model.queries import FollowStep, Mark
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
 from treering.storage.corruption import corrupt_on_error

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         SessionRecord,
     )
     from treering.model.events import Header
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.server import Server

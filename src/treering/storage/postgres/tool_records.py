@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treering.model.events import Header
-    from treering.model.followers import Mark
-    from treering.model.runs import RunState
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
+    from treering.model.views import RunState
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.id_cache import IdCache

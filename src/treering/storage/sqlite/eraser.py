@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.records import Draft, Selection, Share
     from treering.model.receipts import Physical
-    from treering.model.retention import Retention
+    from treering.model.scopes import Retention
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.writer import Writer

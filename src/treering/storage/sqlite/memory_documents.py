@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.memory.records import Document, IndexState
 from treering.model.codec import encode
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.storage.memory_documents import STEP_EVENTS, entries
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 

@@ -8,7 +8,7 @@ import apsw
 
 from treering.errors import StorageError
 from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, IndexState, SavedFold
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.storage import memory_rows
 from treering.storage.projections import SqliteTable
 from treering.storage.sqlite import memory_documents
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from treering.memory.records import Document, IndexEntry, IndexName, Row
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.receipts import Physical
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from treering.model.codec import encode
-from treering.model.followers import FollowedEvents
+from treering.model.queries import FollowedEvents
 from treering.storage.encoding import GONE, bounded, name_key
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
 from treering.storage.runs import state_after
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from treering.memory.records import IndexName
     from treering.model.events import Event
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader
     from treering.storage.sqlite.sql import Row

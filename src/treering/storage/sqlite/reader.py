@@ -13,8 +13,8 @@ from treering.errors import Corrupt, InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.codec import encode
 from treering.model.events import REDACTED
-from treering.model.followers import FollowedEvents, Mark
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
+from treering.model.queries import FollowedEvents, Mark
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import ERASED, EXPIRED, bounded, name_key, session_tally
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from treering.ledger.records import Record
     from treering.model.events import Event, Header
     from treering.model.queries import Query, SessionTally
-    from treering.model.runs import OpenRun
     from treering.model.scopes import Scope
+    from treering.model.views import OpenRun
     from treering.storage.sqlite.database import Database
     from treering.storage.sqlite.sql import Row
 

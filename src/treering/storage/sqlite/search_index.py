@@ -13,7 +13,7 @@ from treering.derive.search_texts import is_searchable
 from treering.errors import StorageError
 from treering.model.codec import encode
 from treering.model.events import Event
-from treering.model.followers import FollowStep
+from treering.model.queries import FollowStep
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
 from treering.storage.encoding import EXPIRED, GONE

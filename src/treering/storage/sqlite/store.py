@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.ledger.records import Draft, Record, SessionRecord
     from treering.model import receipts
     from treering.model.events import Header
-    from treering.model.followers import Mark
+    from treering.model.queries import Mark
     from treering.storage import tool_records as shared_tools
     from treering.storage import tool_table
     from treering.storage.sqlite import (

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.model.events import Header
-    from treering.model.followers import Mark
-    from treering.model.runs import RunState
+    from treering.model.queries import Mark
     from treering.model.scopes import Scope
+    from treering.model.views import RunState
     from treering.storage.projections import Pairs
     from treering.storage.sqlite.batch import Batch
     from treering.storage.sqlite.sql import Row

@@ -12,7 +12,7 @@ import msgspec
 
 from treering.app import now_ms as clock_ms
 from treering.errors import InvalidInput
-from treering.model.retention import parse_retention_entry
+from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_session

@@ -320,7 +320,7 @@ def _write_bundle(
     """Write the page, the events and a proof; events that hold a secret have no content in it."""
     from treering.app import now_ms  # noqa: PLC0415  (only where it is asked for)
     from treering.ledger.proof_bundles import without_secrets, write_bundle  # noqa: PLC0415
-    from treering.model.times import instant  # noqa: PLC0415
+    from treering.model.fields import instant  # noqa: PLC0415
     from treering.version import __version__  # noqa: PLC0415
 
     page, exact = io.BytesIO(), io.BytesIO()

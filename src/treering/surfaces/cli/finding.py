@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from treering.memory.memory import Memory
     from treering.model import memories
     from treering.model.memories import Fact
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
     from treering.surfaces.cli.search import FoundSession
     from treering.surfaces.shared.file_touches import Touch
 else:

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
-from treering.model.times import instant
+from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import open_existing

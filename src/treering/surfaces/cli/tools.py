@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event
     from treering.model.scopes import Scope
-    from treering.model.tool_records import ToolRecord, ToolStatistics
+    from treering.model.tools import ToolRecord, ToolStatistics
 
 
 LIST_ITEMS: Final = 50

@@ -19,8 +19,8 @@ import msgspec
 
 from treering.errors import InvalidInput, InvalidKind, TooLarge, TreeringError
 from treering.model.codec import encode
+from treering.model.fields import instant
 from treering.model.kinds import KINDS
-from treering.model.times import instant
 from treering.surfaces.shared.texts import Mask
 from treering.tools import ANSWER_CHARACTERS_MAX, ITEMS_DEFAULT, ITEMS_MAX
 

@@ -47,7 +47,7 @@ from treering.surfaces.shared.texts import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from treering.model.media import Media
+    from treering.model.messages import Media
     from treering.surfaces.pages.transcripts import TurnHead
     from treering.surfaces.shared.texts import Mask
 

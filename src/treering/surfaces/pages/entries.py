@@ -13,7 +13,7 @@ import msgspec
 
 from treering.model.events import Event, Header
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
-from treering.model.tool_records import ToolRecord
+from treering.model.tools import ToolRecord
 from treering.surfaces.shared.texts import Mask
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
     from treering.model.events import Event
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 LINKS_MAX: Final = 100
 """How many forks, and how many subagents, a cover names."""

@@ -23,9 +23,8 @@ from starlette.responses import Response
 
 from treering.errors import Busy, InvalidInput, TreeringError
 from treering.ledger.following import cursor_at, mark_of
-from treering.model.cursors import pack, unpack
-from treering.model.followers import Mark
 from treering.model.kinds import parse_kind
+from treering.model.queries import Mark, pack, unpack
 from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.server.problems import answer_problem, problem_of
 from treering.surfaces.server.reading import Arguments, every_scope

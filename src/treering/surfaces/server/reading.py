@@ -13,7 +13,6 @@ from treering.context.dialects import Dialect
 from treering.derive.periods import Period
 from treering.errors import InvalidInput, NotPermitted
 from treering.memory.recall_result import WEIGHTS, RecallResult, Weights
-from treering.model.cursors import pack
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.memories import (
     EPISODES_DEFAULT,
@@ -21,10 +20,16 @@ from treering.model.memories import (
     Category,
     FactState,
 )
-from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, VIEW_ITEMS_DEFAULT, Page
+from treering.model.queries import (
+    PAGE_ITEMS_DEFAULT,
+    PAGE_ITEMS_MAX,
+    VIEW_ITEMS_DEFAULT,
+    Page,
+    pack,
+)
 from treering.model.searches import HITS_DEFAULT, HITS_MAX, SearchResult
 from treering.model.sessions import SessionOutline, SessionState
-from treering.model.tool_records import Order
+from treering.model.tools import Order
 from treering.model.views import Counts, Usage
 from treering.surfaces.shared.file_touches import Touch, find_touches
 from treering.surfaces.shared.statistics import DAYS, DAYS_MAX, Statistics
@@ -41,11 +46,10 @@ if TYPE_CHECKING:
     from treering.ledger.runs import RunOutline, RunView
     from treering.ledger.scopes import ScopeOutline
     from treering.ledger.sessions import Session
-    from treering.model.episodes import Episode
     from treering.model.events import Event, Header
-    from treering.model.memories import Fact, FactChange
+    from treering.model.memories import Episode, Fact, FactChange
     from treering.model.receipts import Verification
-    from treering.model.tool_records import ToolRecord, ToolStatistics
+    from treering.model.tools import ToolRecord, ToolStatistics
     from treering.model.views import Goal, TurnView
     from treering.surfaces.server.routes import Request
 

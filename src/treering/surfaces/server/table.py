@@ -11,14 +11,13 @@ from treering.ledger.records import EventLocation
 from treering.ledger.runs import RunOutline, RunView
 from treering.ledger.scopes import ScopeOutline
 from treering.memory.recall_result import RecallResult
-from treering.model.episodes import Episode
 from treering.model.events import Event, Header
-from treering.model.memories import Fact, FactChange, LearnResult
+from treering.model.memories import Episode, Fact, FactChange, LearnResult
 from treering.model.queries import Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.searches import SearchResult
 from treering.model.sessions import SessionOutline
-from treering.model.tool_records import ToolRecord, ToolStatistics
+from treering.model.tools import ToolRecord, ToolStatistics
 from treering.model.views import Goal, TurnView
 from treering.surfaces.server import live, reading, writing
 from treering.surfaces.server.application import LoginArguments

@@ -60,7 +60,7 @@ def message_parts(request: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
 
 def with_contributors(ledger: Ledger, session: Session, shown: Shown) -> Shown:
     """Return what was shown with who added to it, as the event of its assembly tells."""
-    from treering.spine.run_events import ContextRecord  # noqa: PLC0415  (not for --help)
+    from treering.spine.showing import ContextRecord  # noqa: PLC0415  (not for --help)
 
     payload = ledger.event(session.scope, shown.event_id).payload
     asked = msgspec.convert(payload, ContextRecord, strict=False)

@@ -13,7 +13,7 @@ import msgspec
 from treering.errors import TreeringError
 from treering.ledger.records import AGENT
 from treering.model.kinds import RUN_ENDS
-from treering.model.retention import DAY_MS
+from treering.model.scopes import DAY_MS
 from treering.surfaces.shared.session_commands import scope_flag
 from treering.surfaces.shared.texts import counted, days_kept, items_of
 from treering.surfaces.shared.times import ago

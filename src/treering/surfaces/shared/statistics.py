@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, Header
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
 
 DAYS: Final = 7
 DAYS_MAX: Final = 3_660

@@ -14,9 +14,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import InvalidInput
-from treering.model.fields import TIME_MS_MAX
+from treering.model.fields import TIME_MS_MAX, instant
 from treering.model.parts import is_approximate
-from treering.model.times import instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from treering.memory.records import MEMORY_SESSION
 from treering.model.kinds import ERASURE_KINDS
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.sessions import IDLE_MINUTES
-from treering.model.tool_records import FAILING
+from treering.model.tools import FAILING
 from treering.surfaces.shared.texts import items_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
     from treering.model.views import Spent
 
 TURN: Final = "conversation.user"

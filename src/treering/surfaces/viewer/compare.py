@@ -10,7 +10,7 @@ from treering.derive.search_texts import files_in
 from treering.errors import InvalidInput
 from treering.model.queries import PAGE_ITEMS_MAX
 from treering.model.scopes import parse_scope
-from treering.model.tool_records import FAILING
+from treering.model.tools import FAILING
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.parts import (

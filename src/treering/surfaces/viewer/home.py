@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from treering.derive.periods import Period
     from treering.derive.reports import Sums
     from treering.model.sessions import SessionOutline
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
     from treering.surfaces.viewer.catalogue import ScopeFigures
     from treering.surfaces.viewer.requests import PageRequest
 

@@ -30,8 +30,7 @@ from treering.surfaces.viewer.requests import PageBody, ViewArguments
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.model.episodes import Episode
-    from treering.model.memories import Fact, FactChange, RecalledFact
+    from treering.model.memories import Episode, Fact, FactChange, RecalledFact
     from treering.model.scopes import Scope
     from treering.surfaces.viewer.requests import PageRequest
 

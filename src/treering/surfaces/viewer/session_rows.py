@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from treering.ledger.sessions import Session
-    from treering.model.tool_records import ToolRecord
+    from treering.model.tools import ToolRecord
     from treering.surfaces.pages.blocks import PictureBlock, SubagentBlock
     from treering.surfaces.viewer.requests import PageRequest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from treering.errors import NotPermitted
-from treering.model.times import instant
+from treering.model.fields import instant
 from treering.surfaces.cli.db import sized
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, shown
