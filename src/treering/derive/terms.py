@@ -13,7 +13,7 @@ from array import array
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import Stemmer
 
@@ -149,8 +149,10 @@ def terms(text: str) -> list[str]:
 def term_ids(text: str, key: bytes = b"") -> array[int]:
     """Return the terms of a text as 32-bit numbers, the same in every process with ``key``."""
     # The parts of a text are those of its chunks between blanks, and most chunks come again.
-    parts = zip(*map(_ids_of(key).__getitem__, text.split()), strict=True)
-    return array("I", chain.from_iterable(chain.from_iterable(parts)))
+    parts = list(map(_ids_of(key).__getitem__, text.split()))
+    named = [part for part in parts if type(part) is tuple]
+    words = [part[0] if type(part) is tuple else part for part in parts] if named else parts
+    return array("I", b"".join([*words, *(part[at] for at in (1, 2) for part in named)]))
 
 
 def _words(text: str) -> tuple[list[str], list[str], list[str]]:
@@ -173,30 +175,40 @@ def _term(word: str) -> str:
     return clipped
 
 
-@lru_cache(_KEPT_WORDS_MAX)
-def _number(word: str, key: bytes) -> int | None:
-    term = _term(word)
-    if not term:
-        return None
-    return int.from_bytes(blake2b(term.encode(), digest_size=4, key=key).digest(), "little")
-
-
-class _ChunkIds(dict[str, tuple[tuple[int, ...], ...]]):
-    """The numbers of the terms of chunks under one key, in three parts as of ``_words``."""
+class _WordIds(dict[str, bytes]):
+    """The numbers of words under one key, as they are in an array; none for a stop word."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def __missing__(self, chunk: str) -> tuple[tuple[int, ...], ...]:
-        ids = tuple(tuple(self._numbers(words)) if words else () for words in _words(chunk))
+    def __missing__(self, word: str) -> bytes:
+        term = _term(word)
+        number = b""
+        if term:
+            digest = blake2b(term.encode(), digest_size=4, key=self._key).digest()
+            number = array("I", [int.from_bytes(digest, "little")]).tobytes()
         # The first ones stay: among them are those that are frequent.
+        if len(self) < _KEPT_WORDS_MAX:
+            self[word] = number
+        return number
+
+
+class _ChunkIds(dict[str, Any]):
+    """The numbers of the terms of chunks under one key, as they are in an array.
+
+    A chunk with a name in code has three parts, as of ``_words``.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._words = _WordIds(key)
+
+    def __missing__(self, chunk: str) -> Any:
+        number = self._words.__getitem__
+        words, pieces, names = (b"".join(map(number, words)) for words in _words(chunk))
+        ids = (words, pieces, names) if pieces or names else words
         if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < _KEPT_CHUNKS_MAX:
             self[chunk] = ids
         return ids
-
-    def _numbers(self, words: list[str]) -> list[int]:
-        numbers = [_number(word, self._key) for word in words]
-        return [number for number in numbers if number is not None]
 
 
 _ids_of: Final = lru_cache(_KEPT_KEYS_MAX)(_ChunkIds)

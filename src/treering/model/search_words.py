@@ -130,6 +130,8 @@ def named_part(text: str) -> str:
 
 def pieces_in(text: str) -> list[str]:
     """Return the parts of names in camel case, as in ``joinedByCapitals``."""
+    if text.islower():
+        return []
     return [
         piece[:WORD_CHARACTERS_MAX].lower()
         for name in _JOINED.findall(text)
@@ -210,7 +212,7 @@ class _ChunkNames(dict[str, tuple[str, tuple[str, ...]]]):
             return "", ()
         names = chunk if len(chunk) <= IDENTIFIER_CHARACTERS_MAX else _short_names(chunk)
         joined = names.encode("ascii", "replace").translate(_JOINTS).decode("ascii")
-        entry = joined, () if chunk.islower() else tuple(pieces_in(chunk))
+        entry = joined, tuple(pieces_in(chunk))
         # The first ones stay: among them are those that are frequent.
         if len(chunk) <= WORD_CHARACTERS_MAX and len(self) < NAMED_KEPT_MAX:
             self[chunk] = entry
