@@ -13,7 +13,7 @@ from treering import Ledger
 from treering.derive.memory_state import FactPayload, hashed
 from treering.embedders.static import StaticEmbedder
 from treering.errors import Unavailable
-from treering.memory import document_index
+from treering.memory import document_index, scope_memory
 from treering.memory.document_index import DocumentIndex
 from treering.memory.events import fact_event
 from treering.model.scopes import Scope
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from treering import Event
     from treering.memory.ports import Embedder, Matrix
+    from treering.memory.records import Document
 
 SCOPE = Scope(HERE)
 TALK = ["I live in Ghent", "the dog barks at night", "rye bread and butter", "a red bicycle"]
@@ -155,7 +156,79 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
         assert memory.recall("rye bread", user="ann").ids == []
 
 
-def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) -> None:
+CRAFTS = ["Plays the cello", "Repairs old clocks", "Keeps two goats", "Bakes rye bread"]
+
+
+def shelved(ledger: Ledger) -> int:
+    return ledger._store.memory.index_state(SCOPE, "memories").count
+
+
+def documents(ledger: Ledger) -> list[Document]:
+    page = ledger._store.memory.documents(SCOPE, "memories", after=0, limit=100)
+    return [document for _, document in page]
+
+
+def test_what_is_learnt_one_by_one_is_shelved_when_it_is_asked_for(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "ledger.db", embedder="static") as ledger:
+        memory = ledger.memory(HERE)
+        learned = [memory.learn(text, user="ann").fact_id for text in CRAFTS]
+        again = memory.learn("Repairs old clocks.", user="ann")
+        moved = [memory.learn(f"Lives in {town}", user="ann") for town in ("Ghent", "Oslo")]
+
+        assert (again.outcome, again.fact_id) == ("known", learned[1])
+        assert moved[1].superseded == (moved[0].fact_id,)
+        assert shelved(ledger) == 1
+
+        assert memory.recall("Who repairs a clock?", user="ann", record=False).ids[0] == learned[1]
+        assert memory.recall("Who keeps goats?", user="ann", record=False).ids[0] == learned[2]
+        assert shelved(ledger) == len(CRAFTS) + 2
+        memory.learn("Drinks cider", user="ann")
+        memory.recall("cider", user="ann", record=False)
+        before = documents(ledger)
+        ledger.admin.rebuild()
+        assert documents(ledger) == before
+
+
+def test_what_is_learnt_is_shelved_when_the_ledger_is_closed(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "ledger.db", embedder="static") as ledger:
+        for text in CRAFTS:
+            ledger.memory(HERE).learn(text, user="ann")
+
+    with treering.open(tmp_path / "ledger.db", mode="ro") as ledger:
+        assert shelved(ledger) == len(CRAFTS)
+
+
+def test_many_that_are_learnt_one_by_one_do_not_wait(
+    book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scope_memory, "WAITING_MAX", 2)
+    counts = []
+    for text in CRAFTS:
+        book.memory(HERE).learn(text, user="ann")
+        counts.append(shelved(book))
+
+    assert counts == [1, 1, 1, len(CRAFTS)]
+
+
+def test_what_is_erased_before_it_is_shelved_stays_nowhere(book: Ledger) -> None:
+    memory = book.memory(HERE)
+    for at, text in enumerate(CRAFTS):
+        memory.learn(text, user="ann", fact_id=f"f{at}")
+    held = book._memory_factory.scope_memories.of(SCOPE)
+    [position] = (row.position for row in held.fold.state.facts.values() if row.id == "f2")
+    assert position in held.documents.at
+
+    book.redact(HERE, event_id="memory:f2")
+    memory.learn("Drinks cider", user="ann")
+
+    assert position not in held.documents.at
+    assert not len(held.documents.lexicon.having_all(held.documents.term_ids("goats")))
+    assert shelved(book) == len(CRAFTS) - 1
+    assert memory.recall("Who keeps goats?", user="ann", record=False).fact_hits == []
+    assert memory.learn("Keeps two goats", user="ann", fact_id="f2").outcome == "refused"
+
+
+def test_whoever_may_only_read_finds_what_nobody_has_shelved_yet(tmp_path: Path) -> None:
     content = FactPayload(
         id="f1",
         text="Likes rye bread",
@@ -171,11 +244,13 @@ def test_whoever_may_only_read_finds_what_others_shelve_later(tmp_path: Path) ->
             reading = reader.memory(HERE)
             writer.append([fact_event(SCOPE, "memory.stored", content, session=None, user="ann")])
             assert [one.id for one in reading.facts(category="preference").items] == ["f1"]
-            assert reading.recall("rye bread", user="ann").ids == []
+            assert reading.recall("rye bread", user="ann").ids == ["f1"]
+            assert reader._store.memory.index_state(SCOPE, "memories").count == 1
 
             assert writer.memory(HERE).recall("rye bread", user="ann").ids == ["f1"]
 
             assert reading.recall("rye bread", user="ann").ids == ["f1"]
+            assert reader._store.memory.index_state(SCOPE, "memories").count == 2
 
 
 class Silent(StaticEmbedder):

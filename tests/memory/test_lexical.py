@@ -62,6 +62,27 @@ def test_documents_that_come_one_by_one_score_as_if_they_had_always_been_there(
     assert np.allclose(lexicon.scores([term, 3]), by_the_book(left, [term, 3]), atol=1e-4)
 
 
+@settings(max_examples=rounds(20, times=30))
+@given(documents_of_terms, st.integers(0, 25), st.integers(0, 25), st.integers(0, 12))
+def test_documents_that_are_dropped_were_never_there(
+    documents: list[list[int]], first: int, count: int, term: int
+) -> None:
+    lexicon, left = lexicon_of(documents[:first]), documents[:count]
+    for place, one in enumerate(documents[first:]):
+        lexicon.add(one)
+        if place % 3 == 0:
+            lexicon.scores([term])
+
+    lexicon.truncate(count)
+
+    assert len(lexicon) == len(left)
+    assert np.allclose(lexicon.scores([term, 3]), by_the_book([*left], [term, 3]), atol=1e-4)
+    lexicon.add([term])
+    assert np.allclose(
+        lexicon.scores([term, 3]), by_the_book([*left, [term]], [term, 3]), atol=1e-4
+    )
+
+
 def test_a_document_is_told_its_number() -> None:
     lexicon = Lexicon()
 

@@ -60,6 +60,8 @@ class DocumentIndex:
         """Whether the embedder failed when it was last called."""
         self.ahead: Mapping[str, NDArray[np.float32]] = {}
         """Vectors of texts that the next step will index, if they were needed before."""
+        self._unstored: dict[int, IndexEntry] = {}
+        """The newest documents, by position, as long as they are in this process alone."""
         self.clear()
 
     def clear(self) -> None:
@@ -79,6 +81,7 @@ class DocumentIndex:
         self._filled = 0
         self.at: dict[int, int] = {}
         """The document number of the event at a position."""
+        self._unstored.clear()
         self._newest = self.count = self.without_vector = 0
 
     @property
@@ -117,7 +120,7 @@ class DocumentIndex:
         step = self._store.follow_documents(
             self._scope,
             self._index_name,
-            lambda events: entries(events, texts, self.embedder, self.term_ids, self.ahead),
+            lambda events: self._entries(events, texts),
             embedder="" if self.embedder is None else self.embedder.name,
         )
         if progress is not None and step.events:
@@ -134,24 +137,62 @@ class DocumentIndex:
             self.embedder_failed = True
             return None
 
-    def add_sealed(self, events: Iterable[Event], texts: Texts) -> None:
-        """Add events of a sealed scope: their words and vectors stay in this process."""
-        new_events = [event for event in events if event.position not in self.at]
-        if not new_events:
+    def _entries(self, events: Sequence[Event], texts: Texts) -> list[IndexEntry]:
+        new = [event for event in events if event.position not in self._unstored]
+        entered = {
+            entry.position: entry
+            for entry in entries(new, texts, self.embedder, self.term_ids, self.ahead)
+        }
+        entered |= self._unstored
+        return [entered[event.position] for event in events if event.position in entered]
+
+    def add_unstored(self, events: Iterable[Event], texts: Texts) -> None:
+        """Add events whose words and vectors stay in this process until the store indexes them.
+
+        Those of a sealed scope always do. While the embedder fails nothing is added.
+        """
+        new_events = {event.position: event for event in events if event.position not in self.at}
+        try:
+            added = self._entries(list(new_events.values()), texts)
+        except Unavailable:
+            self.embedder_failed = True
             return
-        by_position = {event.position: event for event in new_events}
+        finally:
+            self.ahead = {}
         name = "" if self.embedder is None else self.embedder.name
         page = []
-        for number, entry in enumerate(
-            entries(new_events, texts, self.embedder, self.term_ids), self._newest + 1
-        ):
-            event = by_position[entry.position]
+        for number, entry in enumerate(added, self._newest + len(self._unstored) + 1):
+            event = new_events[entry.position]
             page.append((number, Document(
                 position=event.position, session=0, seq=event.seq, ts_ms=event.ts_ms,
                 kind=event.kind, embedder=name, terms=entry.terms, vectors=entry.vectors,
             )))  # fmt: skip
         if page:
             self._add(page, self.count + len(page))
+            self._unstored |= {entry.position: entry for entry in added}
+
+    def is_stored(self, position: int) -> bool:
+        """Return whether the store has the document of an event, as far as is known here."""
+        return position in self.at and position not in self._unstored
+
+    @property
+    def unstored_count(self) -> int:
+        """Return how many documents are in this process alone."""
+        return len(self._unstored)
+
+    def drop_unstored(self) -> None:
+        """Forget the documents that are in this process alone."""
+        if not self._unstored:
+            return
+        dropped = len(self._unstored)
+        self.count -= dropped
+        self.lexicon.truncate(self.count)
+        if self.embedder is not None and self._matrix is not None:
+            self._filled -= int(self._counts[self.count : self.count + dropped].sum())
+            self.without_vector -= sum(not entry.vectors for entry in self._unstored.values())
+        for position in self._unstored:
+            del self.at[position]
+        self._unstored.clear()
 
     def refresh(self) -> None:
         """Read new documents; read all of them if any were removed."""
@@ -161,11 +202,14 @@ class DocumentIndex:
             self.generation = state.generation
         if self._newest >= state.newest:
             return
+        # They are stored by now, in an order and with numbers of the store's.
+        self.drop_unstored()
         self._skip(state)
         while page := self._store.documents(
             self._scope, self._index_name, after=self._newest, limit=PAGE
         ):
             self._add(page, state.count)
+            self._newest = page[-1][0]
 
     def _skip(self, state: IndexState) -> None:
         """Skip the oldest documents, if there are more than are ranked."""
@@ -190,7 +234,6 @@ class DocumentIndex:
         self.lexicon.extend(terms, lengths)
         self.at.update((document.position, first + at) for at, (_, document) in enumerate(page))
         self.count += len(page)
-        self._newest = page[-1][0]
         self._add_vectors([document for _, document in page], total)
 
     def _add_vectors(self, documents: list[Document], total: int) -> None:

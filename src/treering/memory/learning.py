@@ -64,20 +64,20 @@ class Learner:
     def _learn(self, asked: list[CheckedFact]) -> list[LearnResult]:
         scope_memory = self._scope_memory()
         with scope_memory.lock:
-            scope_memory.refresh()
+            scope_memory.refresh(store=False)
             self._check_evidence(scope_memory, asked)
             generation = scope_memory.fold.generation
             try:
                 decisions, headers = self._decide(scope_memory, asked)
             except DuplicateEvent:
                 # Another process learned a fact with the same id just now: it is known by now.
-                scope_memory.refresh()
+                scope_memory.refresh(store=False)
                 decisions, headers = self._decide(scope_memory, asked)
             learned = [
                 _recorded(decision, [next(headers) for _ in decision.events])
                 for decision in decisions
             ]
-            scope_memory.refresh()
+            scope_memory.refresh(store=False)
             if scope_memory.fold.generation != generation:
                 # Evidence may have been erased meanwhile: facts must not outlive it.
                 return self._withdraw(scope_memory, asked, decisions, learned)
@@ -111,7 +111,7 @@ class Learner:
                     result, outcome="refused", reason="evidence_erased", text=""
                 )
             )
-        scope_memory.refresh()
+        scope_memory.refresh(store=False)
         return results
 
     def _erased(self, scope_memory: ScopeMemory, asked: Sequence[CheckedFact]) -> set[str]:

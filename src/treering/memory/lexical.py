@@ -65,31 +65,42 @@ class Lexicon:
         import numpy as np  # noqa: PLC0415
 
         self._segments: list[_IndexSegment] = []
-        self._pending: list[Numbers] = []
+        self._pending: list[tuple[Numbers, NDArray[np.int32]]] = []
         self._lengths = np.empty(0, np.float32)
         self._present = np.empty(0, bool)
         self._present_count = 0
         self._mean_length = 1.0
-        if terms is not None and lengths is not None and len(lengths):
-            self._take(np.asarray(terms, np.uint32), np.asarray(lengths, np.int32))
+        if terms is not None and lengths is not None:
+            self.extend(terms, lengths)
 
     def __len__(self) -> int:
-        return len(self._lengths) + len(self._pending)
+        return len(self._lengths) + sum(len(lengths) for _, lengths in self._pending)
 
     def add(self, terms: Sequence[int]) -> int:
         """Add a document and return its number."""
         import numpy as np  # noqa: PLC0415
 
-        self._pending.append(np.array(terms, np.uint32))
+        self.extend(np.array(terms, np.uint32), [len(terms)])
         return len(self) - 1
 
     def extend(self, terms: Numbers, lengths: Sequence[int]) -> None:
         """Add documents whose terms are concatenated in one array."""
         import numpy as np  # noqa: PLC0415
 
-        self._flush()
         if len(lengths):
-            self._take(np.asarray(terms, np.uint32), np.asarray(lengths, np.int32))
+            self._pending.append((np.asarray(terms, np.uint32), np.asarray(lengths, np.int32)))
+
+    def truncate(self, count: int) -> None:
+        """Drop all documents but the first ``count``, as if they had never been added."""
+        self._flush()
+        self._lengths, self._present = self._lengths[:count], self._present[:count]
+        while self._segments and self._segments[-1].first + len(self._segments[-1].lengths) > count:
+            part = self._segments.pop()
+            lengths = part.lengths[: max(count - part.first, 0)]
+            if len(lengths):
+                terms = part.terms[: int(lengths.sum())]
+                self._segments.append(_IndexSegment(part.first, terms, lengths))
+        self._count()
 
     def remove(self, documents: Iterable[int]) -> None:
         """Exclude documents from now on. The numbers of the others stay the same."""
@@ -177,7 +188,7 @@ class Lexicon:
         return log1p((self._present_count - having + 0.5) / (having + 0.5))
 
     def _count(self) -> None:
-        self._present_count = int(self._present.sum())
+        self._present_count, self._mean_length = int(self._present.sum()), 1.0
         if self._present_count:
             self._mean_length = max(float(self._lengths[self._present].mean()), 1.0)
 
@@ -187,9 +198,7 @@ class Lexicon:
 
         if self._pending:
             waiting, self._pending = self._pending, []
-            self._take(
-                np.concatenate(waiting), np.array([len(terms) for terms in waiting], np.int32)
-            )
+            self._take(*map(np.concatenate, zip(*waiting, strict=True)))
 
     def _take(self, terms: Numbers, lengths: NDArray[np.int32]) -> None:
         import numpy as np  # noqa: PLC0415

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PAGE_EVENTS: Final = 2_000
 SAVED_EVERY: Final = 256
 """Changed rows after which the fold is saved; fewer are folded again by the next process."""
+NEW_HELD_MAX: Final = 500
+"""Up to so many new events are held in memory as they are folded."""
 TEXTS_MAX: Final = 20_000
 """Events held in memory; the oldest are read again when needed."""
 
@@ -134,6 +136,9 @@ class MemoryFold:
                 return False
         for event in events[unsettled:]:
             self.state.follow(event)
+        if len(events) <= NEW_HELD_MAX:
+            # What was just learned is needed next.
+            self._texts.update((event.position, event) for event in events)
         self._unsettled = [
             event_id for event_id, mark in zip(ids, marks, strict=True) if mark > page.last
         ]

@@ -16,7 +16,6 @@ from treering.memory.memory_fold import MemoryFold
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.derive.memory_state import FactRow
     from treering.memory.ports import Attributed, Embedder, Matrix, MemoryStore
     from treering.memory.walls import Owner
     from treering.model.events import Event
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
 SCOPES_HELD_MAX: Final = 32
 """Scopes in memory at once; the least recently used is dropped."""
+WAITING_MAX: Final = 256
+"""Facts that are indexed in a process alone before their words and vectors are stored."""
+_INDEXED: Final = frozenset({"current", "archived"})
+"""The states of facts that are searched."""
 
 
 class ScopeMemory:
@@ -54,28 +57,42 @@ class ScopeMemory:
         """Who the turns of a session belong to; a session is opened once."""
         self._built_from: tuple[int, int] = (-1, -1)
         self._unindexed: list[str] = []
-        """Ids of facts that are not indexed yet."""
+        """Ids of facts that the store has not indexed yet."""
 
-    def refresh(self, progress: Callable[[int], None] | None = None) -> None:
-        """Apply what was recorded since."""
+    def refresh(self, progress: Callable[[int], None] | None = None, *, store: bool = True) -> None:
+        """Apply what was recorded since.
+
+        Unless ``store``, a few new facts are indexed in this process alone; a later call stores
+        their words and vectors.
+        """
         self.fold.refresh()
         state = self.fold.state
+        if self._built_from[0] != self.fold.generation:
+            # What was erased must not stay in this process either.
+            self.documents.drop_unstored()
+        touched = list(dict.fromkeys(state.touched))
+        waits = not self.is_sealed and not store and self._may_wait(touched)
         if self.is_sealed:
-            if self._built_from[0] != self.fold.generation:
-                self.documents.clear()
-            self.documents.add_sealed(self._unindexed_events(), memory_texts)
-        else:
+            self.documents.add_unstored(self._unindexed_events(), memory_texts)
+        elif not waits:
             self.documents.catch_up(memory_texts, progress=progress)
         built_from = (self.fold.generation, self.documents.generation)
         if built_from != self._built_from:
             self.columns = FactColumns()
             self.owners.clear()
             self._built_from = built_from
-            self._enter(list(state.facts.values()))
-        elif state.touched or self._unindexed:
-            ids = dict.fromkeys([*self._unindexed, *state.touched])
-            self._enter([state.facts[fact_id] for fact_id in ids])
+            self._unindexed = self._enter(list(state.facts))
+        elif waits:
+            self._unindexed += self._enter(touched)
+        elif touched or self._unindexed:
+            self._unindexed = self._enter(list(dict.fromkeys([*self._unindexed, *touched])))
         state.touched.clear()
+
+    def save(self) -> None:
+        """Save what was folded and indexed, for the next process."""
+        self.fold.save()
+        if self.documents.unstored_count and not self.is_sealed:
+            self.documents.catch_up(memory_texts)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -100,14 +117,24 @@ class ScopeMemory:
         events = self._store.events_at_positions(self.scope, positions)
         return {event.position: event for event in events}
 
-    def _enter(self, rows: list[FactRow]) -> None:
-        self.columns.update(rows, self.documents.at)
-        # A read-only process waits until another one indexes them.
-        self._unindexed = [
-            row.id
-            for row in rows
-            if row.state in {"current", "archived"} and row.position not in self.documents.at
-        ]
+    def _enter(self, ids: list[str]) -> list[str]:
+        """Enter facts in the columns; return those that the store has not indexed yet."""
+        documents = self.documents
+        rows = [self.fold.state.facts[fact_id] for fact_id in ids]
+        searched = [row for row in rows if row.state in _INDEXED]
+        missing = [row.position for row in searched if row.position not in documents.at]
+        if 0 < len(missing) <= WAITING_MAX and not documents.embedder_failed:
+            documents.add_unstored(self.fold.events_at(missing).values(), memory_texts)
+        self.columns.update(rows, documents.at)
+        is_indexed = documents.at.__contains__ if self.is_sealed else documents.is_stored
+        return [row.id for row in searched if not is_indexed(row.position)]
+
+    def _may_wait(self, touched: list[str]) -> bool:
+        """Return whether the facts that are not stored are few, and the others are read."""
+        documents = self.documents
+        is_built = self._built_from == (self.fold.generation, documents.generation)
+        is_begun = documents.count > documents.unstored_count and documents.vectors is not None
+        return is_built and is_begun and len(self._unindexed) + len(touched) <= WAITING_MAX
 
     def _unindexed_events(self) -> Iterator[Any]:
         """Return the events of memories that are not indexed yet."""
@@ -225,4 +252,4 @@ class ScopeMemories:
             scope_memories = list(self._held.values())
         for scope_memory in scope_memories:
             with scope_memory.lock:
-                scope_memory.fold.save()
+                scope_memory.save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ def pack_groups(vectors: Matrix, counts: Sequence[int]) -> list[bytes]:
     rows = np.empty((len(vectors), SCALE_BYTES + vectors.shape[1]), dtype=np.uint8)
     rows[:, :SCALE_BYTES] = scales.view(np.uint8).reshape(-1, SCALE_BYTES)
     rows[:, SCALE_BYTES:] = levels.view(np.uint8)
-    ends = np.cumsum(counts)
-    groups = np.split(rows, ends[:-1]), np.split(peaks > 0, ends[:-1])
-    return [group[nonzero].tobytes() for group, nonzero in zip(*groups, strict=True)]
+    nonzero, ends = peaks > 0, list(accumulate(counts))
+    return [
+        rows[end - count : end][nonzero[end - count : end]].tobytes()
+        for end, count in zip(ends, counts, strict=True)
+    ]
 
 
 def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]:
