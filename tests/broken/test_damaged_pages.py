@@ -102,6 +102,17 @@ def test_a_file_whose_pages_cannot_be_rewritten_is_called_damaged(
         treering.open(place / NAME)
 
 
+def test_bytes_in_the_place_of_what_is_left_to_erase_are_called_damage(
+    sound: Path, place: Path
+) -> None:
+    lay_out(sound, place, "", (sound / NAME).read_bytes())
+    with contextlib.closing(sqlite3.connect(place / NAME)) as connection, connection:
+        connection.execute("UPDATE ledger SET value = x'00ff' WHERE name = 'erasure_pending'")
+
+    with pytest.raises(Corrupt, match="damaged"):
+        treering.open(place / NAME)
+
+
 def _root_pages(folder: Path) -> dict[str, int]:
     with contextlib.closing(sqlite3.connect(folder / NAME)) as connection:
         query = "SELECT name, rootpage - 1 FROM sqlite_schema"

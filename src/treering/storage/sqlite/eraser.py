@@ -26,7 +26,7 @@ from treering.storage.runs import RUN_OPEN
 from treering.storage.sqlite import forgetting, indexes, timeline
 from treering.storage.sqlite.blanking import IDS, INDEXES, LOG, blank, hide_ids
 from treering.storage.sqlite.erasure_events import erasure_events
-from treering.storage.sqlite.faults import translate
+from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.reader import LAST
 from treering.storage.sqlite.sql import (
     PENDING,
@@ -204,7 +204,7 @@ class Eraser:
     def state(self) -> Physical:
         """Say whether bytes of what was erased are still in the log or the file."""
         with self._writer.database.reading() as connection:
-            return "pending" if fetch_value(connection, PENDING) else "done"
+            return "pending" if _pending(connection) else "done"
 
     def shares(self, scope: Scope, users: Sequence[str]) -> dict[str, Share]:
         """Return the sessions that have events about ``users``, and how many."""
@@ -280,7 +280,7 @@ class Eraser:
         """
         database = self._writer.database
         with database.reading() as connection:
-            if not fetch_value(connection, PENDING):
+            if not _pending(connection):
                 return "done"
         finished = [finish() for finish in self._companions]
         if any(physical == "pending" for physical, _ in finished):
@@ -298,7 +298,7 @@ class Eraser:
 
     def _drive_out(self, database: Database, through: int | None) -> Physical:
         connection = database.writer()
-        if not fetch_value(connection, PENDING):
+        if not _pending(connection):
             return "done"
         database.write_lock.enter()
         try:
@@ -401,13 +401,21 @@ class Eraser:
         }
 
 
+def _pending(connection: apsw.Connection) -> int:
+    """Return what erasures have left to do in the file, as bits."""
+    value = fetch_value(connection, PENDING) or 0
+    if not isinstance(value, int):
+        raise damaged(connection.filename, TypeError(f"{type(value).__name__} for a number"))
+    return value
+
+
 def _build_indexes(connection: apsw.Connection) -> None:
     """Build indexes again whose pages may hold keys of erased events between their entries.
 
     Raise ConstraintError if another program doubled a row.
     """
     with connection:
-        pending = fetch_value(connection, PENDING)
+        pending = _pending(connection)
         names = [name for bit, some in INDEXES.items() if pending & bit for name in some]
         for name in names:
             connection.execute(f"REINDEX {name}")
