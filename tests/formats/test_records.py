@@ -9,7 +9,7 @@ import pytest
 
 from treering.formats.records import RECORD_BYTES_MAX, json_pieces, read_records
 from treering.formats.records.lines import NUL_RUN_MIN, RawLines
-from treering.formats.records.patience import STEPS_MAX
+from treering.formats.records.values import STEPS_MAX
 from treering.model.codec import NESTING_MAX, canonical
 
 GOOD = b'{"type":"user","message":{"role":"user","text":"hi"}}\n'

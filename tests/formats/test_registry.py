@@ -10,7 +10,7 @@ from capture.intake_logs import VOYAGES
 from formats.logs.claude_code import SESSION, Log
 from formats.logs.strangers import STRANGERS
 from formats.logs.terminals import LOGS, RECORDS, qwen
-from treering.formats.grammar import share
+from treering.formats.format import share
 from treering.formats.registry import find_format, formats, named_format
 
 

@@ -18,8 +18,7 @@ from treering.formats.event_content import (
     thought,
     trouble,
 )
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import ReaderState, RecordReader

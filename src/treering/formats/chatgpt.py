@@ -17,8 +17,7 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.format import Format
-from treering.formats.grammar import share
+from treering.formats.format import Format, share
 from treering.formats.loose import fields_of, says_something, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader

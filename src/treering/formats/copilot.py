@@ -20,8 +20,7 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import count, digest, fields_of, keep, name, text_of, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import NAMES_MAX, ReaderState, RecordReader

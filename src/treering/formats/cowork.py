@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.formats import claude_code
-from treering.formats.beside import read_beside
 from treering.formats.format import Format, LogPlace
-from treering.formats.loose import word
+from treering.formats.loose import read_beside, word
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:

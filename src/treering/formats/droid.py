@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.beside import read_beside
 from treering.formats.blocks import CALLS, RESULTS, THOUGHTS, call_in, result_in
 from treering.formats.event_content import (
     EventContent,
@@ -20,8 +19,7 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -29,6 +27,7 @@ from treering.formats.loose import (
     failed_by_words,
     fields_of,
     name,
+    read_beside,
     stem,
     text_of,
     without_none,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.beside import read_beside
 from treering.formats.event_content import (
     EventContent,
     called,
@@ -24,8 +23,7 @@ from treering.formats.event_content import (
     thought,
     used,
 )
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -33,6 +31,7 @@ from treering.formats.loose import (
     failed_by_words,
     fields_of,
     name,
+    read_beside,
     text_of,
     without_none,
     word,

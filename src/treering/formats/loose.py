@@ -7,10 +7,11 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidInput
-from treering.model.codec import canonical, encode
+from treering.model.codec import canonical, decode, encode
 from treering.model.events import NAME_CHARACTERS_MAX
 from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
@@ -18,6 +19,7 @@ from treering.spine.words import shorten
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import PurePath
+
 
 Value = TypeVar("Value")
 
@@ -184,3 +186,20 @@ def storable(value: Any) -> bool:
 def bounded(state: Any) -> Any:
     """Return ``state`` if it is within the size limit, otherwise None."""
     return state if len(encode(state)) <= STATE_BYTES_MAX else None
+
+
+BESIDE_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+def read_beside(path: PurePath | None, name: str) -> dict[str, Any]:
+    """Return the object in the file ``name`` beside a log; {} if there is none."""
+    if path is None or not name:
+        return {}
+    beside = Path(path).parent / name
+    try:
+        if not beside.is_file() or beside.stat().st_size > BESIDE_BYTES_MAX:
+            return {}
+        value = decode(beside.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -18,8 +18,7 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import count, fields_of, name, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import RecordReader

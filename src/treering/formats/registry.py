@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.format import Format, theirs
+from treering.formats.format import Format, LogPlace, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,6 @@ _OURS: Final = (
     "kimi",
     "antigravity",
     "codex.stream",
-    "relatives",
     "cowork",
     "openclaw_receipts",
     "apeira.lines",
@@ -57,6 +56,25 @@ _OURS: Final = (
     "aider",
 )
 """Modules of this package, each with a ``FORMAT``."""
+_RELATIVES: Final = (
+    Format(
+        name="iflow",
+        family=("claude-code", "gemini", "qwen"),
+        places=(LogPlace(".iflow", "projects"), LogPlace(".iflow", "tmp")),
+    ),
+    Format(
+        name="trae",
+        family=("codex",),
+        places=(
+            LogPlace(".trae", "cli/sessions"),
+            LogPlace(".trae", "cli/archived_sessions"),
+            LogPlace(".trae", "sessions"),
+        ),
+    ),
+    Format(name="prime", family=("pi",), places=(LogPlace(".prime/agent", "sessions"),)),
+    Format(name="omp", family=("pi",), places=(LogPlace(".omp/agent", "sessions"),)),
+)
+"""Agents that write another agent's format, in their own folders."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -204,7 +222,7 @@ def _ours() -> tuple[Format, ...]:
     for name in _OURS:
         declared = import_module(f"treering.formats.{name}").FORMAT
         ours += declared if isinstance(declared, tuple) else (declared,)
-    return tuple(ours)
+    return (*ours, *_RELATIVES)
 
 
 @cache

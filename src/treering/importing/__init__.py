@@ -21,8 +21,14 @@ from treering.formats.event_content import (
     undone,
     used,
 )
-from treering.formats.format import DatabaseReader, Format, LogDatabase, LogPlace, LogRetention
-from treering.formats.grammar import share
+from treering.formats.format import (
+    DatabaseReader,
+    Format,
+    LogDatabase,
+    LogPlace,
+    LogRetention,
+    share,
+)
 from treering.formats.parsed import (
     LogReader,
     LogRecord,

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.derive.visible import visible
 from treering.errors import DuplicateEvent
-from treering.formats.apeira.episodic import Episodic
+from treering.formats.apeira.episodic import (
+    Episodic,
+    SessionState,
+    load_state,
+    save_state,
+    storage_key,
+)
 from treering.formats.apeira.events import (
     context_of,
     entry_of,
@@ -19,15 +25,13 @@ from treering.formats.apeira.events import (
     item_in,
     name_in,
 )
-from treering.formats.apeira.reading import next_after
-from treering.formats.apeira.slices import Slice, SliceExtent, normalize_items
-from treering.formats.apeira.states import SessionState, load_state, save_state, storage_key
+from treering.formats.apeira.slices import Slice, SliceExtent, next_after, normalize_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treering.formats.apeira.events import EpisodeEvent
-    from treering.formats.apeira.reading import Episode
+    from treering.formats.apeira.slices import Episode
     from treering.ledger.sessions import Session
     from treering.model.events import Header, NewEvent
 

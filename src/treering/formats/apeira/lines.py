@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from treering.errors import InvalidInput
 from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
 from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
-from treering.formats.apeira.reading import TYPES, next_after, parse_episode
+from treering.formats.apeira.slices import TYPES, next_after, parse_episode
 from treering.formats.event_content import observation
-from treering.formats.format import Format
-from treering.formats.grammar import share
+from treering.formats.format import Format, share
 from treering.formats.loose import bounded, digest, fields_of, stem
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import PurePath
 
-    from treering.formats.apeira.reading import Episode
+    from treering.formats.apeira.slices import Episode
     from treering.formats.parsed import LogRecord
 
 NAME: Final = "apeira"

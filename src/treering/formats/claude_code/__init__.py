@@ -37,8 +37,7 @@ from treering.formats.claude_code.order import Order, remember, rewound
 from treering.formats.claude_code.state import MARK_DIGITS, ClaudeCodeState, restored, written
 from treering.formats.claude_code.straight_line import read_straight
 from treering.formats.claude_code.usage import USED
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import digest
 from treering.formats.parsed import (
     ParsedEvent,

@@ -9,8 +9,14 @@ from __future__ import annotations
 
 from treering.formats.clawser.checkpoints import Checkpoint, checkpoint_of, events_of
 from treering.formats.clawser.conversations import Card, ClawserConversation, PassedOver
-from treering.formats.clawser.log import EventLog, ParsedLog, read_jsonl
-from treering.formats.clawser.sessions import ImportedLog, from_session, to_session
+from treering.formats.clawser.log import (
+    EventLog,
+    ImportedLog,
+    ParsedLog,
+    from_session,
+    read_jsonl,
+    to_session,
+)
 from treering.formats.clawser.text import UnreadLine
 from treering.formats.clawser.workspaces import Restored, Workspace
 

@@ -16,12 +16,11 @@ import msgspec
 
 from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
-from treering.formats.clawser.sessions import event_id_of, identity_of
+from treering.formats.clawser.log import event_id_of, identity_of
 from treering.formats.clawser.text import truthy
 from treering.formats.clawser.workspaces import repeats
 from treering.formats.event_content import observation
-from treering.formats.format import Format
-from treering.formats.grammar import share
+from treering.formats.format import Format, share
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 

@@ -28,13 +28,17 @@ from treering.formats.clawser.conversations import (
     Version,
     card_at,
     card_fields,
+    keep_copy,
+    locked,
     read_blob,
+    read_bytes,
     read_checkpoint_v0,
     read_checkpoint_v1,
     read_folder,
+    replace_file,
+    set_aside,
     times_of,
 )
-from treering.formats.clawser.files import keep_copy, locked, read_bytes, replace_file, set_aside
 from treering.formats.clawser.log import EventLog, read_jsonl
 from treering.formats.clawser.text import stringify
 from treering.model.fields import check_name

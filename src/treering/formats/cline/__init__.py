@@ -29,11 +29,10 @@ from treering.formats.blocks import (
     thought,
 )
 from treering.formats.cline import shown, tasks
-from treering.formats.cline.tags import calls_in, results_in
+from treering.formats.cline.shown import calls_in, results_in
 from treering.formats.cline.tasks import MESSAGES, METADATA, SHOWN
 from treering.formats.codex.drafts import PendingEvent, count_of, observed
-from treering.formats.format import Format, LogPlace, no_score
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, no_score, share
 from treering.formats.loose import blocks_of, fields_of, text_of, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader

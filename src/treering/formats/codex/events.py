@@ -18,7 +18,7 @@ from treering.formats.codex.drafts import (
     text_of,
     texts_of,
 )
-from treering.formats.codex.outputs import milliseconds
+from treering.formats.codex.items import milliseconds
 from treering.formats.codex.twins import LaneText
 from treering.formats.loose import fields_of, says_beyond, word
 from treering.formats.loose import name as name_of

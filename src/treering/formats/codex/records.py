@@ -8,7 +8,7 @@ import msgspec
 
 from treering.formats.codex.drafts import PendingEvent
 from treering.formats.codex.twins import LaneText
-from treering.formats.grammar import share
+from treering.formats.format import share
 from treering.formats.loose import fields_of, word
 from treering.formats.parsed import LogRecord
 

@@ -16,8 +16,7 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format
-from treering.formats.grammar import share
+from treering.formats.format import Format, share
 from treering.formats.loose import count, digest, fields_of, name, text_of, word
 from treering.formats.record_reader import ReaderState, RecordReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.formats.cursor import chats, composers, databases, texts, transcripts
+from treering.formats.cursor import chats, composers, databases, transcripts
 from treering.formats.format import Format, LogPlace
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ FORMAT: Final = (
     Format(
         name=NAME,
         content="text",
-        score=texts.score,
+        score=transcripts.text_score,
         reader=transcripts.TranscriptReader,
-        records=texts.records,
-        patterns=texts.PATTERNS,
-        left_out=texts.left_out,
+        records=transcripts.records,
+        patterns=transcripts.PATTERNS,
+        left_out=transcripts.left_out,
     ),
     Format(
         name=NAME,

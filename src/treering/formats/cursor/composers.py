@@ -25,7 +25,7 @@ from treering.formats.codex.drafts import (
     short_id,
 )
 from treering.formats.cursor.words import SESSION_KEY
-from treering.formats.grammar import share
+from treering.formats.format import share
 from treering.formats.loose import fields_of, says_something, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader

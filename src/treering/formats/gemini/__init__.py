@@ -27,12 +27,10 @@ from treering.formats.gemini.messages import (
     ANSWERS,
     compaction_of,
     id_of,
-    is_snapshot,
-    read_message,
-)
-from treering.formats.gemini.sessions import (
     is_message,
+    is_snapshot,
     opening_of,
+    read_message,
     score,
     session_of,
     titled,

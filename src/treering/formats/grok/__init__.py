@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from treering.formats.format import Format, LogPlace
 from treering.formats.grok import history, updates
-from treering.formats.grok.sessions import HISTORY, NAME, UPDATES, tells_all
+from treering.formats.grok.history import HISTORY, NAME, UPDATES, tells_all
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,11 +29,11 @@ from treering.formats.event_content import (
     undone,
     used,
 )
-from treering.formats.grammar import share
-from treering.formats.grok.history import asking
-from treering.formats.grok.sessions import (
+from treering.formats.format import share
+from treering.formats.grok.history import (
     NAME,
     SESSION_KEY,
+    asking,
     session_header,
     summary_of,
     title_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.grammar import share
+from treering.formats.format import share
 from treering.formats.loose import fields_of, time_ms
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord

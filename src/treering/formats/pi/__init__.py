@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from treering.formats.format import Format, LogPlace
-from treering.formats.grammar import share
+from treering.formats.format import Format, LogPlace, share
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -25,8 +24,7 @@ from treering.formats.loose import (
     word,
 )
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
-from treering.formats.pi.entries import entry_contents
-from treering.formats.pi.entry_keys import EntryKeys
+from treering.formats.pi.entry_keys import EntryKeys, entry_contents
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:

@@ -24,8 +24,15 @@ from treering.formats.records.json_pieces import (
     take_apart,
 )
 from treering.formats.records.lines import NULS, RECORD_BYTES_MAX, TOO_LONG, RawLine, RawLines
-from treering.formats.records.patience import STEPS_A_LINE, Patience
-from treering.formats.records.values import NOT_JSON, TOO_DEEP, Unreadable, is_deep, read_value
+from treering.formats.records.values import (
+    NOT_JSON,
+    STEPS_A_LINE,
+    TOO_DEEP,
+    Patience,
+    Unreadable,
+    is_deep,
+    read_value,
+)
 from treering.model.codec import NESTING_MAX, decode
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from treering.model.codec import NESTING_MAX
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from treering.formats.records.patience import Patience
+    from treering.formats.records.values import Patience
 
 TORN: Final = "torn"
 OPEN: Final = "open"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.event_content import EventContent, observation, outcome
-from treering.formats.format import Format
-from treering.formats.grammar import share
+from treering.formats.format import Format, share
 from treering.formats.loose import (
     blocks_of,
     bounded,
