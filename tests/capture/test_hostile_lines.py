@@ -20,8 +20,7 @@ from treering.app import import_logs
 from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
 from treering.capture.episodes.ingest import Ingest
-from treering.capture.hooks.spool import drain
-from treering.capture.hooks.spool_lines import note_decision
+from treering.capture.hooks.spool import drain, note_decision
 from treering.capture.quarantine import (
     Quarantine,
     quarantine_folder,

@@ -17,8 +17,7 @@ from treering.capture.episodes import files as episode_files
 from treering.capture.episodes import ingest
 from treering.capture.episodes.bounds import EventLimits
 from treering.capture.episodes.files import locked
-from treering.capture.episodes.ingest import Ingest
-from treering.capture.episodes.ingest_follow import Follow, FollowPlan
+from treering.capture.episodes.ingest import Follow, FollowPlan, Ingest
 from treering.capture.episodes.lines import ScopeRule
 from treering.capture.secrets import SecretGuard
 from treering.model.kinds import EPISODE_KINDS

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import treering
 from effort import PATIENCE_S
 from treering.capture.hooks.installing import AGENTS, apply, diff, plan_install, plan_uninstall
-from treering.capture.hooks.settings import HOOKED, with_hooks, without_hooks
-from treering.capture.hooks.settings_text import insert, parse, remove
+from treering.capture.hooks.settings import HOOKED, insert, parse, remove, with_hooks, without_hooks
 from treering.capture.hooks.spool import drain
 from treering.capture.secrets import SecretGuard
 from treering.errors import InvalidInput, NotFound, StorageError

@@ -33,7 +33,7 @@ from formats.logs.stores import (
     put_rows,
 )
 from treering.capture.hooks.watching import Watch
-from treering.capture.log_folders import log_folders
+from treering.capture.intake.log_search import log_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

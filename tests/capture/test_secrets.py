@@ -17,7 +17,6 @@ from treering import app
 from treering.capture import (
     personal_rules,
     secret_assignments,
-    secret_contexts,
     secret_phrases,
     secret_rules,
     secret_speech,
@@ -714,8 +713,7 @@ def test_masking_a_value_twice_is_masking_it_once(value: Json) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        *(personal_rules, secret_assignments, secret_contexts, secret_phrases, secret_rules),
-        secret_speech,
+        *(personal_rules, secret_assignments, secret_phrases, secret_rules, secret_speech),
     ],
     ids=lambda module: module.__name__,
 )

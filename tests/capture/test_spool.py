@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from treering.capture.hooks.spool_lines import PermissionDecision
+    from treering.capture.hooks.spool import PermissionDecision
 
 GUARD = SecretGuard(key=b"k" * 32)
 SECRET = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"

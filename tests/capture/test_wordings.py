@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from treering.capture.intake.wordings import holds
+from treering.capture.intake.former_reading import holds
 
 MASK = "[redacted:github:0123abcd]"
 SAID = {"text": "mend the lamp\nand the horn"}

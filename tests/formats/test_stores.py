@@ -36,7 +36,7 @@ from formats.logs.stores import (
     opencode_folder,
     put,
 )
-from treering.capture.log_folders import log_folders
+from treering.capture.intake.log_search import log_folders
 from treering.formats.registry import formats
 from treering.importing.testing import LAWS, LogSample
 

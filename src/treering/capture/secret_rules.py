@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
-from treering.capture.secret_assignments import Span, doubt_of, find_named
-from treering.capture.secret_contexts import RECORD_CHARS_MAX
+from treering.capture.secret_assignments import RECORD_CHARS_MAX, Span, doubt_of, find_named
 from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
 from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (

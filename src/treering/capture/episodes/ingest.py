@@ -7,11 +7,12 @@ stops.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections import defaultdict, deque
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -26,17 +27,10 @@ from treering.capture.episodes.files import (
     save_state,
     sync_folder,
 )
-from treering.capture.episodes.ingest_receipts import (
-    OTHER_LEDGER,
-    Bounds,
-    IngestReceipt,
-    LineCounts,
-    Maintenance,
-    SpoolSource,
-)
-from treering.capture.episodes.lines import BY_FIELD, LineReader, NotJsonObject
+from treering.capture.episodes.lines import BY_FIELD, SPOOL_SCHEMA, LineReader, NotJsonObject
 from treering.capture.quarantine import line_faults, reason_of
-from treering.errors import DuplicateEvent, NotFound, TreeringError
+from treering.errors import Busy, DuplicateEvent, NotFound, TreeringError
+from treering.model.codec import PAYLOAD_BYTES_MAX
 from treering.model.fields import instant
 
 if TYPE_CHECKING:
@@ -45,12 +39,12 @@ if TYPE_CHECKING:
 
     from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.files import FileLine
-    from treering.capture.episodes.ingest_receipts import Recovery, Upkeep
     from treering.capture.episodes.lines import EventOfLine, ScopeRule
     from treering.capture.quarantine import Quarantine
     from treering.capture.secrets import SecretGuard
     from treering.ledger.ledger import Ledger
     from treering.model.events import NewEvent
+
 
 STATE_SCHEMA: Final = "treering.episodes.ingest.state.v1"
 
@@ -391,3 +385,227 @@ class IngestState(msgspec.Struct, kw_only=True):
 
     def _looks_same(self, stream: IO[bytes], key: Callable[[], bytes]) -> bool:
         return self.print is None or self.print.fits(stream, key)
+
+
+ERRORS_SAMPLE_MAX: Final = 5
+
+Upkeep = Literal["none", "truncate", "rotate"]
+"""What to do with a spool that was read to its end."""
+Recovery = Literal[
+    "reset_to_zero_source_replaced",
+    "reset_to_zero_source_shrunk",
+    "reset_to_zero_source_rewritten",
+    "reset_to_zero_other_ledger",
+]
+"""Why a spool is read again from its beginning."""
+OTHER_LEDGER: Final = "reset_to_zero_other_ledger"
+
+
+class SpoolSource(msgspec.Struct, kw_only=True):
+    """The source, and how far it was read."""
+
+    file: str
+    state: str
+    start_offset: int = 0
+    next_offset: int = 0
+    snapshot_size: int = 0
+    offset_recovery: Recovery | None = None
+    trailing_partial_bytes: int = 0
+    """The size of a last line without a newline; it is read again."""
+    processed_sha256: str = ""
+    spool_schema: str = SPOOL_SCHEMA
+
+
+class LineCounts(msgspec.Struct, kw_only=True):
+    """The outcomes of lines."""
+
+    total: int = 0
+    """All except blank lines."""
+    blank: int = 0
+    invalid_json: int = 0
+    invalid_event: int = 0
+    duplicates: int = 0
+    mended: int = 0
+    """Ingested after a repair: invalid UTF-8, lone surrogates, NaN."""
+
+
+class Bounds(msgspec.Struct, kw_only=True):
+    """The limits, and what was cut or withheld because of them."""
+
+    payload_cap_bytes: int
+    conversation_payload_cap_bytes: int
+    payload_hard_cap_bytes: int = PAYLOAD_BYTES_MAX
+    refs_cap_bytes: int
+    payload_truncated: int = 0
+    refs_truncated: int = 0
+    summary_truncated: int = 0
+    redacted_late: int = 0
+
+
+class Maintenance(msgspec.Struct, kw_only=True):
+    """What was done to the file."""
+
+    requested: Upkeep = "none"
+    applied: Literal["none", "truncated", "rotated"] = "none"
+    reason: str | None = None
+    """Why it was left unchanged, despite the request."""
+    rotated_to: str | None = None
+
+
+class IngestReceipt(msgspec.Struct, kw_only=True):
+    """The result of one pass over a spool: lines are inserted, duplicates or invalid."""
+
+    source: SpoolSource
+    lines: LineCounts
+    inserted: int = 0
+    bounded: Bounds
+    maintenance: Maintenance
+    errors_sample: list[str] = []
+
+    def fault(self, offset: int, reason: str) -> None:
+        """Note why a line was rejected, up to a limit."""
+        if len(self.errors_sample) < ERRORS_SAMPLE_MAX:
+            self.errors_sample.append(f"line@{offset}: {reason}")
+
+
+class Aggregate(msgspec.Struct, kw_only=True):
+    """The totals of all passes over a followed spool."""
+
+    passes: int = 0
+    lines: LineCounts
+    inserted: int = 0
+    payload_truncated: int = 0
+    refs_truncated: int = 0
+    summary_truncated: int = 0
+    redacted_late: int = 0
+
+    def add(self, receipt: IngestReceipt) -> None:
+        """Add one pass to the totals."""
+        self.passes += 1
+        self.inserted += receipt.inserted
+        for name in LineCounts.__struct_fields__:
+            setattr(self.lines, name, getattr(self.lines, name) + getattr(receipt.lines, name))
+        for name in ("payload_truncated", "refs_truncated", "summary_truncated", "redacted_late"):
+            setattr(self, name, getattr(self, name) + getattr(receipt.bounded, name))
+
+
+class FollowReport(msgspec.Struct, kw_only=True):
+    """How a spool was followed."""
+
+    enabled: bool = True
+    poll_interval_ms: int
+    idle_exit_seconds: float
+    stop_reason: Literal["idle_timeout", "interrupted"] | None = None
+
+
+class IdleRotation(msgspec.Struct, kw_only=True):
+    """How often a spool was rotated because nobody wrote to it."""
+
+    enabled: bool
+    attempts: int = 0
+    rotated: int = 0
+    rotated_to: list[str] = []
+
+
+class FollowReceipt(IngestReceipt, kw_only=True):
+    """The last pass over a followed spool, and the totals."""
+
+    follow: FollowReport
+    aggregate: Aggregate
+    rotate_on_idle: IdleRotation
+
+
+POLL_MS: Final = 1_000
+POLL_MS_MIN: Final = 100
+ROTATE_BYTES_MIN: Final = 1024 * 1024
+_Look = tuple[int, int, int, int] | None
+
+
+class FollowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to follow a spool. 0 seconds means never."""
+
+    poll_ms: int = POLL_MS
+    idle_exit_s: float = 0.0
+    rotate_idle_s: float = 0.0
+    rotate_bytes_min: int = ROTATE_BYTES_MIN
+
+
+class Follow:
+    """A spool that is being followed. ``receipt`` returns the progress at any time."""
+
+    def __init__(
+        self, ingest: Ingest, plan: FollowPlan, *, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._ingest = ingest
+        self._plan = plan
+        self._pause = pause
+        self._last: IngestReceipt | None = None
+        self._aggregate = Aggregate(lines=LineCounts())
+        self._rotation = IdleRotation(enabled=plan.rotate_idle_s > 0)
+        self._following = FollowReport(
+            poll_interval_ms=max(POLL_MS_MIN, plan.poll_ms), idle_exit_seconds=plan.idle_exit_s
+        )
+
+    def run(self) -> None:
+        """Ingest lines as they come; return after ``idle_exit_s`` without any, if it is set."""
+        idle_since = time.monotonic()
+        before: _Look = None
+        try:
+            while True:
+                look = self._look()
+                if look is not None and look != before:
+                    has_lines = self._pass()
+                    before = None if has_lines is None else look
+                    if has_lines:
+                        idle_since = time.monotonic()
+                idle_s = time.monotonic() - idle_since
+                if 0 < self._plan.rotate_idle_s <= idle_s:
+                    self._rotate(look)
+                if 0 < self._plan.idle_exit_s <= idle_s:
+                    self._following.stop_reason = "idle_timeout"
+                    return
+                self._pause(self._following.poll_interval_ms / 1_000)
+        except KeyboardInterrupt:
+            self._following.stop_reason = "interrupted"
+
+    def receipt(self) -> FollowReceipt:
+        """Return the receipt of the last pass, and the totals."""
+        last = self._last or self._ingest.blank()
+        return FollowReceipt(
+            **{name: getattr(last, name) for name in last.__struct_fields__},
+            follow=self._following,
+            aggregate=self._aggregate,
+            rotate_on_idle=self._rotation,
+        )
+
+    def _look(self) -> _Look:
+        try:
+            status = self._ingest.spool.stat()
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ELOOP, errno.ENOTDIR}:
+                return None
+            raise
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _pass(self) -> bool | None:
+        """Ingest once; return whether there were any lines, or None if it has to wait."""
+        try:
+            receipt = self._ingest.once()
+        except (NotFound, Busy):
+            return None
+        self._last = receipt
+        self._aggregate.add(receipt)
+        return receipt.lines.total + receipt.lines.blank > 0
+
+    def _rotate(self, look: _Look) -> None:
+        if look is None or look[2] < self._plan.rotate_bytes_min or not self._ingest.is_settled():
+            return
+        self._rotation.attempts += 1
+        try:
+            receipt = self._ingest.once("rotate", suffix="idle-rotated")
+        except Busy:
+            return
+        self._aggregate.add(receipt)
+        if receipt.maintenance.rotated_to is not None:
+            self._rotation.rotated += 1
+            self._rotation.rotated_to.append(receipt.maintenance.rotated_to)

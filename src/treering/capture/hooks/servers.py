@@ -27,16 +27,15 @@ from treering.capture.hooks.installing import (
     openclaw_folder,
     restored,
 )
-from treering.capture.hooks.settings import HOOKED
+from treering.capture.hooks.settings import HOOKED, JsonNode, insert, parse, remove
 from treering.capture.hooks.settings_openclaw import AGENT as OPENCLAW
 from treering.capture.hooks.settings_openclaw import NAME as OPENCLAW_NAME
-from treering.capture.hooks.settings_text import JsonNode, insert, parse, remove
 from treering.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from treering.capture.hooks.installing_files import Change
+    from treering.capture.hooks.installing import Change
 
 ENTRY: Final = "treering"
 _COMMAND: Final = "mcp"

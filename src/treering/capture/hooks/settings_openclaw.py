@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from treering.capture.hooks.settings_text import JsonNode, insert, parse, remove
+from treering.capture.hooks.settings import JsonNode, insert, parse, remove
 from treering.errors import InvalidInput
 from treering.hook import SCHEMA, SUFFIX
 from treering.version import __version__

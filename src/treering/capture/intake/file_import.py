@@ -1,10 +1,12 @@
-"""The import of one file: read, parse, match, record, and keep a bookmark."""
+"""The import of one file: read or restored, parsed, matched, recorded, with a bookmark."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
 
@@ -19,22 +21,29 @@ from treering.capture.intake.reading import (
     use_subprocess,
 )
 from treering.capture.intake.record_import import RecordImport
-from treering.capture.intake.restoring import restore
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Busy, InvalidInput
 from treering.formats.parsed import LogRecord, RecordGroup
+from treering.formats.records import read_records
 from treering.formats.sources import open_source
 from treering.formats.whole import UNFINISHED, WholeReader
+from treering.model.intakes import Fault
+from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from treering.capture.intake.ledger_buffer import LedgerBuffer
     from treering.capture.intake.probe import Probe
+    from treering.capture.intake.record_import import LineCounter
+    from treering.capture.intake.sessions import Sessions
     from treering.formats.format import DatabaseReader, Format
     from treering.formats.parsed import SessionSource
+    from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
     from treering.model.scopes import Scope
+
 
 SETTLED_S: Final = 120
 """In a log that nobody has written to for so long, nothing is unfinished."""
@@ -209,3 +218,92 @@ class FileImport(RecordImport):
             # It may be left as it is, and is read again then.
             bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)
         self._buffer.add_bookmark(os.path.realpath(file.path), msgspec.to_builtins(bookmark))
+
+
+PART_BYTES: Final = 1024 * 1024
+"""Bytes that are read at once if lines are only counted."""
+_SESSION: Final = b'{"record":"session"'
+
+
+class _Introduced(msgspec.Struct):
+    """The line that a session begins with."""
+
+    session_id: str
+
+
+class _Tapped(io.RawIOBase):
+    """The lines of an export; it reports the sessions on the way."""
+
+    def __init__(self, stream: BinaryIO, report: Callable[[str], None]) -> None:
+        super().__init__()
+        self._stream = stream
+        self._report = report
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """Return the next line, or its first ``size`` bytes."""
+        line = self._stream.readline(-1 if size is None else size)
+        if line.startswith(_SESSION):
+            with contextlib.suppress(msgspec.DecodeError):  # It is refused where it is read.
+                self._report(msgspec.json.decode(line, type=_Introduced).session_id)
+        return line
+
+
+def restore(
+    ledger: Ledger,
+    path: Path,
+    sessions: Sessions,
+    counter: LineCounter,
+    *,
+    scope: Scope | None,
+    dry_run: bool,
+    advance: Callable[[int], None],
+) -> None:
+    """Restore an export. Raises InvalidInput if it is of another scope than ``scope``."""
+    with open_source(path) as stream:
+        own_scope = _check_scope(stream, scope)
+        tapped = _Tapped(stream, lambda session: _see(sessions, counter, own_scope, session))
+        if dry_run:
+            counter.lines = _count(tapped)
+            checked = "an export of Treering: its lines are checked when it is restored"
+            counter.skipped[checked] = counter.lines
+            return
+        receipt = ledger.admin.restore(cast("IO[bytes]", tapped), progress=advance)
+    if receipt.imported and own_scope is not None:
+        sessions.events[own_scope] += receipt.imported
+    counter.lines, counter.bytes = receipt.lines, path.stat().st_size
+    counter.imported, counter.duplicates = receipt.imported, receipt.duplicates
+    counter.events, counter.errors = receipt.imported, receipt.errors
+    if receipt.other:
+        counter.skipped["frames the events"] = receipt.other
+    counter.faults = [
+        Fault(file=counter.file, line=error.line, offset=error.offset, reason=error.reason)
+        for error in receipt.errors_sample
+    ]
+
+
+def _count(tapped: _Tapped) -> int:
+    """Return the number of lines, however long one of them is."""
+    lines, is_open = 0, False
+    while part := tapped.readline(PART_BYTES):
+        is_open = not part.endswith(b"\n")
+        lines += not is_open
+    return lines + is_open
+
+
+def _see(sessions: Sessions, counter: LineCounter, scope: Scope | None, session: str) -> None:
+    if scope is not None:
+        counter.sessions[session] = None
+        sessions.see_restored(scope, session)
+
+
+def _check_scope(stream: BinaryIO, named: Scope | None) -> Scope | None:
+    """Return the scope of an export. Raises InvalidInput if it is not the one named."""
+    first = next(read_records(stream), None)
+    stream.seek(0)
+    scope = first.value.get("scope") if first and isinstance(first.value, dict) else None
+    if named is not None and scope != named:
+        raise InvalidInput(
+            f"it is an export of scope {scope}, not of {named}",
+            hint="an export is restored to its own scope: leave --scope out",
+        )
+    return parse_scope(scope) if isinstance(scope, str) else None

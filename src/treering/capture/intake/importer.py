@@ -11,7 +11,7 @@
 3. **Match** the events with the ledger. An event has an id made of the log's own ids, so it is the
    same whenever and from whichever copy it is read. Known ids are repeats; the others are new.
 4. **Record** new events in batches that span files: an ``Item`` becomes a ``NewEvent``
-   (event_builder.py) and waits in the buffer. A session is opened by two events before its first
+   (record_import.py) and waits in the buffer. A session is opened by two events before its first
    one, in the same commit.
 5. **Bookmark** the file after its events are recorded.
 
@@ -47,9 +47,9 @@ import msgspec
 from treering.capture.intake.bookmarks import read_bookmark
 from treering.capture.intake.file_import import FileImport
 from treering.capture.intake.ledger_buffer import BATCH_BYTES, LedgerBuffer, NoteBuffer
-from treering.capture.intake.line_counter import LineCounter, in_all
 from treering.capture.intake.log_search import look_through
 from treering.capture.intake.probe import CUT_OFF, Probe, parents_first, probe
+from treering.capture.intake.record_import import LineCounter, in_all
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import NotFound
 from treering.formats.parsed import LogRecord

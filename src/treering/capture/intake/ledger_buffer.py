@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from treering.capture.intake.wordings import holds, lines_of
+from treering.capture.intake.former_reading import holds, lines_of
 from treering.capture.quarantine import line_faults
 from treering.errors import Conflict, DuplicateEvent, KeyMissing
 from treering.formats.parsed import ParsedEvent, ParsedRecord

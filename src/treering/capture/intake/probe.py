@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from treering.capture.intake.bookmarks import Bookmark, read_bookmark
-from treering.capture.intake.scopes import note_of
+from treering.capture.projects import note_of
 from treering.errors import Busy, InvalidInput
 from treering.formats import openclaw, pi
 from treering.formats.format import theirs

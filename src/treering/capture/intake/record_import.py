@@ -1,10 +1,10 @@
-"""From the records of a log to events in the ledger: parsed, matched, recorded in batches."""
+"""From the records of a log to events: parsed, matched, counted, recorded in batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
-from treering.capture.intake.event_builder import AIMED_KINDS, EventBuilder
 from treering.capture.intake.former_reading import FormerReading
 from treering.capture.intake.ledger_buffer import (
     BATCH_BYTES,
@@ -13,12 +13,15 @@ from treering.capture.intake.ledger_buffer import (
     WaitingEvent,
     batch_faults,
 )
-from treering.capture.intake.line_counter import LineCounter
-from treering.capture.intake.matcher import EventMatcher
+from treering.capture.intake.matcher import NO_TIME_MS, EventMatcher
 from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
+from treering.formats.parsed import is_content_key
 from treering.formats.records.json_pieces import TORN
+from treering.model.events import NewEvent
+from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX, looks_like_seconds
+from treering.model.intakes import FAULTS_MAX, Fault, ImportReceipt, SourceReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionSource
     from treering.model.intakes import SourceState
     from treering.model.scopes import Scope
+
 
 ADVANCE_BYTES: Final = 1024 * 1024
 """How often the progress of a file is reported."""
@@ -304,3 +308,212 @@ class RecordImport:
 
 def _refusal(error: Exception) -> str:
     return f"cannot be recorded: {reason_of(error)}"
+
+
+AIMED_KINDS: Final = frozenset({"session.undone", "context.compacted"})
+"""Kinds that refer to earlier events by their seqs."""
+
+
+class EventBuilder:
+    """Makes the events of one file."""
+
+    def __init__(
+        self,
+        source: SessionSource,
+        sessions: Sessions,
+        matcher: EventMatcher,
+        *,
+        file: str,
+        format_name: str,
+        written_ms: int,
+    ) -> None:
+        self._source = source
+        self._sessions = sessions
+        self._matcher = matcher
+        self._file = file
+        self._format = format_name
+        self._written_ms = written_ms
+
+    def event(self, scope: Scope, item: Item) -> WaitingEvent:
+        """Return the event of ``item``, which its record waits for from now on."""
+        parsed, sessions = item.event, self._sessions
+        kind, refs, payload = parsed.kind, parsed.refs, parsed.payload
+        if kind in AIMED_KINDS:
+            kind, refs, payload = self._aim(scope, parsed)
+        if refs and _names_words(refs):
+            refs, payload = sessions.ids.hidden(refs), sessions.ids.hidden(payload)
+        ts_ms = parsed.ts_ms
+        if not MILLISECONDS_MIN <= ts_ms <= TIME_MS_MAX:
+            if looks_like_seconds(ts_ms):
+                refs = {**(refs or {}), "stated_seconds": ts_ms}
+            ts_ms = self._time(ts_ms)
+        event = NewEvent(
+            scope=scope,
+            session_id=sessions.name(parsed.session),
+            kind=kind,
+            agent_id=sessions.agent(self._source.sessions.get(parsed.session))
+            if parsed.agent is None
+            else sessions.actor(parsed.agent),
+            summary=parsed.summary,
+            payload=payload,
+            refs=refs,
+            event_id=item.ids[0],
+            ts_ms=ts_ms,
+            source=parsed.source,
+            origin=self._format,
+        )
+        item.record.waiting += 1
+        return WaitingEvent(event, parsed.session, item)
+
+    def opening(self, scope: Scope, parsed: ParsedEvent) -> list[WaitingEvent]:
+        """Return the events that open the session of an event."""
+        after = None
+        if parsed.after is not None and self._source.keys_are_global:
+            after = self._matcher.id("", parsed.after)
+        return self._sessions.open(
+            scope,
+            parsed.session,
+            self._source.sessions.get(parsed.session),
+            ts_ms=self._time(parsed.ts_ms),
+            after=after,
+            file=self._file,
+        )
+
+    def _aim(self, scope: Scope, event: ParsedEvent) -> tuple[str, Any, Any]:
+        """Return kind, refs and payload of an event with the seqs of those that it refers to."""
+        location = (
+            None if event.first is None else self._matcher.find(scope, event.session, event.first)
+        )
+        refs = dict(event.refs or {})
+        if event.kind == "session.undone":
+            if location is None:
+                rewind = {"record": "rewind", "rewinds_to": self._sessions.ids.hidden(event.first)}
+                return "ops.observation", {"observed": "rewind"}, rewind
+            return event.kind, {"turns": 1, **refs, "from_seq": location.seq}, None
+        payload = dict(event.payload or {})
+        # A summary that names no event which is kept replaces all events before it.
+        through = self._sessions.head_seq(scope, event.session)
+        through = through if location is None else location.seq - 1
+        if through > 0:
+            payload["through_seq"] = refs["through_seq"] = through
+        return event.kind, refs or None, payload
+
+    def _time(self, ts_ms: int) -> int:
+        # A log without times is as old as its file.
+        if ts_ms <= NO_TIME_MS:
+            return self._written_ms
+        return ts_ms * 1_000 if looks_like_seconds(ts_ms) else min(ts_ms, TIME_MS_MAX)
+
+
+def _names_words(refs: dict[str, Any]) -> bool:
+    """Whether a name among ``refs`` is made of words of the log."""
+    for name in refs.values():  # noqa: SIM110  (every event passes here: a generator costs)
+        if type(name) is str and is_content_key(name):
+            return True
+    return False
+
+
+BLANK = "blank"
+"""The fault of an empty line: it is neither an error nor an event."""
+
+
+class LineCounter:
+    """Counts the lines of one file."""
+
+    def __init__(self, file: str, format_name: str | None, *, written_ms: int = 1) -> None:
+        self.file = file
+        self.format = format_name
+        self.written_ms = max(written_ms, 1)
+        """When the file was last written."""
+        self.lines = 0
+        self.imported = 0
+        self.duplicates = 0
+        self.events = 0
+        self.errors = 0
+        self.replaced = 0
+        self.bytes = 0
+        self.skipped: Counter[str] = Counter()
+        self.mended: Counter[str] = Counter()
+        self.sessions: dict[str, None] = {}
+        self.faults: list[Fault] = []
+
+    def see(self, record: LogRecord) -> None:
+        """Count a record that was read."""
+        self.lines += record.lines
+        if record.mended is not None:
+            self.mended[record.mended] += 1
+
+    def skip(self, reason: str, lines: int = 1) -> None:
+        """Count lines without an event of their own."""
+        self.skipped[reason] += lines
+
+    def fail(self, record: LogRecord, reason: str) -> None:
+        """Count a record that could not be imported, and note where it is."""
+        if reason == BLANK:
+            self.skip(reason, record.lines)
+            return
+        self.errors += 1
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(
+                Fault(file=self.file, line=record.line, offset=record.offset, reason=reason)
+            )
+
+    def receipt(self, state: SourceState, reason: str | None = None) -> SourceReceipt:
+        """Return the sums."""
+        return SourceReceipt(
+            file=self.file,
+            format=self.format,
+            state=state,
+            reason=reason,
+            bytes=self.bytes,
+            lines=self.lines,
+            imported=self.imported,
+            duplicates=self.duplicates,
+            skipped=dict(sorted(self.skipped.items())),
+            errors=self.errors,
+            mended=dict(sorted(self.mended.items())),
+            events=self.events,
+            replaced=self.replaced,
+            sessions=list(self.sessions),
+            faults=self.faults,
+        )
+
+
+def in_all(
+    sources: Sequence[SourceReceipt],
+    *,
+    dry_run: bool,
+    sessions: int,
+    sessions_new: int,
+    subagents: int,
+    by_scope: dict[str, int],
+) -> ImportReceipt:
+    """Return the sums of all files."""
+    read = [source for source in sources if source.state in {"read", "grown"}]
+    skipped: Counter[str] = Counter()
+    mended: Counter[str] = Counter()
+    for source in read:
+        skipped.update(source.skipped)
+        mended.update(source.mended)
+    return ImportReceipt(
+        dry_run=dry_run,
+        files=len(sources),
+        files_unchanged=sum(source.state == "unchanged" for source in sources),
+        files_refused=sum(source.state == "refused" for source in sources),
+        bytes=sum(source.bytes for source in read),
+        lines=sum(source.lines for source in read),
+        imported=sum(source.imported for source in read),
+        duplicates=sum(source.duplicates for source in read),
+        skipped=dict(sorted(skipped.items())),
+        errors=sum(source.errors for source in read),
+        mended=dict(sorted(mended.items())),
+        events=sum(source.events for source in read),
+        replaced=sum(source.replaced for source in read),
+        sessions=sessions,
+        sessions_new=sessions_new,
+        subagents=subagents,
+        by_scope=dict(sorted(by_scope.items())),
+        by_format=dict(sorted(Counter(source.format for source in read if source.format).items())),
+        faults=[fault for source in read for fault in source.faults][:FAULTS_MAX],
+        sources=[source for source in sources if source.state != "unchanged"],
+    )

@@ -11,7 +11,7 @@ import msgspec
 
 from treering.capture.intake.event_ids import EventIds, ledger_name
 from treering.capture.intake.ledger_buffer import WaitingEvent
-from treering.capture.intake.scopes import ScopeResolver
+from treering.capture.projects import ScopeResolver
 from treering.errors import Conflict, NotFound
 from treering.formats.parsed import ParsedEvent, is_content_key, without_mark
 from treering.ledger.records import EventLocation

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from treering.app import now_ms
-from treering.capture.intake.log_search import find_files
+from treering.capture.intake.log_search import LogFolder, all_log_folders, find_files, log_folders
 from treering.capture.intake.probe import ASK
-from treering.capture.log_folders import LogFolder, all_log_folders, log_folders
 from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
 from treering.model.intakes import NOT_A_LOG

@@ -35,8 +35,7 @@ from treering.surfaces.cli.output import note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.capture.hooks.installing import Plan
-    from treering.capture.hooks.installing_files import Done
+    from treering.capture.hooks.installing import Done, Plan
 
 _agent = click.argument("agent", type=click.Choice(AGENTS), metavar="AGENT")
 _dry_run = click.option(

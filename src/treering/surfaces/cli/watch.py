@@ -25,7 +25,7 @@ from treering.surfaces.shared.times import clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.capture.hooks.spool_lines import PermissionDecision
+    from treering.capture.hooks.spool import PermissionDecision
     from treering.capture.hooks.watching import Followed, Round
     from treering.ledger.ledger import Ledger
     from treering.model.intakes import SourceReceipt
@@ -241,7 +241,7 @@ class _Following:
             self._fail(refusal.path, refusal.error)
 
     def _note(self, decision: PermissionDecision) -> None:
-        from treering.capture.hooks.spool_lines import note_decision  # noqa: PLC0415
+        from treering.capture.hooks.spool import note_decision  # noqa: PLC0415
 
         note_decision(self._ledger.with_masking(), decision, scope=self._scope)
 
@@ -290,7 +290,7 @@ def _places(paths: Sequence[Path], home: Path | None) -> Callable[[], Sequence[F
     if paths:
         fixed = [_Named(path.expanduser().absolute()) for path in paths]
         return lambda: fixed
-    from treering.capture.log_folders import log_folders  # noqa: PLC0415
+    from treering.capture.intake.log_search import log_folders  # noqa: PLC0415
 
     return partial(log_folders, home)
 

@@ -13,7 +13,7 @@ from treering.capture.health import CUT_OFF, FILES_MAX, log_files, look_at, unre
 from treering.capture.hooks.installing import AGENTS, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
 from treering.capture.hooks.spool import UNREAD, default_spool, spool_files
-from treering.capture.log_folders import log_folders
+from treering.capture.intake.log_search import log_folders
 from treering.capture.quarantine import quarantine_folder, quarantined, read_quarantine
 from treering.errors import TreeringError
 from treering.formats.registry import failed_plugins
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from treering.capture.health import LogHealth
     from treering.capture.hooks.installing import Plan
-    from treering.capture.log_folders import LogFolder
+    from treering.capture.intake.log_search import LogFolder
     from treering.capture.quarantine import QuarantineEntry
     from treering.ledger.ledger import Ledger
     from treering.model.scopes import Scope

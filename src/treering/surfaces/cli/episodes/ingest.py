@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from treering.capture.episodes.bounds import EventLimits
     from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
-    from treering.capture.episodes.ingest import Ingest
-    from treering.capture.episodes.ingest_receipts import FollowReceipt, IngestReceipt
+    from treering.capture.episodes.ingest import FollowReceipt, Ingest, IngestReceipt
 
 
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
@@ -133,7 +132,7 @@ def ingest(
     if given.rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
     from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
-    from treering.capture.episodes.ingest_follow import Follow, FollowPlan  # noqa: PLC0415
+    from treering.capture.episodes.ingest import Follow, FollowPlan  # noqa: PLC0415
 
     caps = EventLimits.within(
         payload=given.payload_cap_bytes,
@@ -328,8 +327,11 @@ def extract_sessions(
     given = ExtractOptions(**options)
     if given.max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
-    from treering.capture.episodes.extraction import Extracted, TextLimits  # noqa: PLC0415  (not for --help)
-    from treering.capture.episodes.extraction_sources import default_root  # noqa: PLC0415
+    from treering.capture.episodes.extraction import (  # noqa: PLC0415  (not for --help)
+        Extracted,
+        TextLimits,
+        default_root,
+    )
 
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
