@@ -12,8 +12,8 @@ import psycopg
 import treering
 from postgres_bare import BareEvents, bare_table, fresh_ledger
 from report import Row, Section
-from treering.ledger.record_restorer import PAGE
 from treering.ledger.records import Record, SessionRecord
+from treering.ledger.restoring import PAGE
 from treering.model.scopes import Scope
 from treering.storage.postgres.batch import COLUMNS
 from workload import SCOPE, SEED, Effort, Workload, settled_heap

@@ -17,7 +17,7 @@ from treering.context.assemble import Context
 from treering.context.summaries import Summariser
 from treering.context.tokens import Counter
 from treering.ledger.admin import LedgerAdmin
-from treering.ledger.bookmarks import Bookmarks
+from treering.ledger.import_access import Bookmarks
 from treering.ledger.contexts import Contributor
 from treering.ledger.contexts import EstimateOptions
 from treering.ledger.contexts import Shown

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import DAY, HERE, NOON, called, said
-from treering.ledger import record_restorer
+from treering.ledger import restoring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_a_copy_that_is_cut_off_reads_as_incomplete_and_can_go_on(
     way: Callable[[Ledger, Ledger], None],
 ) -> None:
     # Few events are committed together, so that there are many moments to be killed at.
-    monkeypatch.setattr(record_restorer, "PAGE", 3)
+    monkeypatch.setattr(restoring, "PAGE", 3)
     source = open_ledger()
     erased(source)
     assert source.admin.verify().intact

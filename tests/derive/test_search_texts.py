@@ -16,7 +16,7 @@ from treering.derive.search_texts import (
     texts_of,
     tool_of,
 )
-from treering.ledger.search_texts import masked
+from treering.ledger.search_meaning import masked
 from treering.model.scopes import Scope
 from treering.model.search_queries import Term, parse_search
 

@@ -16,7 +16,7 @@ import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
 from ledger.counted import Counted
 from treering import InvalidInput, NotFound
-from treering.ledger import titles
+from treering.ledger import outlines
 from treering.ledger.outlines import Sketch, head_of
 from treering.ledger.pruning import PRUNED
 from treering.model.scopes import Scope
@@ -437,7 +437,7 @@ def test_the_outline_of_one_session_costs_no_look_at_the_titles_of_others(ledger
 def test_titles_are_listed_however_many_were_given_since(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(titles, "TITLES_MAX", 10)
+    monkeypatch.setattr(outlines, "TITLES_MAX", 10)
     opened(ledger, "old").rename("Old title")
     opened(ledger, "untitled")
     for number in range(30):

@@ -16,7 +16,7 @@ from treering.ledger.rekeying import rekey
 from treering.ledger.restoring import read_export
 from treering.ledger.scopes import scope_names
 from treering.ledger.search import catch_up
-from treering.ledger.search_texts import masked
+from treering.ledger.search_meaning import masked
 from treering.ledger.spans import SpanBuilder
 from treering.ledger.verification import find_flaw, verify_part, with_coverage
 from treering.memory.records import INDEX_NAMES

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from treering.errors import Corrupt, InvalidInput
-from treering.ledger.record_restorer import RecordRestorer, check_id_marks, id_marks, note_id_marks
 from treering.ledger.records import SessionRecord, check_readable, shared_seq
+from treering.ledger.restoring import RecordRestorer, check_id_marks, id_marks, note_id_marks
 from treering.ledger.verification import verify
 from treering.model.receipts import CopyReceipt, SessionRefusal
 from treering.model.scopes import Scope

@@ -1,19 +1,21 @@
-"""Redaction and retention: what may be erased, and the event that vouches for it."""
+"""Redaction and retention: what may be erased, what goes with it, and the event that vouches."""
 
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from treering.errors import InvalidInput, NotPermitted
-from treering.ledger.derived_texts import derived_texts_of
 from treering.ledger.lineage import NO_END
 from treering.ledger.records import AGENT, Selection
 from treering.model.events import NewEvent
 from treering.model.fields import instant
 from treering.model.kinds import EPISODE_KINDS, ERASURE_KINDS, HIDING_KINDS, IMPORTED, RUN_ENDS
-from treering.model.queries import Query
+from treering.model.queries import PAGE_ITEMS_MAX, Query, TimelinePoint
 from treering.model.receipts import ExpireReceipt, RedactReceipt, Target
 from treering.model.scopes import DAY_MS, DEFAULT_RETENTION, Scope, check_retention, cutoffs
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import Drafter
     from treering.ledger.ports import EventStore
     from treering.ledger.records import Draft, Erasure, SessionErasure
+    from treering.model.events import Header
     from treering.model.scopes import Retention
+
 
 CLOCK_AHEAD_DAYS_MAX: Final = 90
 """The longest default retention: a clock that is further ahead would leave nothing that expires."""
@@ -359,3 +363,47 @@ def voucher(
         )
 
     return vouch
+
+
+KINDS: Final = ("context.compacted", "episode.written")
+"""Their refs hold the first and last seq that they summarise."""
+
+
+def derived_texts_of(
+    store: EventStore, scope: Scope, session_id: str, ranges: Sequence[tuple[int, int]]
+) -> Iterator[str]:
+    """Return the ids of events that summarise ranges of a session, given in order.
+
+    A range is a first and a last seq. Summaries in sessions forked from it after that are included.
+    """
+    queue = [(session_id, ranges)]
+    while queue:
+        name, summarised = queue.pop()
+        for header in _all(store, scope, name):
+            if not header.redacted and _summarises(header, summarised):
+                yield header.event_id
+        for fork in store.sessions.forks(scope, name):
+            cut = store.sessions.cut(scope, fork)
+            shared = [(a, min(b, cut.seq)) for a, b in summarised if a <= cut.seq] if cut else []
+            if shared:
+                queue.append((fork, shared))
+
+
+def _summarises(header: Header, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Whether a summary covers anything in ``ranges``; without refs it covers all before it."""
+    refs = header.refs if isinstance(header.refs, dict) else {}
+    through, start = refs.get("through_seq"), refs.get("from_seq")
+    through = through if type(through) is int else header.seq - 1
+    start = start if type(start) is int else 0
+    # The first range that does not end before the summary starts decides.
+    at = bisect_left(ranges, start, key=lambda ends: ends[1])
+    return at < len(ranges) and ranges[at][0] <= through
+
+
+def _all(store: EventStore, scope: Scope, session_id: str) -> Iterator[Header]:
+    query = Query(scope=scope, session_id=session_id, kinds=KINDS, limit=PAGE_ITEMS_MAX)
+    while page := store.reader.headers(query):
+        yield from page
+        query = msgspec.structs.replace(
+            query, after=TimelinePoint(page[-1].ts_ms, page[-1].position)
+        )

@@ -19,8 +19,8 @@ from treering.ledger.jsonl import (
     encode_line,
     from_session,
 )
-from treering.ledger.record_restorer import id_marks
 from treering.ledger.records import check_readable
+from treering.ledger.restoring import id_marks
 from treering.ledger.verification import covered
 from treering.model.receipts import ExportReceipt
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import Conflict
-from treering.ledger import derived_texts
+from treering.ledger import erasure
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
 from treering.spine.run_events import make_event
@@ -58,7 +58,7 @@ def append_text(
     if lineage.erased_since(read.ancestors):
         return None
     headers = append(events, read.seq)
-    summary = next(header for header in headers if header.kind in derived_texts.KINDS)
+    summary = next(header for header in headers if header.kind in erasure.KINDS)
     if lineage.erased_since(read.ancestors):
         # The erasure may have looked for summaries before this one was there. One that comes
         # later finds it.

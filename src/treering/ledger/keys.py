@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treering.errors import InvalidInput, KeyMissing, NotFound
 from treering.ledger import erasure
-from treering.ledger.bookmarks import accept_id_key, find_id_key
+from treering.ledger.import_access import accept_id_key, find_id_key
 from treering.model.arguments import checks_arguments
 from treering.model.receipts import DestroyReceipt, KeyGeneration, KeyReceipt
 from treering.model.scopes import Scope, parse_scope

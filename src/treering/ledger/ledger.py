@@ -38,15 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from treering.context.summaries import Summariser
-    from treering.ledger import (
-        erasure,
-        families,
-        forgetting,
-        keyed_records,
-        maintenance,
-        pruning,
-        sessions,
-    )
+    from treering.ledger import erasure, families, forgetting, keyed_records, pruning, sessions
     from treering.ledger.admin import LedgerAdmin
     from treering.ledger.drafts import Drafter
     from treering.ledger.erasure import Replacement
@@ -83,9 +75,8 @@ else:
     receipts = LazyModule("treering.model.receipts")
     families = LazyModule("treering.ledger.families")
     forgetting = LazyModule("treering.ledger.forgetting")
-    maintenance = LazyModule("treering.ledger.maintenance")
-    keyed_records = LazyModule("treering.ledger.keyed_records")
     pruning = LazyModule("treering.ledger.pruning")
+    keyed_records = LazyModule("treering.ledger.keyed_records")
     sessions = LazyModule("treering.ledger.sessions")
 
 
@@ -366,7 +357,7 @@ class Ledger(ReadableLedger):
         computes vectors again if a better embedder was installed. One process at a time does this
         in a scope: others return at once. Nothing else depends on it.
         """
-        return maintenance.maintain(
+        return pruning.maintain(
             self._store,
             self._memory_factory,
             self._reopened,

@@ -92,7 +92,7 @@ class Recorder:
     def event_texts(self, event: Event) -> list[str]:
         """Return the texts by which an event is found by meaning, with secrets masked."""
         from treering.derive.search_texts import event_texts  # noqa: PLC0415  (slow to load)
-        from treering.ledger.search_texts import masked  # noqa: PLC0415
+        from treering.ledger.search_meaning import masked  # noqa: PLC0415
 
         return event_texts(masked(self.engine.drafter.guard(), event))
 
@@ -142,7 +142,7 @@ class Recorder:
 
     def commands(self, scope: Scope, session_id: str | None) -> list[CommandRun]:
         """Return the commands of the latest tool calls, in order, of a session or of all."""
-        from treering.ledger.commands import read_commands  # noqa: PLC0415  (slow to load)
+        from treering.ledger.conversations import read_commands  # noqa: PLC0415  (slow to load)
 
         return read_commands(self._store, scope, session_id)
 

@@ -29,8 +29,8 @@ from treering.ledger.jsonl import (
     to_record,
     to_session,
 )
-from treering.ledger.record_checks import check_session
 from treering.ledger.records import shared_seq
+from treering.ledger.restoring import check_session
 from treering.ledger.verification import link_of
 
 if TYPE_CHECKING:

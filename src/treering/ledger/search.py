@@ -22,8 +22,7 @@ from treering.derive.search_snippets import find_terms, snippet_of
 from treering.derive.search_texts import search_text, texts_of, tool_of
 from treering.derive.terms import STOP_WORDS, terms
 from treering.errors import Busy, InvalidInput, KeyMissing
-from treering.ledger.search_meaning import search_by_meaning
-from treering.ledger.search_texts import masked
+from treering.ledger.search_meaning import masked, search_by_meaning
 from treering.model.queries import Query
 from treering.model.search_words import is_unspaced
 from treering.model.searches import (

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.derive.search_snippets import find_terms, snippet_of
-from treering.derive.search_texts import event_texts, files_in, texts_of, tool_of
+from treering.derive.search_texts import (
+    WIDE_CHARACTERS_MAX,
+    event_texts,
+    files_in,
+    texts_of,
+    tool_of,
+)
 from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
-from treering.ledger.search_texts import masked
 from treering.memory.answer_order import Match, order_answers
+from treering.model.codec import content_of, encode
 from treering.model.kinds import RUN_ENDS
 from treering.model.search_queries import OPERATORS, SearchQuery, Term
 from treering.model.search_words import words_in
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import Narrowing, SearchRequest
+
 
 PAGE: Final = 50
 """Events that are read at once."""
@@ -191,3 +198,38 @@ def _holds(narrowing: Narrowing, event: Event) -> bool:
         case "file":
             paths = [path.casefold() for path in files_in(event)]
             return any(value in path for value in values for path in paths)
+
+
+_CLIPPED: Final = 4 * WIDE_CHARACTERS_MAX
+"""Of longer strings only the beginning and the end are indexed."""
+
+
+def masked(guard: ContentGuard, event: Event) -> Event:
+    """Return an event with its secrets masked, whatever it was recorded with."""
+    payload = event.payload
+    if event.payload_bytes > _CLIPPED:
+        payload = _clipped(payload)
+    refs = None if event.refs is None else encode(event.refs)
+    content = content_of(event.summary, refs, None if payload is None else encode(payload))
+    if not guard.suspicious(content):
+        return event if payload is event.payload else _with(event, payload=payload)
+    return _with(
+        event,
+        summary=guard.mask_text(event.summary),
+        refs=None if event.refs is None else guard.mask_value(event.refs),
+        payload=None if payload is None else guard.mask_value(payload),
+    )
+
+
+def _with(event: Event, **changes: Any) -> Event:
+    return msgspec.structs.replace(event, **changes)
+
+
+def _clipped(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _CLIPPED:
+        return f"{value[: _CLIPPED // 2]}\n…\n{value[-_CLIPPED // 2 :]}"
+    if isinstance(value, dict):
+        return {key: _clipped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_clipped(item) for item in value]
+    return value

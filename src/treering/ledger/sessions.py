@@ -16,7 +16,7 @@ from treering.errors import Conflict, InvalidInput, NotFound, RunActive, Treerin
 from treering.ledger.compaction import COMPACTED, KEEP_MESSAGES, as_run, compact
 from treering.ledger.contexts import DIALECT_DEFAULT, ContextRequest, Contexts
 from treering.ledger.episodes import ASKS_MAX, append_episode, close_with_episode, episode
-from treering.ledger.forking import fork_name, forked, last_end, seq_of, turn_end_of
+from treering.ledger.families import fork_name, forked, last_end, seq_of, turn_end_of
 from treering.ledger.guarded_append import (
     append_at_head,
     append_text_later,
@@ -27,8 +27,7 @@ from treering.ledger.guarded_append import (
 from treering.ledger.inbox import Inbox
 from treering.ledger.lineage import Lineage
 from treering.ledger.outlines import Sketch, head_of
-from treering.ledger.pages import live_events, read_pages
-from treering.ledger.paging import parse_kinds
+from treering.ledger.paging import live_events, parse_kinds, read_pages
 from treering.ledger.session_settings import agree, check_title, opening, read_settings
 from treering.ledger.tool_calls import lineage_tool_calls
 from treering.ledger.turn_bounds import redoable, undoable

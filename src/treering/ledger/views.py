@@ -23,7 +23,7 @@ from treering.derive.snapshots import (
 )
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.pages import PAGE
+from treering.ledger.paging import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.errors import NotFound
-from treering.ledger.record_checks import without_parent
 from treering.ledger.records import FORGOTTEN, ForkPoint
+from treering.ledger.restoring import without_parent
 from treering.storage.encoding import cut_of, name_key
 
 if TYPE_CHECKING:

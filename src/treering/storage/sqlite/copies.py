@@ -9,8 +9,8 @@ import msgspec
 
 from treering.errors import Conflict, DuplicateEvent, InvalidInput
 from treering.ledger.drafts import compressed
-from treering.ledger.record_checks import without_parent
 from treering.ledger.records import arriving, check_readable
+from treering.ledger.restoring import without_parent
 from treering.model.codec import PAYLOAD_BYTES_MAX, decode
 from treering.model.kinds import ERASURE_KINDS
 from treering.storage import encoding

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from treering.context.texts import message_media, tool_output
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.forking import fork_name
+from treering.ledger.families import fork_name
 from treering.model.codec import encode
 from treering.model.kinds import KINDS
 from treering.model.parts import SessionRedone, SessionUndone, safe_part

@@ -31,11 +31,6 @@ from treering.surfaces.viewer.requests import PageBody, ViewArguments
 
 if TYPE_CHECKING:
     from treering.model.events import Event
-    from treering.model.tools import ToolRecord
-    from treering.surfaces.viewer.requests import PageRequest
-
-
-if TYPE_CHECKING:
     from treering.model.tools import ToolRecord, ToolStatistics
     from treering.surfaces.viewer.requests import PageRequest
 
