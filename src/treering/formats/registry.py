@@ -30,32 +30,6 @@ GROUP: Final = "treering.readers"
 CLEARLY: Final = 0.1
 """By how much the score of the best format must exceed that of the second."""
 
-_OURS: Final = (
-    "claude_code",
-    "codex",
-    "openclaw",
-    "openclaw_mem",
-    "pi",
-    "gemini",
-    "qwen",
-    "copilot",
-    "droid",
-    "grok",
-    "kimi",
-    "antigravity",
-    "codex.stream",
-    "cowork",
-    "openclaw_receipts",
-    "apeira.lines",
-    "clawser.lines",
-    "tape",
-    "cursor",
-    "opencode",
-    "cline",
-    "chatgpt",
-    "aider",
-)
-"""Modules of this package, each with a ``FORMAT``."""
 _RELATIVES: Final = (
     Format(
         name="iflow",
@@ -75,6 +49,33 @@ _RELATIVES: Final = (
     Format(name="omp", family=("pi",), places=(LogPlace(".omp/agent", "sessions"),)),
 )
 """Agents that write another agent's format, in their own folders."""
+_OURS: Final = (
+    "claude_code",
+    "codex",
+    "openclaw",
+    "openclaw_mem",
+    "pi",
+    "gemini",
+    "qwen",
+    "copilot",
+    "droid",
+    "grok",
+    "kimi",
+    "antigravity",
+    "codex.stream",
+    _RELATIVES,
+    "cowork",
+    "openclaw_receipts",
+    "apeira.lines",
+    "clawser.lines",
+    "tape",
+    "cursor",
+    "opencode",
+    "cline",
+    "chatgpt",
+    "aider",
+)
+"""Formats, or modules of this package, each with a ``FORMAT``."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -219,10 +220,12 @@ def _forget() -> None:
 @cache
 def _ours() -> tuple[Format, ...]:
     ours: list[Format] = []
-    for name in _OURS:
-        declared = import_module(f"treering.formats.{name}").FORMAT
+    for item in _OURS:
+        declared = (
+            import_module(f"treering.formats.{item}").FORMAT if isinstance(item, str) else item
+        )
         ours += declared if isinstance(declared, tuple) else (declared,)
-    return (*ours, *_RELATIVES)
+    return tuple(ours)
 
 
 @cache
