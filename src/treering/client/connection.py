@@ -166,6 +166,25 @@ class ServerConnection:
             raise Closed("the ledger is closed", hint="open it again")
 
 
+class Resource:
+    """What a server has below one path: a scope, a session."""
+
+    def __init__(self, connection: ServerConnection, *names: str) -> None:
+        self.connection = connection
+        self._names = names
+
+    def get(self, kind: type[Answer], *names: str, **query: Any) -> Answer:
+        """Return the answer to a GET request for what ``names`` lead to, as ``kind``."""
+        return self.connection.get(path_of(*self._names, *names), kind, **query)
+
+    def post(
+        self, kind: type[Answer], *names: str, body: Any, is_repeatable: bool = False
+    ) -> Answer:
+        """Return the answer to a POST request, as ``ServerConnection.post`` does."""
+        path = path_of(*self._names, *names)
+        return self.connection.post(path, body, kind, is_repeatable=is_repeatable)
+
+
 def path_of(*names: str) -> str:
     """Return a path of ``/v1`` with ``names`` encoded, slashes included."""
     return "/v1/" + "/".join(quote(name, safe="") for name in names)

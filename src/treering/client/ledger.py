@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-import msgspec
-
-from treering.client.connection import path_of, refuse_others
+from treering.client.connection import Resource, path_of, refuse_others
 from treering.client.engine import RemoteEngine
 from treering.client.following import RemoteFollower
 from treering.client.sessions import RemoteSession
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
-    from treering.client.connection import Answer, ServerConnection
+    from treering.client.connection import ServerConnection
     from treering.ledger.erasure import Replacement
     from treering.ledger.following import Follower
     from treering.ledger.sessions import Session
@@ -150,35 +148,37 @@ class RemoteLedger(Ledger):
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree."""
-        return self._get(scope, "sessions", Family, names=[_session(session_id), "family"])
+        return _scoped(self._connection, scope).get(
+            Family, "sessions", _session(session_id), "family"
+        )
 
     def headers(self, scope: str, **filters: Any) -> Page[Header]:
         """Return a page of the headers of a scope by time."""
-        return self._get(scope, "headers", Page[Header], **filters)
+        return _scoped(self._connection, scope).get(Page[Header], "headers", **filters)
 
     def events(self, scope: str, **filters: Any) -> Page[Event]:
         """Return the same as ``headers``, with payloads."""
-        return self._get(scope, "events", Page[Event], **filters)
+        return _scoped(self._connection, scope).get(Page[Event], "events", **filters)
 
     def replay(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Header]:
         """Return headers of a session in the order in which they were recorded, by seq."""
-        names = [_session(session_id), "replay"]
-        return self._get(scope, "sessions", Page[Header], names=names, limit=first, after=after)
+        names = ["sessions", _session(session_id), "replay"]
+        return _scoped(self._connection, scope).get(Page[Header], *names, limit=first, after=after)
 
     def replay_events(
         self, scope: str, session_id: str, *, first: int | None = None, after: str | None = None
     ) -> Page[Event]:
         """Return the same as ``replay``, with payloads."""
-        names = [_session(session_id), "replay"]
-        return self._get(
-            scope, "sessions", Page[Event], names=names, limit=first, after=after, payloads=True
+        names = ["sessions", _session(session_id), "replay"]
+        return _scoped(self._connection, scope).get(
+            Page[Event], *names, limit=first, after=after, payloads=True
         )
 
     def event(self, scope: str, event_id: str) -> Event:
         """Return one event with its payload."""
-        return self._get(scope, "events", Event, names=[check_id(event_id)])
+        return _scoped(self._connection, scope).get(Event, "events", check_id(event_id))
 
     def find_ids(self, scope: str, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return session, seq and time of the events with these ids; unknown ids are left out."""
@@ -186,20 +186,24 @@ class RemoteLedger(Ledger):
         locations: dict[str, EventLocation] = {}
         for begin in range(0, len(ids), 1_000):
             body = {"event_ids": ids[begin : begin + 1_000]}
-            locations |= self._post(
-                scope, "find-ids", body, dict[str, EventLocation], is_repeatable=True
+            locations |= _scoped(self._connection, scope).post(
+                dict[str, EventLocation], "find-ids", body=body, is_repeatable=True
             )
         return locations
 
     def tool_calls(self, scope: str, **filters: Any) -> Page[ToolRecord]:
         """Return one record for each tool call of a scope."""
         filters.pop("progress", None)
-        return self._get(scope, "tool-calls", Page[ToolRecord], **_listed(filters, "status"))
+        return _scoped(self._connection, scope).get(
+            Page[ToolRecord], "tool-calls", **_listed(filters, "status")
+        )
 
     def tool_statistics(self, scope: str, **filters: Any) -> list[ToolStatistics]:
         """Return statistics of each tool of a scope: outcomes and durations."""
         filters.pop("progress", None)
-        return self._get(scope, "tool-statistics", list[ToolStatistics], **filters)
+        return _scoped(self._connection, scope).get(
+            list[ToolStatistics], "tool-statistics", **filters
+        )
 
     def search(
         self,
@@ -239,7 +243,7 @@ class RemoteLedger(Ledger):
 
     def runs(self, scope: str, **filters: Any) -> Page[RunOutline]:
         """Return a page of the runs of a scope at a glance, the newest first."""
-        return self._get(scope, "runs", Page[RunOutline], **filters)
+        return _scoped(self._connection, scope).get(Page[RunOutline], "runs", **filters)
 
     def run(self, scope: str, run_id: str, *, session_id: str | None = None) -> RunOutline:
         """Return one run at a glance."""
@@ -255,9 +259,9 @@ class RemoteLedger(Ledger):
         progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server catches up)
     ) -> RunView:
         """Return one run from start to end, without private content."""
-        names = [check_name(run_id, "run_id")]
-        return self._get(
-            scope, "runs", RunView, names=names, session_id=session_id, events_max=events_max
+        names = ["runs", check_name(run_id, "run_id")]
+        return _scoped(self._connection, scope).get(
+            RunView, *names, session_id=session_id, events_max=events_max
         )
 
     def follow(
@@ -286,7 +290,7 @@ class RemoteLedger(Ledger):
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
-        return self._get(scope, "end", dict[str, str])["cursor"]
+        return _scoped(self._connection, scope).get(dict[str, str], "end")["cursor"]
 
     # Erasing.
 
@@ -307,7 +311,9 @@ class RemoteLedger(Ledger):
             "replacement": replacement,
         }
         # Erasing twice erases once.
-        return self._post(scope, "redact", body, RedactReceipt, is_repeatable=True)
+        return _scoped(self._connection, scope).post(
+            RedactReceipt, "redact", body=body, is_repeatable=True
+        )
 
     def forget(
         self,
@@ -319,7 +325,9 @@ class RemoteLedger(Ledger):
     ) -> ForgetReceipt:
         """Erase one person from a scope, physically: events about them, and their names."""
         body = {"user": check_name(user, "user"), "preview": dry_run}
-        return self._post(scope, "forget", body, ForgetReceipt, is_repeatable=dry_run)
+        return _scoped(self._connection, scope).post(
+            ForgetReceipt, "forget", body=body, is_repeatable=dry_run
+        )
 
     def _follow(
         self,
@@ -337,17 +345,9 @@ class RemoteLedger(Ledger):
             payloads=kind is Event, after=after, idle_s=idle_s, stop=stop,
         )  # fmt: skip
 
-    def _get(
-        self, scope: str, part: str, kind: type[Answer], *, names: Sequence[str] = (), **query: Any
-    ) -> Answer:
-        path = path_of("scopes", parse_scope(scope), part, *names)
-        return self._connection.get(path, kind, **query)
 
-    def _post(
-        self, scope: str, part: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
-    ) -> Answer:
-        path = path_of("scopes", parse_scope(scope), part)
-        return self._connection.post(path, body, kind, is_repeatable=is_repeatable)
+def _scoped(connection: ServerConnection, scope: str) -> Resource:
+    return Resource(connection, "scopes", parse_scope(scope))
 
 
 def _where(
@@ -380,62 +380,56 @@ class RemoteMemory(Memory):
 
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         self.scope = scope
-        self._connection = connection
+        self.resource = Resource(connection, "scopes", scope)
 
     def learn_all(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
     ) -> list[LearnResult]:
         """Learn several facts in order."""
         listed = list(check_list(facts, "facts"))
-        learnt = self._post([], {"facts": listed}, list[LearnResult]) if listed else []
+        learnt = (
+            self.resource.post(list[LearnResult], "facts", body={"facts": listed}) if listed else []
+        )
         if progress is not None:
             progress(len(listed))
         return learnt
 
     def accept(self, fact_id: str) -> Fact:
         """Accept a quarantined, refused or archived fact."""
-        return self._post([check_name(fact_id, "fact_id"), "accept"], {}, Fact)
+        return self.resource.post(Fact, *_fact(fact_id), "accept", body={})
 
     def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
         """Never recall a fact again."""
-        return self._post([check_name(fact_id, "fact_id"), "reject"], {"reason": reason}, Fact)
+        return self.resource.post(Fact, *_fact(fact_id), "reject", body={"reason": reason})
 
     def recall(self, query: str | None, **options: Any) -> RecallResult:
         """Return what answers ``query``; its use is recorded if the token may write."""
         record = options.pop("record", True)
         if record or "weights" in options:
-            body = msgspec.to_builtins({"query": query, **options})
-            path = path_of("scopes", self.scope, "recall")
             try:
-                return self._connection.post(path, body, RecallResult)
+                return self.resource.post(RecallResult, "recall", body={"query": query, **options})
             except (NotPermitted, ReadOnly):
                 options.pop("weights", None)  # A read-only ledger can still be asked.
-        return self._get("recall", RecallResult, query=query, **options)
+        return self.resource.get(RecallResult, "recall", query=query, **options)
 
     def fact(self, fact_id: str) -> Fact:
         """Return one fact in any state."""
-        return self._get("facts", Fact, names=[check_name(fact_id, "fact_id")])
+        return self.resource.get(Fact, *_fact(fact_id))
 
     def history(self, fact_id: str) -> list[FactChange]:
         """Return every change to a fact, in order."""
-        names = [check_name(fact_id, "fact_id"), "history"]
-        return self._get("facts", list[FactChange], names=names)
+        return self.resource.get(list[FactChange], *_fact(fact_id), "history")
 
     def facts(self, **filters: Any) -> Page[Fact]:
         """Return one page of the scope's facts, newest first."""
         if isinstance(filters.get("state"), str):
             filters["state"] = [filters["state"]]
-        return self._get("facts", Page[Fact], **filters)
+        return self.resource.get(Page[Fact], "facts", **filters)
 
     def episodes(self, **filters: Any) -> Page[Episode]:
         """Return one page of the scope's episodes, newest first."""
-        return self._get("episodes", Page[Episode], **filters)
+        return self.resource.get(Page[Episode], "episodes", **filters)
 
-    def _get(
-        self, part: str, kind: type[Answer], *, names: Sequence[str] = (), **query: Any
-    ) -> Answer:
-        return self._connection.get(path_of("scopes", self.scope, part, *names), kind, **query)
 
-    def _post(self, names: Sequence[str], body: Any, kind: type[Answer]) -> Answer:
-        path = path_of("scopes", self.scope, "facts", *names)
-        return self._connection.post(path, msgspec.to_builtins(body), kind)
+def _fact(fact_id: str) -> tuple[str, str]:
+    return "facts", check_name(fact_id, "fact_id")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from treering.client.connection import path_of, refuse_others
+from treering.client.connection import Resource, refuse_others
 from treering.context.assemble import Context
 from treering.errors import InvalidInput
 from treering.ledger.paging import parse_kinds
@@ -24,7 +24,6 @@ from treering.model.views import Counts, Goal, TurnView, Usage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treering.client.connection import Answer
     from treering.client.engine import RemoteEngine
     from treering.ledger.engine import Engine
     from treering.model.parts import SessionClosed
@@ -70,7 +69,9 @@ class RemoteSession(Session):
         self._mode = mode
         self._settings = None
         self._engine = cast("Engine", engine)
-        self._connection = engine.connection
+        self.resource = Resource(
+            engine.connection, "scopes", self.scope, "sessions", self.session_id
+        )
 
     @property
     def settings(self) -> SessionSettings:
@@ -89,7 +90,7 @@ class RemoteSession(Session):
             if name != "mode"
         }
         body = {"agent": self.agent, "user": self.user, "mode": self._mode, **options}
-        self._post("open", body, SessionOutline, is_repeatable=True)
+        self.resource.post(SessionOutline, "open", body=body, is_repeatable=True)
         self._settings = self._given
 
     def close(
@@ -99,7 +100,7 @@ class RemoteSession(Session):
         self.open()
         text = reason if isinstance(reason, str) else reason.reason
         body = {"reason": text, "agent": self.agent, "expected_seq": expected_seq}
-        return self._post("close", body, Header)
+        return self.resource.post(Header, "close", body=body)
 
     def fork(
         self,
@@ -121,7 +122,7 @@ class RemoteSession(Session):
             "whole_turn": whole_turn,
             "ts_ms": ts_ms,
         }
-        made = self._post("fork", body, SessionOutline)
+        made = self.resource.post(SessionOutline, "fork", body=body)
         return RemoteSession(
             cast("RemoteEngine", self._engine),
             made.session_id,
@@ -133,11 +134,11 @@ class RemoteSession(Session):
 
     def undo(self, *, turns: int = 1) -> Header:
         """Hide the last turns from history, context and goals."""
-        return self._post("undo", {"turns": turns, "agent": self.agent}, Header)
+        return self.resource.post(Header, "undo", body={"turns": turns, "agent": self.agent})
 
     def redo(self) -> Header:
         """Show again what was undone last."""
-        return self._post("redo", {"agent": self.agent}, Header)
+        return self.resource.post(Header, "redo", body={"agent": self.agent})
 
     # Reading.
 
@@ -167,15 +168,15 @@ class RemoteSession(Session):
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the end of the conversation as messages that a model takes."""
-        return self._get("messages", list[dict[str, Any]], last=_last(last))
+        return self.resource.get(list[dict[str, Any]], "messages", last=_last(last))
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return its last turns in order."""
-        return iter(self._get("turns", list[TurnView], last=_last(last)))
+        return iter(self.resource.get(list[TurnView], "turns", last=_last(last)))
 
     def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
         """Return its last tool calls in order."""
-        return iter(self._get("tool-calls", list[ToolRecord], last=_last(last)))
+        return iter(self.resource.get(list[ToolRecord], "tool-calls", last=_last(last)))
 
     def summary(self) -> Counts:
         """Return how many events of each sort it holds."""
@@ -191,17 +192,17 @@ class RemoteSession(Session):
 
     def goals(self) -> list[Goal]:
         """Return the goals that were set and not removed."""
-        return self._get("goals", list[Goal])
+        return self.resource.get(list[Goal], "goals")
 
     def context(self, max_tokens: int | None = None, **options: Any) -> Context:
         """Return what a model is shown next: dialect, system, reserve_output_tokens, model."""
-        return self._get("context", Context, max_tokens=max_tokens, **options)
+        return self.resource.get(Context, "context", max_tokens=max_tokens, **options)
 
     def compact_if_needed(self, max_tokens: int) -> None:
         """Do nothing: a run assembles no context over HTTP."""
 
     def _glance(self) -> SessionAnswer:
-        return self._get("", SessionAnswer)
+        return self.resource.get(SessionAnswer)
 
     def _timeline(
         self,
@@ -229,24 +230,14 @@ class RemoteSession(Session):
     ) -> Iterator[Any]:
         while left is None or left > 0:
             limit = PAGE_ITEMS_MAX if left is None else min(left, PAGE_ITEMS_MAX)
-            items = self._get("timeline", list[kind], limit=limit, after_seq=after_seq, **query)
+            items = self.resource.get(
+                list[kind], "timeline", limit=limit, after_seq=after_seq, **query
+            )
             yield from items
             if len(items) < limit:
                 return
             after_seq = items[-1].seq
             left = None if left is None else left - len(items)
-
-    def _get(self, part: str, kind: type[Answer], **query: Any) -> Answer:
-        return self._connection.get(self._path(part), kind, **query)
-
-    def _post(
-        self, part: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
-    ) -> Answer:
-        return self._connection.post(self._path(part), body, kind, is_repeatable=is_repeatable)
-
-    def _path(self, part: str) -> str:
-        names = ("scopes", self.scope, "sessions", self.session_id)
-        return path_of(*names, part) if part else path_of(*names)
 
 
 def _last(count: int | None) -> int:

@@ -393,15 +393,12 @@ class SinkCaller:
         wanted = [event for event in events if self._accepts(event)]
         if not wanted:
             return 0, None
-        handle = getattr(self._sink, "handle_batch", None) or self._handle_one
+        handle = getattr(self._sink, "handle_batch", None)
         try:
-            self._finish(worker, handle(wanted))
+            self._finish(worker, handle(wanted) if handle else self._sink.handle(wanted[0]))
         except Undeliverable as refused:
             return len(wanted) - len(refused.events), refused
         return len(wanted), None
-
-    def _handle_one(self, events: Sequence[SafeEvent | PrivateEvent]) -> Any:
-        return self._sink.handle(events[0])
 
     def _finish(self, worker: Worker, answer: Any) -> None:
         if answer is not None and inspect.isawaitable(answer):
