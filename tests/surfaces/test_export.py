@@ -140,7 +140,7 @@ def test_a_file_is_private_and_never_written_over_without_force(
 def test_the_name_of_a_file_says_its_format(
     talk: CommandLine, tmp_path: Path, ending: str, form: str
 ) -> None:
-    outcome = talk("export", "deploy-17", *IN, "--out", str(tmp_path / f"x.{ending}"), "--json")
+    outcome = talk("export", "deploy-17", *IN, "-o", str(tmp_path / f"x.{ending}"), "--json")
 
     assert outcome.receipt["format"] == form
 

@@ -19,6 +19,7 @@ from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import open_session
 from treering.surfaces.cli.ledgers import database_path, open_to_ask
+from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import Mask, counted
@@ -94,11 +95,9 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
     help="The format to write. Default: by the ending of --out, as .html, .md, .jsonl, .zip or"
     " .atif.json.",
 )
-@click.option(
-    "--out",
+@out_option(
+    "The file to write; for otlp also the URL of a collector. Default: standard output.",
     default=STANDARD,
-    metavar="FILE",
-    help="The file to write; for otlp also the URL of a collector. Default: standard output.",
 )
 @click.option(
     "--payload",

@@ -100,6 +100,12 @@ KEYS: Final = click.Option(
 )
 
 
+def out_option(text: str, *, default: str | None = None) -> Callable[[Decorated], Decorated]:
+    """Return ``--out``, which is required unless it has a default."""
+    given = {"required": True} if default is None else {"default": default}
+    return click.option("--out", "-o", metavar="FILE", help=text, **given)
+
+
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:
     """Return ``--limit``; read it with ``clamp``."""
     return click.option(

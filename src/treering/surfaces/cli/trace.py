@@ -33,7 +33,7 @@ from treering.surfaces.cli.ledgers import (
     show_page,
     span_options,
 )
-from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
+from treering.surfaces.cli.options import clamp, cursor_option, limit_option, out_option, require
 from treering.surfaces.cli.output import (
     STANDARD,
     output_stream,
@@ -314,9 +314,7 @@ class TraceReceipt(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.argument("run", shell_complete=complete_run)
 @session_option
-@click.option(
-    "--out", required=True, metavar="FILE", help="The zip file to write, readable by you alone."
-)
+@out_option("The zip file to write, readable by you alone.")
 @click.option(
     "--payload",
     "private",

@@ -12,7 +12,13 @@ from treering.surfaces.cli.commands import fail, show, show_aside
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import session_or_text
 from treering.surfaces.cli.ledgers import database_path, is_on_server, of_all_scopes, open_existing
-from treering.surfaces.cli.options import anchor_option, derived_option, require, session_id_option
+from treering.surfaces.cli.options import (
+    anchor_option,
+    derived_option,
+    out_option,
+    require,
+    session_id_option,
+)
 from treering.surfaces.cli.output import STANDARD, input_stream, output_stream
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import counted
@@ -64,9 +70,7 @@ def verify(
     """,
     if_stopped="a file appears when it is complete; run it again",
 )
-@click.option(
-    "--out", required=True, metavar="FILE", help="The file to write; - is standard output."
-)
+@out_option("The file to write; - is standard output.")
 def anchor(*, out: str) -> None:
     """Write where every session ends to a file, for verify to compare with later.
 

@@ -22,7 +22,7 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     shown,
 )
-from treering.surfaces.cli.options import require, session_id_option
+from treering.surfaces.cli.options import out_option, require, session_id_option
 from treering.surfaces.cli.output import STANDARD, input_stream, note, output_stream
 from treering.surfaces.cli.progress import counting, filling, measuring
 from treering.surfaces.shared.texts import counted
@@ -50,9 +50,7 @@ OPENING_BYTES_MAX: Final = 16_384
     if_stopped="a file appears when it is complete; run it again",
 )
 @session_id_option
-@click.option(
-    "--out", default=STANDARD, metavar="FILE", help="The file to write. Default: standard output."
-)
+@out_option("The file to write. Default: standard output.", default=STANDARD)
 @click.option(
     "--include-payload",
     "--payload",
