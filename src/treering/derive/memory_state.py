@@ -422,17 +422,24 @@ class MemoryState:
 
     def load(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
         """Load saved rows. Raise ValueError if they cannot be read."""
+        bodies: dict[str, dict[str, bytes]] = {}
         for table_name, key, body in rows:
+            bodies.setdefault(table_name, {})[key] = body
+        for table_name, saved in bodies.items():
             if table_name not in _TABLES:
                 raise ValueError(table_name)
-            getattr(self, _TABLES[table_name])[key] = _DECODERS[table_name].decode(body)
-        # No two competing facts have the same statement. Facts in one slot hold one after another;
-        # the last one has the slot.
-        for row in sorted(self.facts.values(), key=lambda row: (row.valid_from_ms, row.position)):
+            # All at once: a call for each takes longer than to read it.
+            values = _DECODERS[table_name].decode(b"[" + b",".join(saved.values()) + b"]")
+            getattr(self, _TABLES[table_name]).update(zip(saved, values, strict=True))
+        for row in self.facts.values():
             if row.state in _COMPETING:
+                # No two of them have the same statement. Of those in one slot, which hold one after
+                # another, the last one has it.
                 self._statements[*row.owner, row.statement] = row.id
                 if row.slot is not None:
-                    self._slots[*row.owner, row.slot] = row.id
+                    last = self.facts[self._slots.setdefault((*row.owner, row.slot), row.id)]
+                    if (row.valid_from_ms, row.position) > (last.valid_from_ms, last.position):
+                        self._slots[*row.owner, row.slot] = row.id
         self.touched = list(self.facts)
 
     def _whose(
@@ -598,9 +605,9 @@ _TABLES: Final = {
 }
 ROW_SORTS: Final = frozenset(_TABLES)
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    FACT: msgspec.json.Decoder(FactRow),
-    EPISODE: msgspec.json.Decoder(EpisodeRow),
-    "handle": msgspec.json.Decoder(int),
-    "merge": msgspec.json.Decoder(tuple[str, int]),
-    "citing": msgspec.json.Decoder(list[int]),
+    FACT: msgspec.json.Decoder(list[FactRow]),
+    EPISODE: msgspec.json.Decoder(list[EpisodeRow]),
+    "handle": msgspec.json.Decoder(list[int]),
+    "merge": msgspec.json.Decoder(list[tuple[str, int]]),
+    "citing": msgspec.json.Decoder(list[list[int]]),
 }

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
 from treering.memory.records import Document, IndexEntry
-from treering.memory.vectors import all_dots, dots, pack, pack_groups, unpack
+from treering.memory.vectors import (
+    SCALE_BYTES,
+    all_dots,
+    counted,
+    dots,
+    pack,
+    pack_groups,
+    unpack,
+    unpack_into,
+)
 
 if TYPE_CHECKING:
     from array import array
@@ -246,20 +255,19 @@ class DocumentIndex:
             return
         name = self.embedder.name
         ours = [document.vectors if document.embedder == name else b"" for document in documents]
-        rows, counts = unpack(ours, self._dimensions)
-        missing = [at for at, count in enumerate(counts) if not count]
-        if missing:
-            self.without_vector += len(missing)
-            starts = np.cumsum([0, *counts[:-1]])
-            rows = np.insert(rows, starts[missing], 0.0, axis=0)
-            counts = [max(count, 1) for count in counts]
+        self.without_vector += ours.count(b"")
+        # A document without a vector has one of zeros.
+        blank = bytes(SCALE_BYTES + self._dimensions)
+        ours = [packed or blank for packed in ours]
+        counts = counted(ours, self._dimensions)
         self._counts = _grown(self._counts, self.count - len(documents), counts, np.int64)
-        needed = self._filled + len(rows)
+        needed = self._filled + sum(counts)
         if needed > len(self._matrix):
-            grown = np.zeros((max(needed, 2 * len(self._matrix)), self._dimensions), np.float32)
+            room = max(needed, total, 2 * len(self._matrix) if self._filled else 0)
+            grown = np.empty((room, self._dimensions), np.float32)
             grown[: self._filled] = self._matrix[: self._filled]
             self._matrix = grown
-        self._matrix[self._filled : needed] = rows
+        unpack_into(self._matrix[self._filled : needed], ours)
         self._filled = needed
 
     # Searching.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 STATES: Final[tuple[FactState, ...]] = (
     "current", "archived", "superseded", "forgotten", "quarantined", "refused",
 )  # fmt: skip
+_STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
 CURRENT: Final = 0
 ARCHIVED: Final = 1
 SUPERSEDED: Final = 2
@@ -22,6 +24,7 @@ FORGOTTEN: Final = 3
 NO_END_MS: Final = 2**62
 NOBODY: Final = 0
 """The number for no user, and for no wall."""
+NUMBERS_HELD: Final = 4_096
 
 
 class FactColumns:
@@ -72,8 +75,9 @@ class FactColumns:
         if not listed:
             return
         at = np.fromiter((self._at[row.id] for row in listed), np.int64, len(listed))
+        positions = [row.position for row in listed]
         for name, values in (
-            ("state", [STATES.index(row.state) for row in listed]),
+            ("state", [_STATE_NUMBERS[row.state] for row in listed]),
             ("user", [number(row.user) for row in listed]),
             ("wall", [number(row.wall) for row in listed]),
             ("importance", [row.importance / 10 for row in listed]),
@@ -84,12 +88,13 @@ class FactColumns:
                 "valid_to",
                 [NO_END_MS if row.valid_to_ms is None else row.valid_to_ms for row in listed],
             ),
-            ("position", [row.position for row in listed]),
-            ("document", [documents.get(row.position, -1) for row in listed]),
+            ("position", positions),
+            ("document", [documents.get(position, -1) for position in positions]),
         ):
             columns[name][at] = np.array(values, columns[name].dtype)
 
 
+@lru_cache(NUMBERS_HELD)
 def number(text: str | None) -> int:
     """Return a hash as a number that is never NOBODY."""
     return NOBODY if text is None else int(text, 16) or 1

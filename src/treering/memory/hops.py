@@ -98,8 +98,7 @@ class FactWalk:
         """Return the best path of two facts or more that answers; None without one."""
         steps = [
             _Step((number,), met, float(self._weights @ met))
-            for number in beginnings[:BEGINNINGS_MAX]
-            if (met := self._look(beginnings[:BEGINNINGS_MAX]).get(number)) is not None
+            for number, met in self._look(beginnings[:BEGINNINGS_MAX]).items()
         ]
         if not steps or max(step.covered for step in steps) >= COMPLETE:
             return None
