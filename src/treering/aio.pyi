@@ -17,7 +17,6 @@ from treering.context.assemble import Context
 from treering.context.summaries import Summariser
 from treering.context.tokens import Counter
 from treering.ledger.admin import LedgerAdmin
-from treering.ledger.import_access import Bookmarks
 from treering.ledger.contexts import Contributor
 from treering.ledger.contexts import EstimateOptions
 from treering.ledger.contexts import Shown
@@ -25,6 +24,7 @@ from treering.ledger.drafts import GuardMode
 from treering.ledger.erasure import Replacement
 from treering.ledger.families import Family
 from treering.ledger.following import Follower
+from treering.ledger.import_access import Bookmarks
 from treering.ledger.import_access import ImportAccess
 from treering.ledger.jsonl import Payloads
 from treering.ledger.keyed_records import KeyedRecord
