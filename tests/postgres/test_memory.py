@@ -10,7 +10,7 @@ import treering
 from builders import HERE, said
 from treering.memory.records import IndexEntry, Row
 from treering.model.scopes import Scope
-from treering.storage.postgres import memory_reader
+from treering.storage.postgres import following, memory_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,7 @@ def test_a_ledger_that_may_only_be_read_keeps_nothing(place: Place) -> None:
 def test_a_plan_that_was_made_early_goes_by_the_index_that_is_meant(
     place: Place, index: str, statement: str
 ) -> None:
-    asked = memory_reader.place(SCOPE, (), 100) | {"positions": [7, 8]}
+    asked = following.place(SCOPE, (), 100) | {"positions": [7, 8]}
 
     with place.connect() as connection:
         connection.execute("SET enable_seqscan = off")

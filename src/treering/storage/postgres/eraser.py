@@ -48,6 +48,7 @@ from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
 from treering.storage.postgres.reader import find_note
 from treering.storage.postgres.schema import NAMING, SCRUBBED
+from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -199,7 +200,7 @@ class _Attempt:
 
     def went_through(self, connection: Connection, scope: Scope) -> bool:
         """Whether the event that vouches for it is stored."""
-        vouchers = _fetch(
+        vouchers = fetch(
             connection,
             "SELECT 1 FROM events WHERE scope = %s AND event_id = %s",
             (scope, self.voucher),
@@ -416,11 +417,11 @@ class Eraser:
         if selection.event_ids:
             keys = [Bytes(id_key(scope_key, event_id)[0]) for event_id in selection.event_ids]
             statement = f"{_FOUND} AND e.event_id = ANY(%b){chosen}"
-            return _fetch(connection, statement, (scope, keys, spared))
+            return fetch(connection, statement, (scope, keys, spared))
         if selection.session_id is not None:
             session = self._writer.cache.session(connection, scope, selection.session_id)
             users = None if selection.users is None else sorted(selection.users)
-            return _fetch(
+            return fetch(
                 connection,
                 f"{_FOUND} AND e.session = %s AND e.seq <= coalesce(%s, e.seq){chosen}"
                 " AND (%s::text[] IS NULL OR e.user_id = ANY(%s::text[]))"
@@ -430,7 +431,7 @@ class Eraser:
         rows: list[_Found] = []
         for kind, cutoff in (selection.cutoffs or {}).items():
             if kind not in ERASURE_KINDS and len(rows) < limit:
-                rows += _fetch(
+                rows += fetch(
                     connection,
                     f"{_OLDER} ORDER BY e.ts_ms, e.position LIMIT %s",
                     (
@@ -453,14 +454,14 @@ def blank(
     if not places:
         return 0, 0
     sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
-    blobs = [Bytes(row[0]) for row in _fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
+    blobs = [Bytes(row[0]) for row in fetch(connection, _BLOBS_OF, (scope, sessions, seqs))]
     statement = _EXPIRE if erasure == "expired" else _REDACT
     flags = erasure_flags(erasure)
     scope_key = cache.scope_key(connection, scope) or b""
     tool_records.lock(connection, cache, scope)
     calls = tool_records.touched(connection, scope, scope_key, places)
     record_keys.drop(connection, scope, sessions, seqs)
-    touched = _fetch(connection, statement, (flags, scope, sessions, seqs))
+    touched = fetch(connection, statement, (flags, scope, sessions, seqs))
     if erasure == "expired":
         hide_ids(connection, batch.vault, scope, sessions, seqs)
     tool_records.fold_again(connection, scope, scope_key, calls)
@@ -474,7 +475,7 @@ def blank(
             "SELECT 1 FROM blobs WHERE scope = %s AND key = ANY(%s) ORDER BY key FOR UPDATE",
             (scope, blobs),
         )
-        erased = _fetch(connection, _DROP_BLOBS, (scope, blobs))
+        erased = fetch(connection, _DROP_BLOBS, (scope, blobs))
     note_erased(connection, (row[0] for row in (*touched, *erased, *unsearched, *unshelved)))
     return len(erased), len(blobs) - len(erased)
 
@@ -483,7 +484,7 @@ def hide_ids(
     connection: Connection, vault: Vault, scope: Scope, sessions: list[int], seqs: list[int]
 ) -> None:
     """Hide the ids of erased events, so that nobody can confirm a guess."""
-    rows = _fetch(connection, _IDS_OF, (scope, sessions, seqs))
+    rows = fetch(connection, _IDS_OF, (scope, sessions, seqs))
     guessable = [key for key, flags in rows if is_guessable(key, flags)]
     if guessable:
         noted = partial(find_note, connection, scope)
@@ -497,7 +498,7 @@ def _named(connection: Connection, scope: Scope, scope_key: bytes, name: str) ->
     """Return the session of that name; None if the name was forgotten."""
     key = name_key(scope_key, name)
     statement = "SELECT id FROM sessions WHERE scope = %s AND key = %s AND name IS NOT NULL"
-    return {row[0] for row in _fetch(connection, statement, (scope, key))}
+    return {row[0] for row in fetch(connection, statement, (scope, key))}
 
 
 def _forget(batch: Batch, selection: Selection, scope_key: bytes, names: dict[int, str]) -> int:
@@ -575,7 +576,3 @@ class _Report:
         if match is not None:
             self.written = True
             self.left += int(match[1])
-
-
-def _fetch(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[Any]:
-    return connection.execute(statement, values, binary=True).fetchall()

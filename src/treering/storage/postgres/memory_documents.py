@@ -1,8 +1,6 @@
 """The shelves of the memory on a server: documents follow the events, and leave with them.
 
-A shelf holds the settled events up to its row of ``memory_shelves``. Events that others may still
-overtake are entered, too, and skipped when they are read again as settled. A lock of the scope
-separates indexing and erasure.
+A shelf holds the settled events up to its row of ``memory_shelves``: see following.py.
 """
 
 from __future__ import annotations
@@ -12,15 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
 from treering.model.queries import FollowStep
-from treering.storage.memory_documents import STEP_EVENTS, entries
-from treering.storage.postgres.memory_reader import (
-    BEHIND,
-    SHELVED,
-    mark_of,
-    place,
-    stretch,
-    unsettled,
-)
+from treering.storage.memory_documents import entries
+from treering.storage.postgres import following
+from treering.storage.postgres.following import next_events, place, unsettled
+from treering.storage.postgres.memory_reader import SHELVED
 from treering.storage.postgres.sql import fetch, planned
 
 if TYPE_CHECKING:
@@ -65,7 +58,6 @@ LIMIT %s
 _AMONG: Final = """
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
 """
-_ENTERED: Final = f"SELECT d.session, d.seq FROM memory_documents AS d {_AMONG}"
 _DROP: Final = f"""
 DELETE FROM memory_documents AS d {_AMONG}
 RETURNING d.shelf, d.tableoid::regclass::text
@@ -82,7 +74,7 @@ UPDATE memory_shelves
 SET generation = generation + 1, documents = 0, newest = 0, epoch = 0, xid = '0', position = 0
 """
 _LAG: Final = """
-SELECT count(*) {behind} AND {which} AND NOT EXISTS (
+SELECT count(*) {behind} AND NOT EXISTS (
   SELECT 1 FROM memory_documents AS d
   WHERE d.scope = e.scope AND d.session = e.session AND d.seq = e.seq
 )
@@ -105,11 +97,7 @@ def follow(
     with connection.transaction():
         lock(connection, cache, scope)
         mark, newest, count, generation = _state(connection, *where)
-        rows, more = stretch(connection, scope, mark, which, limit=STEP_EVENTS)
-        last = mark_of(rows[-1]) if rows else mark
-        # No upper limit here: it has moved since the settled ones were read.
-        waiting = [] if more else unsettled(connection, scope, last, which)
-        new = _unknown(connection, scope, [*rows, *waiting])
+        new, last, passed, more = next_events(connection, scope, mark, which, "memory_documents")
         sessions = {row[0]: row[1] for row in new}
         pairs = entries(to_events(connection, scope, new), read)
         documents = [
@@ -125,7 +113,7 @@ def follow(
         epoch, xid, position = last or (0, 0, 0)
         total = newest + len(documents), count + len(documents)
         connection.execute(_NOTE, (*where, epoch, str(xid), position, *total, generation))
-    return FollowStep(len(rows) + len(waiting), more=more)
+    return FollowStep(passed, more=more)
 
 
 def page(
@@ -144,15 +132,14 @@ def index_state(connection: Connection, scope: Scope, shelf: IndexName) -> Index
 
 def lag(connection: Connection, scope: Scope, shelf: IndexName) -> int:
     """Return how many events of a shelf's kinds are not on it yet."""
-    statement = _LAG.format(behind=BEHIND, which=SHELVED[shelf].condition)
+    statement = _LAG.format(behind=SHELVED[shelf].behind())
     mark = _state(connection, scope, shelf)[0]
-    return int(planned(connection, statement, place(scope, mark, 0))[0][0])
+    return int(planned(connection, statement, place(scope, mark))[0][0])
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the rows derived from a scope until the end of the transaction."""
-    number = cache.lock_of(scope, LOCK_NAME)
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+    following.lock(connection, cache, scope, LOCK_NAME)
 
 
 def try_lock(connection: Connection, cache: IdCache, scope: Scope) -> bool:
@@ -204,13 +191,6 @@ def empty_all(connection: Connection) -> int:
     connection.execute("TRUNCATE memory_documents")
     connection.execute(_EMPTIED)
     return int(count)
-
-
-def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
-    """Return the documents that were not entered before they settled."""
-    places = [row[1] for row in rows], [row[2] for row in rows]
-    entered = {(row[0], row[1]) for row in fetch(connection, _ENTERED, (scope, *places))}
-    return [row for row in rows if (row[1], row[2]) not in entered]
 
 
 def _state(connection: Connection, scope: Scope, shelf: IndexName) -> tuple[Mark, int, int, int]:

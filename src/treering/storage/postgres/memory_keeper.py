@@ -10,6 +10,7 @@ from treering.storage import memory_rows
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.postgres import memory_documents, memory_neighbours
 from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
+from treering.storage.postgres.following import read_mark, write_mark
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.memory_reader import MemoryReader
 from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
@@ -38,14 +39,7 @@ SELECT
   (SELECT count(*) FROM memory_rows WHERE scope = %(scope)s),
   (SELECT coalesce(sum(documents), 0)::bigint FROM memory_shelves WHERE scope = %(scope)s)
 """
-
-_MARK: Final = "SELECT epoch, xid::text::bigint, position FROM memory_marks WHERE scope = %s"
-_SET_MARK: Final = """
-INSERT INTO memory_marks (scope, epoch, xid, position)
-VALUES (%s, %s::int, %s::text::xid8, %s)
-ON CONFLICT (scope) DO UPDATE
-SET (epoch, xid, position) = (excluded.epoch, excluded.xid, excluded.position)
-"""
+_MARKS: Final = "memory_marks"
 
 
 class MemoryKeeper(MemoryReader):
@@ -57,7 +51,7 @@ class MemoryKeeper(MemoryReader):
         def look(connection: Connection) -> SavedFold:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                mark = _marked(connection, scope)
+                mark = read_mark(connection, _MARKS, scope)
                 return SavedFold(mark, memory_rows.read(PostgresTable(connection), scope))
 
         return self._server.read(look, scope)
@@ -72,12 +66,11 @@ class MemoryKeeper(MemoryReader):
         def work(connection: Connection) -> bool:
             with connection.transaction():
                 memory_documents.lock(connection, self._cache, scope)
-                if _marked(connection, scope) != since:
+                if read_mark(connection, _MARKS, scope) != since:
                     return False
                 memory_rows.write(PostgresTable(connection), scope, rows, replace=replace)
                 if until:
-                    epoch, xid, position = until
-                    connection.execute(_SET_MARK, (scope, epoch, str(xid), position))
+                    write_mark(connection, _MARKS, scope, until)
                 return True
 
         return self._server.write(work, scope)
@@ -170,9 +163,4 @@ class MemoryKeeper(MemoryReader):
 def empty(connection: Connection) -> None:
     """Delete all of it, of every scope. Call inside a transaction."""
     memory_documents.empty_all(connection)
-    empty_tables(connection, "memory_rows", "memory_marks")
-
-
-def _marked(connection: Connection, scope: Scope) -> Mark:
-    rows = fetch(connection, _MARK, (scope,))
-    return tuple(rows[0]) if rows else ()
+    empty_tables(connection, "memory_rows", _MARKS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from treering.errors import InvalidCursor
 from treering.model.queries import FollowedEvents
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import GONE, bounded
+from treering.storage.encoding import GONE
 from treering.storage.memory_documents import FOLDED_KINDS, MEMORIES
-from treering.storage.postgres.rows import EVENT, PAYLOAD_BYTES
+from treering.storage.postgres.following import IN_ORDER, Which, mark_of, settled, unsettled
+from treering.storage.postgres.rows import EVENT
 from treering.storage.postgres.sql import fetch
 from treering.storage.runs import state_after
 
@@ -24,37 +24,9 @@ if TYPE_CHECKING:
     from treering.storage.postgres.connections import Connection
     from treering.storage.postgres.reader import Reader
 
-UNSETTLED_MAX: Final = 2_000
-"""Events that are read before they have settled; others wait."""
-
 _FOLDED, _TOLD = (", ".join(f"'{kind}'" for kind in kinds) for kinds in (FOLDED_KINDS, MEMORIES))
-_OF_MEMORY: Final = f"e.kind IN ({_FOLDED})"
-BEHIND: Final = f"""
-FROM events AS e
-WHERE e.scope = %(scope)s AND e.flags & {GONE} = 0
-  AND (e.epoch, e.xid, e.position) > (%(epoch)s::int, %(xid)s::text::xid8, %(position)s)
-"""
-_SETTLED: Final = (
-    "AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
-)
-_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position"
-_EVENTS: Final = f"SELECT {EVENT}, e.epoch, e.xid::text::bigint {BEHIND}"
-
-
-class Which(NamedTuple):
-    """Which events are followed, and an order that only their index has.
-
-    Plans are made once, even while the tables are empty and any index would do.
-    """
-
-    condition: str
-    order: str
-
-    def statement(self, horizon: str) -> str:
-        """Return the SQL that reads a page of them."""
-        return f"{_EVENTS} AND {self.condition} {horizon} {self.order} LIMIT %(limit)s"
-
-
+_OF_MEMORY: Final = f"e.flags & {GONE} = 0 AND e.kind IN ({_FOLDED})"
+_BY_KIND: Final = f"{IN_ORDER}, e.kind"
 REMEMBERED: Final = Which(
     f"""
 {_OF_MEMORY} AND (e.run_id IS NULL OR EXISTS (
@@ -63,11 +35,11 @@ REMEMBERED: Final = Which(
     AND r.state = {state_after("run.ended")}
 ))
 """,
-    f"{_IN_ORDER}, e.kind",
+    _BY_KIND,
 )
 SHELVED: Final[dict[IndexName, Which]] = {
-    "events": Which(f"NOT ({_OF_MEMORY})", _IN_ORDER),
-    "memories": Which(f"{_OF_MEMORY} AND e.kind IN ({_TOLD})", f"{_IN_ORDER}, e.kind"),
+    "events": Which(f"e.flags & {GONE} = 0 AND NOT (e.kind IN ({_FOLDED}))"),
+    "memories": Which(f"{_OF_MEMORY} AND e.kind IN ({_TOLD})", _BY_KIND),
 }
 """Which events are on which shelf."""
 # Ordered, although there is only one row: a plan made while the table was empty may
@@ -102,7 +74,7 @@ class MemoryReader:
         """
 
         def look(connection: Connection) -> FollowedEvents[Event]:
-            rows, more = stretch(connection, scope, mark, REMEMBERED, limit=limit)
+            rows, more = settled(connection, scope, mark, REMEMBERED, limit=limit)
             last = mark_of(rows[-1]) if rows else mark
             if not more:
                 # No horizon here: it has moved on since the settled ones were read.
@@ -123,35 +95,3 @@ class MemoryReader:
             return [by_position[position] for position in positions if position in by_position]
 
         return self._reader.read(scope, look, self._reader.to_events)
-
-
-def stretch(
-    connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int
-) -> tuple[list[Row], bool]:
-    """Return settled events after a mark, and whether there may be more."""
-    rows = fetch(connection, which.statement(_SETTLED), place(scope, after, limit))
-    page = bounded(rows, PAYLOAD_BYTES)
-    return page, len(rows) == limit or len(page) < len(rows)
-
-
-def unsettled(
-    connection: Connection, scope: Scope, after: Mark, which: Which, *, limit: int = UNSETTLED_MAX
-) -> list[Row]:
-    """Return events after a mark, settled or not."""
-    rows = fetch(connection, which.statement(""), place(scope, after, limit))
-    return bounded(rows, PAYLOAD_BYTES)
-
-
-def mark_of(row: Row) -> Mark:
-    """Return the mark of a followed event."""
-    return (*row[-2:], row[0])
-
-
-def place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
-    """Return the parameters to continue after a mark."""
-    if len(mark) not in {0, 3}:
-        raise InvalidCursor("the mark belongs to another ledger", hint="begin with an empty one")
-    epoch, xid, position = mark or (0, 0, 0)
-    return {
-        "scope": scope, "epoch": epoch, "xid": str(xid), "position": position, "limit": limit,
-    }  # fmt: skip

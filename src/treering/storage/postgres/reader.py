@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from treering.errors import InvalidCursor
 from treering.ledger.records import HIDDEN_IDS, EventLocation
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.queries import FollowedEvents, Mark
@@ -24,6 +23,7 @@ from treering.storage.encoding import (
 )
 from treering.storage.postgres import rows, runs, timeline
 from treering.storage.postgres.connections import Bytes
+from treering.storage.postgres.following import AFTER, IN_ORDER, MARK, SETTLED, place
 from treering.storage.postgres.rows import (
     BLOB,
     EVENT,
@@ -35,6 +35,7 @@ from treering.storage.postgres.rows import (
     SESSION,
     WIDTH,
 )
+from treering.storage.postgres.sql import fetch
 from treering.storage.repeats import taken
 from treering.storage.runs import open_run, state_after
 from treering.storage.sealing import Opener
@@ -62,18 +63,10 @@ PAGES_PATIENCE: Final = "1h"
 
 Item = TypeVar("Item", bound="Header")
 
-# A transaction that began early may commit late, with positions below committed ones. So events are
-# followed in the order of their transactions, and only up to the oldest that is still open.
-_FOLLOWED: Final = """
-FROM events AS e
-WHERE e.scope = %(scope)s
-  AND (e.epoch, e.xid, e.position) > (%(epoch)s::int, %(xid)s::text::xid8, %(position)s)
-  AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))
-"""
-_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
-_MARK: Final = "e.epoch, e.xid::text::bigint"
-LIVE_HEADERS: Final = f"SELECT {HEADER}, {_MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
-LIVE_EVENTS: Final = f"SELECT {EVENT}, {_MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+_FOLLOWED: Final = f"FROM events AS e WHERE e.scope = %(scope)s AND {AFTER} AND {SETTLED}"
+_IN_ORDER: Final = f"{IN_ORDER} LIMIT %(limit)s"
+LIVE_HEADERS: Final = f"SELECT {HEADER}, {MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
+LIVE_EVENTS: Final = f"SELECT {EVENT}, {MARK} {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
 # Ordered, although there is only one row: a plan made while the table was empty may
 # otherwise use any index of the scope.
 FIND: Final = (
@@ -96,7 +89,7 @@ END
 """
 ANYTHING: Final = f"SELECT 1 {_FOLLOWED} AND e.flags < {EXPIRED} {_IN_ORDER}"
 END: Final = (
-    f"SELECT {_MARK}, e.position {_FOLLOWED}"
+    f"SELECT {MARK}, e.position {_FOLLOWED}"
     " ORDER BY e.epoch DESC, e.xid DESC, e.position DESC LIMIT %(limit)s"
 )
 RECORDS: Final = (
@@ -287,7 +280,7 @@ class Reader:
             session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
-            stored = _fetch(connection, statement, (scope, session, after, before, limit))
+            stored = fetch(connection, statement, (scope, session, after, before, limit))
             return bounded(stored, PAYLOAD_BYTES)
 
         return self.read(scope, look, build)
@@ -337,7 +330,7 @@ class Reader:
             session = self.cache.session(connection, scope, session_id)
             if session is None:
                 return []
-            stored = _fetch(connection, RECORDS, (scope, session, after_seq, limit))
+            stored = fetch(connection, RECORDS, (scope, session, after_seq, limit))
             return bounded(stored, PAYLOAD_BYTES)
 
         return self.read(scope, look, self.to_records)
@@ -347,7 +340,7 @@ class Reader:
 
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
-            return _fetch(
+            return fetch(
                 connection,
                 f"SELECT {EVENT} FROM events AS e WHERE e.scope = %s AND e.session = %s"
                 f" AND e.kind = ANY(%s::text[]) AND e.flags < {EXPIRED} ORDER BY e.seq",
@@ -390,7 +383,7 @@ class Reader:
     ) -> Iterator[Item]:
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
-            return _fetch(
+            return fetch(
                 connection,
                 "SELECT first_seq, coalesce(last_seq, %s) FROM runs"
                 " WHERE scope = %s AND session = %s AND run_id = %s",
@@ -412,7 +405,7 @@ class Reader:
             scope_key = self.cache.scope_key(connection, scope)
             if scope_key is None:
                 return []
-            return _fetch(
+            return fetch(
                 connection,
                 FIND,
                 (scope, key := id_key(scope_key, event_id)[0], key),
@@ -439,7 +432,7 @@ class Reader:
                 return {}
             keys = {id_key(scope_key, event_id)[0]: event_id for event_id in event_ids}
             keys = either_key(self.hiding(connection, scope, keys), keys)
-            locations = _fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
+            locations = fetch(connection, KNOWN, (scope, list(map(Bytes, keys))))
             sessions = {row[1] for row in locations}
             names = self.cache.session_names(connection, scope, sessions)
             return {
@@ -454,7 +447,7 @@ class Reader:
         keys = id_key_range(prefix)
         if keys is None:
             return []
-        rows = self.server.read(lambda c: _fetch(c, _ID_RANGE, (scope, *keys, limit)), scope)
+        rows = self.server.read(lambda c: fetch(c, _ID_RANGE, (scope, *keys, limit)), scope)
         return [str(UUID(bytes=bytes(key))) for (key,) in rows]
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
@@ -467,12 +460,12 @@ class Reader:
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that can be followed now."""
-        marks = self.server.read(lambda c: _fetch(c, END, _place(scope, (), 1)), scope)
+        marks = self.server.read(lambda c: fetch(c, END, place(scope, (), 1)), scope)
         return marks[0] if marks else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow after ``mark``."""
-        return self.server.read(lambda c: bool(_fetch(c, ANYTHING, _place(scope, mark, 1))), scope)
+        return self.server.read(lambda c: bool(fetch(c, ANYTHING, place(scope, mark, 1))), scope)
 
     def _followed(
         self,
@@ -483,7 +476,7 @@ class Reader:
         build: Callable[[Connection, Scope, list[Row]], list[Item]],
     ) -> FollowedEvents[Item]:
         def look(connection: Connection) -> FollowedEvents[Item]:
-            fetched = _fetch(connection, statement, _place(scope, mark, limit))
+            fetched = fetch(connection, statement, place(scope, mark, limit))
             page = bounded(fetched, PAYLOAD_BYTES)
             if page:
                 _await_durable(connection)
@@ -513,7 +506,7 @@ class Reader:
             )
             statement, values = self._records_from(connection, scope, session_id, behind or {})
             connection.execute(f"DECLARE records NO SCROLL CURSOR FOR {statement}", values)
-            while fetched := _fetch(connection, f"FETCH {RECORDS_PAGE} FROM records", ()):
+            while fetched := fetch(connection, f"FETCH {RECORDS_PAGE} FROM records", ()):
                 while fetched:
                     page = bounded(fetched, PAYLOAD_BYTES)
                     fetched = fetched[len(page) :]
@@ -533,7 +526,7 @@ class Reader:
             return _SESSION_RECORDS, (scope, session, behind.get(session_id, 0))
         if not behind:
             return _ALL_RECORDS, (scope, 0, "0", 0)
-        first = _fetch(connection, _FIRST_UNKNOWN, (list(behind), list(behind.values()), scope))
+        first = fetch(connection, _FIRST_UNKNOWN, (list(behind), list(behind.values()), scope))
         epoch, xid, position = first[0] if first else (2**31 - 1, 0, 0)
         return _ALL_RECORDS, (scope, epoch, str(xid), position)
 
@@ -604,7 +597,7 @@ class Reader:
         """
         ids = {key: draft.event_id for key, draft in drafts.items()}
         keys = either_key(self.hiding(connection, scope, ids), {key: key for key in drafts})
-        stored = _fetch(
+        stored = fetch(
             connection,
             f"SELECT {HEADER}, e.event_id, e.salt FROM events AS e"
             " WHERE e.scope = %s AND e.event_id = ANY(%b)",
@@ -626,16 +619,12 @@ def _blobs(connection: Connection, scope: Scope, found: list[Row]) -> dict[bytes
     keys = {row[BLOB] for row in found if row[BLOB] is not None}
     if not keys:
         return {}
-    bodies = _fetch(
+    bodies = fetch(
         connection,
         "SELECT key, body FROM blobs WHERE scope = %s AND key = ANY(%b)",
         (scope, [Bytes(key) for key in keys]),
     )
     return dict(bodies)
-
-
-def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
-    return connection.execute(statement, values, binary=True).fetchall()
 
 
 def _await_durable(connection: Connection) -> None:
@@ -649,19 +638,6 @@ def _await_durable(connection: Connection) -> None:
         with connection.transaction():
             connection.execute("SET LOCAL synchronous_commit = on")
             connection.execute("SELECT pg_logical_emit_message(true, 'treering', '')")
-
-
-def _place(scope: Scope, mark: Mark, limit: int) -> dict[str, Any]:
-    if len(mark) not in {0, 3} or (mark and mark[0] >= 2**31):
-        raise InvalidCursor("the cursor belongs to another ledger", hint="follow that one")
-    epoch, xid, position = mark or (0, 0, 0)
-    return {
-        "scope": scope,
-        "epoch": epoch,
-        "xid": str(xid),
-        "position": position,
-        "limit": limit,
-    }
 
 
 def _seq_statement(columns: str, direction: str, kinds: Collection[str] = ()) -> str:

@@ -1,8 +1,6 @@
 """The search index of a ledger on a server: it follows the events when somebody searches.
 
-It holds the settled events of a scope up to its row of ``search_marks``. Events that others may
-still overtake are entered, too, and skipped when they are read again as settled. A lock of the
-scope separates indexing and erasure.
+It holds the settled events of a scope up to its row of ``search_marks``: see following.py.
 """
 
 from __future__ import annotations
@@ -20,16 +18,19 @@ from treering.model.queries import FollowStep, Mark
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import EXPIRED, GONE, bounded
+from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.postgres import following
 from treering.storage.postgres.connections import enter_scope
+from treering.storage.postgres.following import Which, mark_of, next_events, place, unsettled
 from treering.storage.postgres.forgetting import note_erased
-from treering.storage.postgres.rows import EVENT, HEADER, PAYLOAD_BYTES
+from treering.storage.postgres.rows import EVENT, HEADER
 from treering.storage.postgres.search_queries import (
     inside_queries,
     vectors,
     whole_query,
     windows,
 )
+from treering.storage.postgres.sql import empty_tables, fetch
 from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 
 LAYOUT: Final = 4
 """Raised when other words of an event are entered: older entries lack some of them."""
-STEP_EVENTS: Final = 500
-"""Events entered in one transaction."""
-UNSETTLED_MAX: Final = 2_000
-"""Events entered before they have settled; others wait."""
 CANDIDATES_MAX: Final = 1_000
 """How many of the newest matches are ranked."""
 WORD_MATCHES_MAX: Final = 20_000
@@ -61,16 +58,9 @@ LOCK_NAME: Final = "\0search"
 """Not a session's name: sessions cannot have it."""
 _LAST: Final = 2**62
 
-_PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
-_BEHIND: Final = f"""
-FROM events AS e
-WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE} AND e.flags < {EXPIRED}
-"""
-_SETTLED: Final = (
-    "AND (e.epoch, e.xid) < ((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
-)
-_IN_ORDER: Final = "ORDER BY e.epoch, e.xid, e.position LIMIT %(limit)s"
-_MARK_OF: Final = "e.epoch, e.xid::text::bigint"
+_LIVE: Final = f"e.flags < {EXPIRED}"
+_EVENTS, _HEADERS = Which(_LIVE), Which(_LIVE, columns=HEADER)
+"""Of a sealed scope only headers are read."""
 _MARK: Final = (
     "SELECT epoch, xid::text::bigint, position, number, layout FROM search_marks WHERE scope = %s"
 )
@@ -100,12 +90,11 @@ _SEARCH: Final = """
 SELECT h.session, h.seq, h.number, h.rank
 FROM unnest((SELECT search_scope(%s, %s::text[], %s::text[], %s, %s, %s, %s))) AS h
 """
-_ENTERED: Final = """
-SELECT d.session, d.seq
+_NUMBERS: Final = """
+SELECT d.session, d.seq, d.number
 FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
 """
-_NUMBERS: Final = _ENTERED.replace("SELECT d.session, d.seq", "SELECT d.session, d.seq, d.number")
 _COUNT: Final = "SELECT count(*) FROM search_documents WHERE scope = %s"
 _DIFFERING: Final = """
 SELECT 1
@@ -160,25 +149,22 @@ class SearchIndex:
     ) -> FollowStep:
         if self._cache.scope_key(connection, scope) is None:
             return FollowStep(0, more=False)
-        marked = _marked(connection, scope)
-        values = _place(scope, (0, 0, 0) if _is_outdated(marked) else marked[:3], 1)
-        if not _fetch(connection, f"SELECT 1 {_BEHIND} {_IN_ORDER}", values):
+        marked, which = _marked(connection, scope), _which(sealed=sealed)
+        if not unsettled(
+            connection, scope, () if _is_outdated(marked) else marked[:3], which, limit=1
+        ):
             return FollowStep(0, more=False)
         with connection.transaction():
             lock(connection, self._cache, scope)
             *mark, number = _renewed(connection, scope)
-            rows, more = self._stretch(connection, scope, mark, _SETTLED, sealed=sealed)
-            last = (*rows[-1][-2:], rows[-1][0]) if rows else mark
-            waiting: list[Row] = []
-            if not more:
-                # No upper limit here: it has moved since the settled ones were read.
-                waiting = self._stretch(connection, scope, last, "", sealed=sealed)[0]
-            new = _unknown(connection, scope, [*rows, *waiting])
+            new, last, passed, more = next_events(
+                connection, scope, tuple(mark), which, "search_documents"
+            )
             number = self._enter(connection, scope, new, number, read, sealed=sealed)
-            if rows or waiting:
+            if passed:
                 epoch, xid, position = last
                 connection.execute(_NOTE, (scope, epoch, str(xid), position, number))
-        return FollowStep(len(rows) + len(waiting), more=more)
+        return FollowStep(passed, more=more)
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
         """Index a scope again, as far as it was followed; return what differs."""
@@ -203,13 +189,13 @@ class SearchIndex:
         marked = _marked(connection, scope)
         if _is_outdated(marked):
             return 0, "the search index is of an earlier version: treering search builds it again"
-        until, number = list(marked[:3]), marked[3]
-        after, count, more = (0, 0, 0), 0, True
-        while more:
-            rows, more = self._stretch(connection, scope, after, "", sealed=sealed)
-            after = (*rows[-1][-2:], rows[-1][0]) if rows else after
+        until, number = marked[:3], marked[3]
+        after: Mark = ()
+        count, which = 0, _which(sealed=sealed)
+        while rows := unsettled(connection, scope, after, which):
+            after = mark_of(rows[-1])
             events = self._events(connection, scope, rows, sealed=sealed)
-            stored = _fetch(
+            stored = fetch(
                 connection, _NUMBERS, (scope, [row[1] for row in rows], [row[2] for row in rows])
             )
             numbers = {(session, seq): document for session, seq, document in stored}
@@ -218,32 +204,19 @@ class SearchIndex:
                 document = numbers.pop((row[1], event.seq), None)
                 if document is None:
                     # An event that has not settled may not have been entered.
-                    if is_searchable(event) and [*row[-2:], row[0]] <= until:
+                    if is_searchable(event) and mark_of(row) <= until:
                         return count, "the search index lacks events that it has passed"
                 elif not is_searchable(event) or document >= number:
                     return count, "the search index holds what its events do not say"
                 else:
                     vector = vectors(event, read(event), document)
                     documents.append((row[1], event.seq, event.ts_ms, *vector))
-            if numbers or _fetch(connection, _DIFFERING, (*_columns(documents), scope)):
+            if numbers or fetch(connection, _DIFFERING, (*_columns(documents), scope)):
                 return count, "the search index does not hold what its events say"
             count += len(documents)
-        if count != _fetch(connection, _COUNT, (scope,))[0][0]:
+        if count != fetch(connection, _COUNT, (scope,))[0][0]:
             return count, "the search index holds more than the events"
         return count, None
-
-    def _stretch(
-        self, connection: Connection, scope: Scope, after: Any, settled: str, *, sealed: bool
-    ) -> tuple[list[Row], bool]:
-        limit = STEP_EVENTS if settled else UNSETTLED_MAX
-        columns = HEADER if sealed else EVENT
-        rows = _fetch(
-            connection,
-            f"SELECT {columns}, {_MARK_OF} {_BEHIND} {settled} {_IN_ORDER}",
-            _place(scope, after, limit),
-        )
-        page = rows if sealed else bounded(rows, PAYLOAD_BYTES)
-        return page, len(rows) == limit or len(page) < len(rows)
 
     def _enter(
         self,
@@ -301,7 +274,7 @@ class SearchIndex:
                 limit = CANDIDATES_MAX + 1 - len(candidates)
                 since, until = query.since_ms or 0, query.before_ms or _LAST
                 values = (query.scope, *asked, behind, since, until, limit)
-                rows = _fetch(connection, _SEARCH, values)
+                rows = fetch(connection, _SEARCH, values)
                 scanned += len(rows)
                 candidates += self._candidates(
                     connection,
@@ -351,7 +324,7 @@ class SearchIndex:
         if not ranks:
             return []
         sessions, seqs = [pair[0] for pair in ranks], [pair[1] for pair in ranks]
-        candidates = _fetch(connection, _FOUND, (scope, sessions, seqs))
+        candidates = fetch(connection, _FOUND, (scope, sessions, seqs))
         names = self._cache.session_names(connection, scope, sessions)
         return [
             SearchCandidate(names[session], seq, ts_ms, kind, ranks[session, seq], is_inside)
@@ -370,7 +343,7 @@ class SearchIndex:
             ]
             sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
             statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
-            rows = _fetch(connection, statement, (scope, sessions, seqs))
+            rows = fetch(connection, statement, (scope, sessions, seqs))
             if not sealed:
                 return self._reader.to_events(connection, scope, rows)
             headers = self._reader.to_headers(connection, scope, rows)
@@ -386,12 +359,14 @@ class SearchIndex:
         """
 
         def look(connection: Connection) -> int:
-            values = _place(scope, _marked(connection, scope)[:3], 0)
+            values = place(scope, _marked(connection, scope)[:3])
             missing = (
                 "AND NOT EXISTS (SELECT 1 FROM search_documents AS d WHERE d.scope = e.scope"
                 " AND d.session = e.session AND d.seq = e.seq)"
             )
-            return int(_fetch(connection, f"SELECT count(*) {_BEHIND} {missing}", values)[0][0])
+            return int(
+                fetch(connection, f"SELECT count(*) {_EVENTS.behind()} {missing}", values)[0][0]
+            )
 
         return self._server.read(look, scope)
 
@@ -401,14 +376,14 @@ class SearchIndex:
 
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
-        return self._server.read(lambda c: int(_fetch(c, _COUNT, (scope,))[0][0]), scope)
+        return self._server.read(lambda c: int(fetch(c, _COUNT, (scope,))[0][0]), scope)
 
     def scopes(self) -> list[Scope]:
         """Return the scopes with entries; none if this role does not see all scopes."""
         if self._server.walled:
             return []
         rows = self._server.read(
-            lambda c: _fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
+            lambda c: fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
         )
         return [Scope(row[0]) for row in rows]
 
@@ -425,15 +400,14 @@ def _matches(
         asked = _asked(asked_for, within, inside=False)
         if asked is None or limit <= 0:
             break
-        rows = _fetch(connection, _SEARCH, (query.scope, *asked, _LAST, since, until, limit))
+        rows = fetch(connection, _SEARCH, (query.scope, *asked, _LAST, since, until, limit))
         places += [(row[0], row[1]) for row in rows]
     return places
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the scope's documents until the end of the transaction."""
-    number = cache.lock_of(scope, LOCK_NAME)
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+    following.lock(connection, cache, scope, LOCK_NAME)
 
 
 def drop(
@@ -441,26 +415,16 @@ def drop(
 ) -> list[Row]:
     """Delete documents of events that are being erased; return the tables that held them."""
     lock(connection, cache, scope)
-    return _fetch(connection, _DROP, (scope, sessions, seqs))
+    return fetch(connection, _DROP, (scope, sessions, seqs))
 
 
 def empty(connection: Connection) -> None:
     """Delete all of it, of every scope."""
-    connection.execute("LOCK TABLE search_documents, search_marks IN ACCESS EXCLUSIVE MODE")
-    connection.execute("SET LOCAL enable_seqscan = on")
-    for table in ("search_documents", "search_marks"):
-        connection.execute(f"DELETE FROM {table}")
+    empty_tables(connection, "search_documents", "search_marks")
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
-
-
-def _unknown(connection: Connection, scope: Scope, rows: list[Row]) -> list[Row]:
-    """Return the events that were not entered before they settled."""
-    places = [row[1] for row in rows], [row[2] for row in rows]
-    entered = {(row[0], row[1]) for row in _fetch(connection, _ENTERED, (scope, *places))}
-    return [row for row in rows if (row[1], row[2]) not in entered]
 
 
 def _asked(
@@ -471,7 +435,7 @@ def _asked(
 
 def _marked(connection: Connection, scope: Scope) -> tuple[int, int, int, int, int]:
     """Return the mark of a scope, its number of documents, and the layout."""
-    rows = _fetch(connection, _MARK, (scope,))
+    rows = fetch(connection, _MARK, (scope,))
     return tuple(rows[0]) if rows else (0, 0, 0, 0, LAYOUT)
 
 
@@ -485,19 +449,12 @@ def _renewed(connection: Connection, scope: Scope) -> tuple[int, int, int, int]:
     if not _is_outdated(marked):
         return marked[:4]
     # Until its tables are rewritten they hold the bytes, and an erasure would not know it.
-    note_erased(connection, [row[0] for row in _fetch(connection, _DROP_ALL, (scope,))])
+    note_erased(connection, [row[0] for row in fetch(connection, _DROP_ALL, (scope,))])
     return 0, 0, 0, 0
 
 
-def _place(scope: Scope, after: Mark, limit: int) -> dict[str, Any]:
-    epoch, xid, position = after
-    return {
-        "scope": scope, "epoch": epoch, "xid": str(xid), "position": position, "limit": limit,
-    }  # fmt: skip
-
-
-def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
-    return connection.execute(statement, values, binary=True).fetchall()
+def _which(*, sealed: bool) -> Which:
+    return _HEADERS if sealed else _EVENTS
 
 
 def _graded(rank: float) -> float:

@@ -15,8 +15,10 @@ from treering.model.kinds import ERASURE_KINDS
 from treering.storage import tool_table
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import EXPIRED, GONE
+from treering.storage.postgres import following
+from treering.storage.postgres.following import AFTER, IN_ORDER, place, read_mark, write_mark
 from treering.storage.postgres.rows import HEADER, SEQ, SESSION, headers
-from treering.storage.postgres.sql import PostgresTable, empty_tables
+from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
 from treering.storage.tool_calls import RUN_STATES, read_facts
 from treering.storage.tool_records import PASSED_MAX, ScopePlace, Stretch
 
@@ -46,17 +48,15 @@ _POSITION: Final = 2
 _KIND: Final = 5
 _FLAGS: Final = 8
 
-_PLACE: Final = "(%(epoch)s::int, %(xid)s::text::xid8, %(position)s)"
-_HORIZON: Final = "((SELECT enter_epoch()), pg_snapshot_xmin(pg_current_snapshot()))"
 # The last row is read for its mark alone, whatever its kind.
 SETTLED: Final = f"""
 WITH stretch AS MATERIALIZED (
   SELECT {FACT}, e.flags, e.epoch, e.xid
   FROM events AS e
   WHERE e.scope = %(scope)s
-    AND (e.epoch, e.xid, e.position) > {_PLACE}
-    AND (e.epoch, e.xid) < {_HORIZON}
-  ORDER BY e.epoch, e.xid, e.position
+    AND {AFTER}
+    AND {following.SETTLED}
+  {IN_ORDER}
   LIMIT {STRETCH}
 ), counted AS (
   SELECT count(*) AS events, max(position) AS newest FROM stretch
@@ -76,8 +76,8 @@ SELECT count(*) = {PASSED_MAX} OR bool_or(s.kind = ANY(%(kinds)s::text[]) AND s.
 FROM (
   SELECT e.kind, e.flags
   FROM events AS e
-  WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE}
-  ORDER BY e.epoch, e.xid, e.position
+  WHERE e.scope = %(scope)s AND {AFTER}
+  {IN_ORDER}
   LIMIT {PASSED_MAX}
 ) AS s
 """
@@ -87,15 +87,15 @@ UNSETTLED: Final = f"""
 SELECT {FACT}
 FROM events AS e
 WHERE e.scope = %(scope)s
-  AND (e.epoch, e.xid, e.position) > {_PLACE}
+  AND {AFTER}
   AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & {GONE} = 0
-ORDER BY e.epoch, e.xid, e.position
+{IN_ORDER}
 LIMIT {UNSETTLED_MAX}
 """
 _LAG: Final = f"""
 SELECT count(*)
 FROM events AS e
-WHERE e.scope = %(scope)s AND (e.epoch, e.xid, e.position) > {_PLACE}
+WHERE e.scope = %(scope)s AND {AFTER}
   AND e.kind = ANY(%(kinds)s::text[]) AND e.flags & {GONE} = 0
 """
 _AT_SEQS: Final = f"""
@@ -116,12 +116,7 @@ SELECT r.session, r.run_id, r.state
 FROM runs AS r
 WHERE r.scope = %s AND (r.session, r.run_id) IN (SELECT * FROM unnest(%b::bigint[], %s::text[]))
 """
-_SET_MARK: Final = """
-INSERT INTO tool_marks (scope, epoch, xid, position) VALUES (%s, %s::int, %s::text::xid8, %s)
-ON CONFLICT (scope) DO UPDATE
-SET (epoch, xid, position) = (excluded.epoch, excluded.xid, excluded.position)
-"""
-_MARK: Final = "SELECT epoch, xid::text::bigint, position FROM tool_marks WHERE scope = %s"
+_MARKS: Final = "tool_marks"
 _ERASURES: Final = f"""
 SELECT count(*) FROM events WHERE scope = %s AND kind = ANY(%s::text[]) AND flags < {EXPIRED}
 """
@@ -216,16 +211,15 @@ class ToolSource:
         """Whether there are events that would change the tables, or many others to pass."""
         if self._cache.scope_key(connection, scope) is None:
             return False
-        return bool(_fetch(connection, BEHIND, _place(scope, mark(connection, scope)))[0][0])
+        return bool(fetch(connection, BEHIND, _place(scope, mark(connection, scope)))[0][0])
 
     def lag(self, connection: Connection, scope: Scope) -> int:
         """Return how many tool events of the scope are after the mark."""
-        return int(_fetch(connection, _LAG, _place(scope, mark(connection, scope)))[0][0])
+        return int(fetch(connection, _LAG, _place(scope, mark(connection, scope)))[0][0])
 
     def set_mark(self, connection: Connection, scope: Scope, last: Mark) -> None:
         """Set the mark."""
-        epoch, xid, position = last
-        connection.execute(_SET_MARK, (scope, epoch, str(xid), position))
+        write_mark(connection, _MARKS, scope, last)
 
     def settled(
         self,
@@ -235,7 +229,7 @@ class ToolSource:
         until: Mark,  # noqa: ARG002  (events can come in before it)
     ) -> Stretch:
         """Return the next events that none can overtake any more."""
-        rows = _fetch(connection, SETTLED, _place(scope, after))
+        rows = fetch(connection, SETTLED, _place(scope, after))
         if not rows:
             return Stretch({}, after, 0, more=False)
         *_, epoch, xid, events = rows[-1]
@@ -245,18 +239,18 @@ class ToolSource:
 
     def unsettled(self, connection: Connection, scope: Scope, after: Mark) -> Facts:
         """Return all tool events after a mark, those included that others may still overtake."""
-        return self._facts(connection, _fetch(connection, UNSETTLED, _place(scope, after)))
+        return self._facts(connection, fetch(connection, UNSETTLED, _place(scope, after)))
 
     def erasures(self, connection: Connection, scope: Scope) -> int:
         """Return how often something was erased in the scope."""
-        return int(_fetch(connection, _ERASURES, (scope, sorted(ERASURE_KINDS)))[0][0])
+        return int(fetch(connection, _ERASURES, (scope, sorted(ERASURE_KINDS)))[0][0])
 
     def headers(self, scope: Scope, places: Pairs) -> dict[tuple[int, int], Header]:
         """Return the headers of events by session and seq, without those that are gone."""
 
         def look(connection: Connection) -> dict[tuple[int, int], Header]:
             sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
-            rows = _fetch(connection, AT_PLACES, (scope, sessions, seqs))
+            rows = fetch(connection, AT_PLACES, (scope, sessions, seqs))
             at = [(row[SESSION], row[SEQ]) for row in rows]
             with corrupt_on_error(self.shown):
                 names = self._cache.session_names(connection, scope, sessions)
@@ -270,7 +264,7 @@ class ToolSource:
         """Return the states of runs; each has the number and the name of a session, and an id."""
         names = {session: session_id for session, session_id, _ in runs}
         values = (scope, [run[0] for run in runs], [run[2] for run in runs])
-        rows = self._server.read(lambda c: _fetch(c, _STATES, values), scope)
+        rows = self._server.read(lambda c: fetch(c, _STATES, values), scope)
         return {(names[session], run): RUN_STATES[state] for session, run, state in rows}
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
@@ -279,19 +273,17 @@ class ToolSource:
 
 def mark(connection: Connection, scope: Scope) -> Mark:
     """Return the mark of the scope's settled events in the tables."""
-    rows = _fetch(connection, _MARK, (scope,))
-    return tuple(rows[0]) if rows else ()
+    return read_mark(connection, _MARKS, scope)
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
     """Lock the scope's tool calls until the end of the transaction."""
-    number = cache.lock_of(scope, LOCK_NAME)
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (number,))
+    following.lock(connection, cache, scope, LOCK_NAME)
 
 
 def empty(connection: Connection) -> None:
     """Delete all of it, of every scope."""
-    empty_tables(connection, *tool_table.TABLES, "tool_marks")
+    empty_tables(connection, *tool_table.TABLES, _MARKS)
 
 
 def touched(
@@ -315,7 +307,7 @@ def fold_again(
 
 def _at(connection: Connection, scope: Scope, key: bytes, places: Pairs) -> Facts:
     sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
-    rows = _fetch(connection, _AT_SEQS, (scope, sessions, seqs, list(TOOL_KINDS)))
+    rows = fetch(connection, _AT_SEQS, (scope, sessions, seqs, list(TOOL_KINDS)))
     return read_facts(rows, lambda _: key)
 
 
@@ -324,15 +316,4 @@ def _says_something(row: Row) -> bool:
 
 
 def _place(scope: Scope, after: Mark) -> dict[str, Any]:
-    epoch, xid, position = after or (0, 0, 0)
-    return {
-        "scope": scope,
-        "epoch": epoch,
-        "xid": str(xid),
-        "position": position,
-        "kinds": list(TOOL_KINDS),
-    }
-
-
-def _fetch(connection: Connection, statement: str, values: Any) -> list[Row]:
-    return connection.execute(statement, values, binary=True).fetchall()
+    return place(scope, after) | {"kinds": list(TOOL_KINDS)}
