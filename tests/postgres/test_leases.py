@@ -331,7 +331,7 @@ def first(server: Server, monkeypatch: pytest.MonkeyPatch) -> Place:
             "GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};"
             "GRANT SELECT ON ledger, grants TO {app}, {scoped};",
         )
-        then.setattr("treering.app.rekey", lambda *_: 0)
+        then.setattr("treering.storage.postgres.reader.Reader.has_legacy", lambda _: False)
         place.administration.init(partitions=2)
         with treering.open(place.url) as ledger:
             ledger.append([said("of the first schema")])
