@@ -25,6 +25,7 @@ _LEAD: Final = lazy_pattern(
     r"|week|month|year|january|february|march|april|may|june|july|august|september|october"
     r"|november|december|today|tomorrow|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
     r"|then),? (?=(?:I|we|my|our)\b)"
+    r"|(?:so|and|but|well) (?=(?:I|we|my|our)\b)"
     r"|that\s+(?=[iIwW]))+",
     _IGNORE,
 )
@@ -80,6 +81,7 @@ _REASON: Final = lazy_pattern(
 _GROWN: Final = lazy_pattern(
     r"\b(?:have |has )?(?:grown|come|came|learned|learnt|started|begun|began) to"
     r" (?=(?:like|love|enjoy|hate|dislike|prefer|use)\b)"
+    r"|\b(?:have |has )?(?:learned|learnt) to (?=[a-z])"
 )
 _PLANNED: Final = lazy_pattern(
     r"\b(is|are) (?:planned|scheduled|due|slated) (?:for|on|at|to be on)\b"

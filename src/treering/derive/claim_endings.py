@@ -165,7 +165,7 @@ def is_standing(text: str) -> bool:
         if plain in _PAST:
             return False
         if plain in VERBS:
-            return not plain.endswith("ed")
+            return VERBS[plain] in {plain, "be", "have", "do"} or plain.endswith(("s", "ing"))
     return True
 
 

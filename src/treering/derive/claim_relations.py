@@ -28,6 +28,7 @@ from treering.derive.claim_endings import (
     parted_sentence,
 )
 from treering.derive.claim_times import days_in
+from treering.derive.claim_updates import ends_statement, update_topics
 from treering.derive.claim_words import VERBS, base, mark_letters, normal, word_set, words
 from treering.derive.claims import (
     CLAIM_CHARACTERS_MAX,
@@ -120,12 +121,14 @@ def relation(new: str, old: str, similarity: float) -> Relation:
         return "same"
     if first.claim.attribute == POSSESSION:
         return "contradicts" if _is_lost(first.claim, second) else "unrelated"
-    if first.ended is not None and _is_over(first.ended, second, old):
+    if first.ended is not None and _is_over(first, first.ended, second, old):
         return "contradicts"
     if first.ending is not None and relation(first.ending, old, similarity) == "contradicts":
         return "contradicts"
     decided = _by_former(first, second) or _by_place(first, second) or _by_claims(first, second)
-    return decided or _by_words(first, second, similarity)
+    decided = decided or _by_words(first, second, similarity)
+    is_update = decided == "unrelated" and not second.claim.negated and ends_statement(new, old)
+    return "contradicts" if is_update else decided
 
 
 class _Statement(NamedTuple):
@@ -310,20 +313,23 @@ def _is_lost(gone: Claim, old: _Statement) -> bool:
     return holds and bool(named) and named <= set(old.words)
 
 
-def ended_words(text: str) -> str | None:
-    """Return the words for what a statement says is over, changed or the former value."""
-    new = _statement(text[:CLAIM_CHARACTERS_MAX])
+def ended_words(text: str) -> list[str]:
+    """Return the words for what a statement says is over or changed, and for former values."""
+    text = text[:CLAIM_CHARACTERS_MAX]
+    new = _statement(text)
     if new.ended is not None:
-        return new.ended.text
-    if new.claim.attribute == POSSESSION or new.claim.replaced is not None:
-        return new.claim.replaced or new.claim.value
-    if new.ending is not None:
-        return ended_words(new.ending)
-    is_named = new.claim.changed and (new.claim.subject or USER).split(" ", 1)[0] != USER
-    return new.claim.subject if is_named else None
+        named = [new.ended.text]
+    elif new.claim.attribute == POSSESSION or new.claim.replaced is not None:
+        named = [new.claim.replaced or new.claim.value or ""]
+    elif new.ending is not None:
+        named = ended_words(new.ending)
+    else:
+        is_named = new.claim.changed and (new.claim.subject or USER).split(" ", 1)[0] != USER
+        named = [new.claim.subject or ""] if is_named else []
+    return list(filter(None, dict.fromkeys([*named, *update_topics(text)])))
 
 
-def _is_over(ended: EndedThing, old: _Statement, text: str) -> bool:
+def _is_over(new: _Statement, ended: EndedThing, old: _Statement, text: str) -> bool:
     """Return whether what is over is what a current statement is about."""
     if ended.kind == "job":
         subject = read_claim(f"{ended.text} work as a baker").subject
@@ -338,7 +344,8 @@ def _is_over(ended: EndedThing, old: _Statement, text: str) -> bool:
     if ended.kind == "tie":
         return names_tie(old_words)
     if ended.kind == "thing":
-        return True
+        is_itself = named.issuperset(words(old.claim.subject or ""))
+        return is_itself or not _is_of_another(new, old)
     # Who has died is still somebody's sister, and was born where they were.
     attribute = old.claim.attribute or ""
     is_own = (old.claim.subject or USER) == USER and not attribute.endswith("name")

@@ -31,6 +31,7 @@ from treering.derive.claim_forms import (
     read_reversed,
     read_title,
 )
+from treering.derive.claim_outlines import clause_outlines
 from treering.derive.claim_predicates import (
     PredicateMeaning,
     occasion,
@@ -125,7 +126,17 @@ def read_claim(text: str) -> Claim:
         replaced = change.former or plain.replaced
         return msgspec.structs.replace(plain, changed=True, replaced=replaced)
     plain = _read_plain(text)
-    return _read_foreign(text) or plain if plain.attribute is None else plain
+    if plain.attribute is not None:
+        return plain
+    return _read_foreign(text) or _read_last_clause(text) or plain
+
+
+def _read_last_clause(text: str) -> Claim | None:
+    """Return what the last clause of a sentence says, if that can hold only one value."""
+    *others, last = clause_outlines(text) or [None]
+    claim = read_claim(last.text()) if others and last is not None else Claim()
+    is_change = claim.single_valued and not claim.negated
+    return msgspec.structs.replace(claim, changed=True) if is_change else None
 
 
 def _read_foreign(text: str) -> Claim | None:

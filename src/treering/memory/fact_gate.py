@@ -301,15 +301,15 @@ class FactGate:
         """Return facts with the words for what a new one says is over, however it says so."""
         import numpy as np  # noqa: PLC0415
 
-        ended = ended_words(asked.fact.text)
-        terms = [] if ended is None else list(self._scope_memory.documents.term_ids(ended))
-        if not terms:
-            return []
         scope_memory, columns = self._scope_memory, self._scope_memory.columns
-        documents = scope_memory.documents.lexicon.having_all(terms)
+        named = (scope_memory.documents.term_ids(words) for words in ended_words(asked.fact.text))
+        having_all = scope_memory.documents.lexicon.having_all
+        documents = [having_all(list(terms)) for terms in named if len(terms)]
+        if not documents:
+            return []
         wall = None if asked.wall is None else hashed(asked.wall)
         facts = facts_visible_to(scope_memory, self._users(asked.fact.user), {wall})
-        naming = facts[np.isin(columns.column("document")[facts], documents)]
+        naming = facts[np.isin(columns.column("document")[facts], np.concatenate(documents))]
         just_now = self._stated_at.get((asked.fact.user, asked.wall), {})
         return [*(columns.ids[int(index)] for index in naming[-NAMING_MAX:]), *just_now]
 
