@@ -42,8 +42,8 @@ _NOTE: Final = (
     "40 changes and 18 pairs that are none, in each set. Right is a change after which what the"
     " first statement said is not current, and what the second said is. Each set was written before"
     " the rules were mended from it, by kinds of failure; work, life and people were tried"
-    " together, before changes were understood by topic, attribute and value. What the last sets came to when"
-    " they were first tried is the number to expect of others."
+    " together, before changes were understood by topic, attribute and value. What the last sets"
+    " came to when they were first tried is the number to expect of others."
 )
 USER: Final = "ida"
 
