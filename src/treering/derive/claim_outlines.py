@@ -117,7 +117,7 @@ class OutlineWord(NamedTuple):
     written: str = ""
 
 
-class Outline(NamedTuple):
+class SentenceOutline(NamedTuple):
     """The words of a sentence."""
 
     words: tuple[OutlineWord, ...]
@@ -159,27 +159,27 @@ class Outline(NamedTuple):
 
 
 @lru_cache(maxsize=4_096)
-def outline(text: str) -> Outline:
+def outline(text: str) -> SentenceOutline:
     """Return the outline of a sentence."""
     plain = expand_contractions(normalise_characters(text)).strip()
     plain = _IS.sub(r" is", _TURNED_OUT.sub("is", _LEAD.sub("", plain)))
     tokens = [token.rstrip(".:") or token for token in _TOKEN.findall(plain)]
     words = tuple(_word(token, is_first=at == 0) for at, token in enumerate(tokens))
     verb_at = _verb_at(words)
-    return Outline(_named_first(words, verb_at), verb_at)
+    return SentenceOutline(_named_first(words, verb_at), verb_at)
 
 
 @lru_cache(maxsize=1_024)
-def clause_outlines(text: str) -> tuple[Outline, ...]:
+def clause_outlines(text: str) -> tuple[SentenceOutline, ...]:
     """Return the outlines of the clauses of a sentence, each with a subject."""
-    clauses: list[Outline] = []
+    clauses: list[SentenceOutline] = []
     for part in filter(None, _CLAUSE_ENDS.split(text)):
         clause = outline(part)
         clauses.append(_continued(clauses[-1], clause) if clauses else clause)
     return tuple(clauses)
 
 
-def _continued(before: Outline, clause: Outline) -> Outline:
+def _continued(before: SentenceOutline, clause: SentenceOutline) -> SentenceOutline:
     """Return a clause with the subject of the clause before it, if it has none of its own."""
     subject = before.words[: before.verb_at]
     if not subject or not clause.words:
@@ -190,7 +190,7 @@ def _continued(before: Outline, clause: Outline) -> Outline:
         return clause
     rest = tuple(takewhile(lambda word: word.text in ADVERBS, clause.words[skipped:]))
     words = (*subject, *clause.words[skipped + len(rest) :])
-    return Outline(words, len(subject)) if len(words) > len(subject) else clause
+    return SentenceOutline(words, len(subject)) if len(words) > len(subject) else clause
 
 
 def is_content(word: OutlineWord) -> bool:

@@ -30,7 +30,7 @@ from treering.lazy import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from treering.derive.claim_outlines import Outline, OutlineWord
+    from treering.derive.claim_outlines import OutlineWord, SentenceOutline
 
 
 def _phrases(*phrases: str) -> dict[str, list[tuple[str, ...]]]:
@@ -197,7 +197,7 @@ class Update(NamedTuple):
 
     over: tuple[ThingOver, ...]
     settings: tuple[Setting, ...]
-    clauses: tuple[Outline, ...]
+    clauses: tuple[SentenceOutline, ...]
     """The clauses that say what holds now."""
 
 
@@ -248,7 +248,7 @@ def _may_change(text: str) -> bool:
     return any(word.endswith("ed") or key_of(word) in _TRIGGERS for word in spoken)
 
 
-def _things_over(clause: Outline) -> Iterator[ThingOver]:
+def _things_over(clause: SentenceOutline) -> Iterator[ThingOver]:
     words, subject = clause.words, clause.subject()
     yield from _clause_over(clause, subject)
     is_momentary = any(word.text in _MOMENTS for word in words)
@@ -279,7 +279,7 @@ def _how_over(key: str) -> _How:
     return "state" if key in _MENDED else "thing"
 
 
-def _clause_over(clause: Outline, subject: tuple[OutlineWord, ...]) -> Iterator[ThingOver]:
+def _clause_over(clause: SentenceOutline, subject: tuple[OutlineWord, ...]) -> Iterator[ThingOver]:
     """Return what a clause as a whole says is over: what used to be, a pair, what is done."""
     words, at = clause.words, clause.verb_at
     if ("used", "to") in pairwise(word.text for word in words):
@@ -307,7 +307,7 @@ def _is_last(words: tuple[OutlineWord, ...], at: int) -> bool:
     return not is_object and after.text not in _GOES_ON
 
 
-def _former_values(whole: Outline) -> Iterator[ThingOver]:
+def _former_values(whole: SentenceOutline) -> Iterator[ThingOver]:
     """Return what a sentence names as a former value: "from A to B", "instead of A", ", not A"."""
     words = whole.words
     for at, word in enumerate(words):
@@ -324,7 +324,7 @@ def _former_values(whole: Outline) -> Iterator[ThingOver]:
             yield ThingOver(thing, None, keys_of(whole.contents()) - keys_of(thing))
 
 
-def _settings(clause: Outline) -> Iterator[Setting]:
+def _settings(clause: SentenceOutline) -> Iterator[Setting]:
     words = clause.words
     for at in range(clause.verb_at, len(words) - 1):
         is_level = words[at].text in {"down", "up", "back"} and words[at + 1].text == "to"
@@ -358,7 +358,7 @@ def _after(
 # Comparing it with what was known.
 
 
-def _is_over(over: ThingOver, old: Outline) -> bool:
+def _is_over(over: ThingOver, old: SentenceOutline) -> bool:
     keys, subject = keys_of(over.thing), old.subject()
     if over.how == "slot":
         is_its = keys_of(subject) - {"name"} == keys
@@ -379,7 +379,7 @@ def _is_over(over: ThingOver, old: Outline) -> bool:
     return is_done and _is_own(subject, over.whose, old) and not keys <= keys_of(subject)
 
 
-def _says_nothing_else(how: _How, old: Outline) -> bool:
+def _says_nothing_else(how: _How, old: SentenceOutline) -> bool:
     """Return whether what a statement says of a thing that it names is over with it."""
     if how == "wish":
         return names_goal({word.text for word in old.words})
@@ -392,14 +392,14 @@ def _says_nothing_else(how: _How, old: Outline) -> bool:
     return True
 
 
-def _is_own(subject: tuple[OutlineWord, ...], whose: frozenset[str], old: Outline) -> bool:
+def _is_own(subject: tuple[OutlineWord, ...], whose: frozenset[str], old: SentenceOutline) -> bool:
     """Return whether a statement is about whom something is over for, or about their things."""
     if keys_of(subject) <= whose:
         return True
     return old.words[0].text in _OWN and bool(subject) and not is_person(subject[-1].key)
 
 
-def _is_set(setting: Setting, old: Outline) -> bool:
+def _is_set(setting: Setting, old: SentenceOutline) -> bool:
     topic, value, subject = keys_of(setting.topic), setting.value, keys_of(old.subject())
     rest = tuple(word for word in old.words if word.key not in topic)
     if _contents_keys(value) <= _contents_keys(rest):
@@ -415,7 +415,7 @@ def _is_set(setting: Setting, old: Outline) -> bool:
     return is_named and setting.attribute in {"any", _attribute(old)}
 
 
-def _is_exchanged(clause: Outline, old: Outline) -> bool:
+def _is_exchanged(clause: SentenceOutline, old: SentenceOutline) -> bool:
     """Return whether a clause says the same as a statement, with another value."""
     new_words, old_words = clause.contents(), old.contents()
     shared = keys_of(new_words) & keys_of(old_words)
@@ -434,7 +434,7 @@ def _is_exchanged(clause: Outline, old: Outline) -> bool:
     return is_turned and _are_of_a_kind(added, removed)
 
 
-def _are_of_an_attribute(clause: Outline, old: Outline) -> bool:
+def _are_of_an_attribute(clause: SentenceOutline, old: SentenceOutline) -> bool:
     """Return whether two statements about one thing say the same of it, whatever the value."""
     verb, subject = clause.verb(), old.subject()
     if not subject:
@@ -444,7 +444,7 @@ def _are_of_an_attribute(clause: Outline, old: Outline) -> bool:
     return verb == old.verb() or _attribute(clause) == _attribute(old) is not None
 
 
-def _is_instead(clause: Outline, old: Outline) -> bool:
+def _is_instead(clause: SentenceOutline, old: SentenceOutline) -> bool:
     """Return whether a clause says what somebody does instead: of the same object, or elsewhere."""
     if _INSTEAD.search(clause.text()) is None:
         return False
@@ -455,7 +455,7 @@ def _is_instead(clause: Outline, old: Outline) -> bool:
     return not any(objects) and all(after) and after[0][0].text == after[1][0].text
 
 
-def _after_verb(clause: Outline) -> tuple[OutlineWord, ...]:
+def _after_verb(clause: SentenceOutline) -> tuple[OutlineWord, ...]:
     verb = clause.verb()
     at = next((at for at, word in enumerate(clause.words) if word.key == verb), clause.verb_at)
     return clause.words[at + 1 :]
@@ -467,7 +467,9 @@ def _are_of_a_kind(added: Iterable[OutlineWord], removed: Iterable[OutlineWord])
     return kinds == {word.kind for word in removed} and len(kinds) == 1 and kinds != {"word"}
 
 
-def _names_whole(thing: tuple[OutlineWord, ...], old: Outline, *, is_part: bool = False) -> bool:
+def _names_whole(
+    thing: tuple[OutlineWord, ...], old: SentenceOutline, *, is_part: bool = False
+) -> bool:
     """Return whether a statement names a thing, and not something else that it is a part of.
 
     With ``is_part``, a name may be a part: who leaves Acme leaves the Acme project.
@@ -489,7 +491,7 @@ def _names_whole(thing: tuple[OutlineWord, ...], old: Outline, *, is_part: bool 
     )
 
 
-def _attribute(old: Outline) -> str | None:
+def _attribute(old: SentenceOutline) -> str | None:
     """Return the kind of attribute that a statement is about."""
     for word in old.words[old.verb_at :]:
         if word.key in _ATTRIBUTES and is_content(word):
