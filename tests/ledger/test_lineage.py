@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from builders import HERE, run_of, said
+from ledger.counted import Counted
 from treering.ledger.lineage import NO_END, Lineage
 from treering.model.scopes import Scope
 
@@ -182,3 +183,24 @@ def test_a_session_without_a_parent_is_a_lineage_of_one_part(ledger: Ledger) -> 
 
     assert parts(alone) == [("s1", 0, NO_END)]
     assert summaries(forwards(alone.headers_after, 2)) == ["a", "b", "c"]
+
+
+def test_a_session_with_its_first_event_is_not_asked_for_a_parent_again(ledger: Ledger) -> None:
+    ledger.append([said(text, session_id="s1") for text in ("x?", "y?", "z?")])
+    store = Counted(ledger._store)
+    lineage = Lineage(cast("Any", store), OURS, "s1")
+
+    forwards(lineage.headers_after, 1)
+
+    assert store.asked["cut"] == 1
+
+
+def test_a_session_may_become_a_fork_until_it_has_an_event(ledger: Ledger) -> None:
+    ledger.append([said(text, session_id="s1") for text in ("x?", "y?")])
+    lineage = Lineage(ledger._store, OURS, "s2")
+    assert lineage.headers_after(0, 10) == []
+
+    ledger.session("s1", scope=HERE, agent="lyria").fork("s2")
+
+    assert summaries(lineage.headers_after(0, 10))[:2] == ["x?", "y?"]
+    assert summaries(lineage.headers_before(None, 10))[-1] == "forked from s1 at 2"

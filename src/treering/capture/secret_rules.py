@@ -473,6 +473,9 @@ def _is_near(encoded: bytes, end: int) -> bool:
     is_short = encoded.isascii() and b"\\u" not in encoded
     reach = NEAR_BYTES_MAX // 3 if is_short else NEAR_BYTES_MAX
     runs = encoded[max(0, end - reach) : end + reach].translate(_RUNS).split()
+    # Nearly all texts have short words only.
+    if max(map(len, runs), default=0) < RUN_CHARS_MIN:
+        return False
     return any(len(run) >= RUN_CHARS_MIN and not run.islower() for run in runs)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,7 +86,7 @@ class _PairedCall(msgspec.Struct, gc=False):
     message: int
     """The number of its message: a reference would be a cycle, which is never freed without gc."""
     result: Event | None = None
-    thoughts: list[Thought] = []
+    thoughts: Sequence[Thought] = ()
 
 
 class _Draft(msgspec.Struct, gc=False):
@@ -95,7 +96,7 @@ class _Draft(msgspec.Struct, gc=False):
     event: Event
     text: str
     answers: list[_PairedCall] = []
-    thoughts: list[Thought] = []
+    thoughts: Sequence[Thought] = ()
     closed: bool = False
     """Whether further calls belong to another message."""
 
@@ -189,12 +190,12 @@ class _Pairing:
         else:
             self._add(event, text)
 
-    def _thought_before(self, event: Event) -> list[Thought]:
+    def _thought_before(self, event: Event) -> Sequence[Thought]:
         """Take the pending thoughts for ``event``; unless they name a model, its own made them."""
-        own = self._thoughts + thoughts_in(event)
-        if not own:
-            return own
-        self._thoughts = []
+        own = thoughts_in(event)
+        if not own and not self._thoughts:
+            return ()
+        own, self._thoughts = self._thoughts + own, []
         refs = event.refs if isinstance(event.refs, dict) else {}
         payload = event.payload if isinstance(event.payload, dict) else {}
         model = refs.get("model") or payload.get("model")
@@ -221,7 +222,7 @@ class _Pairing:
             self._note("erased", event)
             return
         given_id, tool = call_names(event)
-        if given_id and self._repeats(event, given_id, tool):
+        if given_id and given_id in self._pending and self._repeats(event, given_id, tool):
             self._note("duplicate_call_id", event, "the same call again")
             return
         if not given_id:
@@ -232,7 +233,8 @@ class _Pairing:
         answer = _PairedCall(event, given_id, tool, call_arguments(event.payload), draft.number)
         answer.thoughts = self._thought_before(event)
         draft.answers.append(answer)
-        answer.result = self._take_early_result(answer)
+        if given_id in self._early:
+            answer.result = self._take_early_result(answer)
         if answer.result is None:
             self._pending.setdefault(given_id, []).append(answer)
         self._known.add(given_id)
@@ -266,9 +268,9 @@ class _Pairing:
 
     def _take_early_result(self, answer: _PairedCall) -> Event | None:
         """Take the result that came before its call; without an id, match by tool."""
-        early = self._early.get(answer.given_id)
-        at = _early_for(answer, early) if early else None
-        if not early or at is None:
+        early = self._early[answer.given_id]
+        at = _early_for(answer, early)
+        if at is None:
             return None
         event = early[at]
         del early[at]
@@ -279,16 +281,13 @@ class _Pairing:
 
     def _repeats(self, event: Event, given_id: str, tool: str) -> bool:
         """Return whether the same call is already pending, with nothing said since."""
-        waiting = self._pending.get(given_id)
-        if waiting is None:
-            return False
         last = len(self._drafts) - 1
         return any(
             answer.message == last
             and answer.tool == tool
             and answer.event.run_id == event.run_id
             and answer.arguments == call_arguments(event.payload)
-            for answer in waiting
+            for answer in self._pending[given_id]
         )
 
     def _take_call_for(self, given_id: str, tool: str, run_id: str | None) -> _PairedCall | None:
@@ -297,6 +296,9 @@ class _Pairing:
         Within one message the first call comes first. Without an id, match by tool.
         """
         waiting = self._pending.get(given_id, [])
+        if given_id and len(waiting) == 1 and waiting[0].event.run_id == run_id is not None:
+            del self._pending[given_id]  # As nearly always.
+            return waiting[0]
         fits = [at for at, call in enumerate(waiting) if given_id or tool in {call.tool, UNNAMED}]
         own = [at for at in fits if run_id is not None and waiting[at].event.run_id == run_id]
         if own or (given_id, run_id) in self._paired_runs:

@@ -211,7 +211,6 @@ def share(verdicts: Iterable[bool | None]) -> float:
     and None for one that is ambiguous.
     """
     listed = list(verdicts)
-    decided = [verdict for verdict in listed if verdict is not None]
-    own = sum(decided)
+    own, others = listed.count(True), listed.count(False)
     enough = own >= OWN_MIN or _PART * own >= len(listed)
-    return own / len(decided) if enough and 2 * own > len(decided) else 0.0
+    return own / (own + others) if enough and own > others else 0.0

@@ -235,10 +235,17 @@ class Lineage:
             if page and page[-1].seq > segment.until_seq:
                 page = [item for item in page if item.seq <= segment.until_seq]
             if page:
+                if not self._segments and page[0].seq == 1:
+                    # It has the first event itself, so it cannot become a fork any more.
+                    self._segments = (segment,)
                 return page
         return []
 
     def _before(self, read: Callable[..., list[Item]], seq: int | None, limit: int) -> list[Item]:
+        if not self._segments and (
+            page := read(self.scope, self.session_id, before_seq=seq, limit=limit)
+        ):
+            return page  # Its own last events, wherever they begin.
         for segment in self.segments():
             if seq is not None and seq <= segment.after_seq + 1:
                 continue

@@ -113,7 +113,7 @@ def _has_more(store: EventStore, query: Query, edge: TimelinePoint) -> bool:
     return bool(store.reader.headers(msgspec.structs.replace(query, after=edge, limit=1)))
 
 
-PAGE: Final = 1_000
+PAGE: Final = 2_000
 
 
 def read_pages(

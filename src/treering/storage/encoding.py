@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -177,6 +179,9 @@ def bounded(rows: list[Row], payload_bytes: int) -> list[Row]:
 
     ``payload_bytes`` is the column that has their size.
     """
+    with contextlib.suppress(TypeError):  # A size that is missing is none.
+        if sum(map(itemgetter(payload_bytes), rows)) <= PAGE_BYTES_MAX:
+            return rows
     total = 0
     for count, row in enumerate(rows):
         total += row[payload_bytes] or 0

@@ -197,6 +197,7 @@ FROM contents
 WHERE position IN (SELECT value FROM json_each(CAST(? AS TEXT)))
 """
 _NONE: Final = rows.Unsealed()
+_kind_in: Final = itemgetter(rows.KIND)
 
 
 class Reader:
@@ -598,7 +599,7 @@ class Reader:
 
         Nothing else can be read of a session that was forgotten, perhaps by another process.
         """
-        kinds = {row[rows.KIND] for row in found}
+        kinds = set(map(_kind_in, found))
         vouching = {kind for kind in kinds if self.names[kind] in ERASURE_KINDS}
         if vouching:
             for row in found:
