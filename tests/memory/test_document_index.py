@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -226,6 +227,17 @@ def test_what_is_erased_before_it_is_shelved_stays_nowhere(book: Ledger) -> None
     assert shelved(book) == len(CRAFTS) - 1
     assert memory.recall("Who keeps goats?", user="ann", record=False).fact_hits == []
     assert memory.learn("Keeps two goats", user="ann", fact_id="f2").outcome == "refused"
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_the_first_recall_as_before(*, enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with treering.open(":memory:") as ledger:
+            ledger.memory(HERE).learn("Bakes rye bread", user="ann")
+            assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 def test_whoever_may_only_read_finds_what_nobody_has_shelved_yet(tmp_path: Path) -> None:

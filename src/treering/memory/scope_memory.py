@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -65,6 +67,14 @@ class ScopeMemory:
         Unless ``store``, a few new facts are indexed in this process alone; a later call stores
         their words and vectors.
         """
+        with contextlib.nullcontext() if self._is_built else _uncollected():
+            self._refresh(progress, store=store)
+
+    @property
+    def _is_built(self) -> bool:
+        return self._built_from != (-1, -1)
+
+    def _refresh(self, progress: Callable[[int], None] | None, *, store: bool) -> None:
         self.fold.refresh()
         state = self.fold.state
         if self._built_from[0] != self.fold.generation:
@@ -145,6 +155,18 @@ class ScopeMemory:
         ]
         missing = [position for position in positions if position not in self.documents.at]
         return iter(self.fold.events_at(missing).values())
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Have no garbage collected: where all that is made stays, it is looked for in vain."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Embedders(NamedTuple):

@@ -148,8 +148,9 @@ class MemoryReader:
 
     def _filled(self, connection: apsw.Connection, statement: str) -> str:
         """Return a statement with the numbers of the kinds in it."""
-        return statement.format(
-            folded=_numbers(connection, FOLDED_KINDS), memories=_numbers(connection, MEMORIES)
+        kinds = {"folded": FOLDED_KINDS, "memories": MEMORIES}
+        return statement.format_map(
+            {name: _numbers(connection, of) for name, of in kinds.items() if name in statement}
         )
 
 
