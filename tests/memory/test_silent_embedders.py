@@ -12,6 +12,7 @@ from treering.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 HERE = "acme/app"
 
@@ -49,6 +50,21 @@ def test_what_is_known_is_found_by_words_and_what_is_learnt_is_found_later() -> 
         embedder.answers = True
         found = memory.recall("Where do they live?", user="u1", record=False)
         assert found.facts == "- Lives in Lisbon (personal)"
+        assert found.notes == []
+
+
+def test_a_sealed_scope_makes_up_for_what_an_embedder_missed(tmp_path: Path) -> None:
+    embedder = Moody()
+    with treering.open(tmp_path / "a.db", keys=tmp_path / "keys", embedder=embedder) as ledger:
+        ledger.keys.create(HERE)
+        memory = ledger.memory(HERE)
+        embedder.answers = False
+        assert memory.learn("Likes green tea", user="u1").outcome == "stored"
+        assert "does not answer" in memory.recall("tea", user="u1", record=False).notes[0]
+
+        embedder.answers = True
+        found = memory.recall("tea", user="u1", record=False)
+        assert found.facts == "- Likes green tea (preference)"
         assert found.notes == []
 
 

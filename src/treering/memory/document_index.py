@@ -160,6 +160,7 @@ class DocumentIndex:
 
         Those of a sealed scope always do. While the embedder fails nothing is added.
         """
+        self.embedder_failed = False
         new_events = {event.position: event for event in events if event.position not in self.at}
         try:
             added = self._entries(list(new_events.values()), texts)
