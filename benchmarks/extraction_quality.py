@@ -19,6 +19,8 @@ FACTS_MIN: Final = 60
 USEFUL_MIN: Final = 0.8
 UNSEEN: Final = Path(__file__).parent / "extraction_labels_unseen.txt"
 """Facts of talk between strangers (Synthetic-Persona-Chat, CC BY 4.0) that no rule was tried on."""
+LATER: Final = Path(__file__).parent / "extraction_labels_later.txt"
+"""Other facts of such talk, found after the rules were mended from the first."""
 
 
 def run(effort: Effort, folder: Path) -> list[Section]:
@@ -31,14 +33,19 @@ def run(effort: Effort, folder: Path) -> list[Section]:
     shown = f"{count:.1f} ({', '.join(str(len(one)) for one in found)})"
     if name == OURS:
         return [Section(title="Extraction", rows=[Row(what=what, measured=shown)])]
-    labels, unseen = Counter(judged().values()), Counter(judged(UNSEEN).values())
-    share = labels["useful"] / sum(labels.values())
     rows = [
         at_least(what, count, FACTS_MIN, shown, unit=""),
-        at_least("useful, of those judged by hand", share, USEFUL_MIN, str(dict(labels)), unit=""),
-        Row(what="the same, of talk that no rule was tried on", measured=str(dict(unseen))),
+        _useful("useful, of those judged by hand", LABELS),
+        _useful("the same, of talk that no rule was tried on", UNSEEN),
+        _useful("the same, of other such talk, later", LATER),
     ]
     return [Section(title=f"Extraction: {name}", rows=rows)]
+
+
+def _useful(what: str, path: Path) -> Row:
+    labels = Counter(judged(path).values())
+    share = labels["useful"] / labels.total()
+    return at_least(what, share, USEFUL_MIN, str(dict(labels)), unit="")
 
 
 def extracted(talk: Conversation) -> list[str]:

@@ -128,3 +128,44 @@ def test_every_verdict_that_is_no_acceptance_has_a_reason(text: str, origin: Ori
     verdict = judge_fact(text, origin=origin)
 
     assert (verdict.outcome == "accept") == (verdict.reason is None) == (verdict.hint is None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Likes a lot of different artists",
+        "Likes to play a lot of different games",
+        "Has a few friends",
+        "Loves the lyrics",
+        "Does not like the taste",
+        "Loves spending time with their kids",
+        "Loves helping people",
+        "Is going to the beach with their family",
+        "Moved into an apartment with mine",
+        "Loves his music",
+        "Enjoyed her last book",
+    ],
+)
+def test_what_says_nothing_to_who_was_not_there_is_no_fact(text: str) -> None:
+    assert judge_fact(text, origin="user").reason in {"generic", "fragment"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Likes Kendrick Lamar, J. Cole and Drake",
+        "Has a few friends in Ghent",
+        "Loves the beach",
+        "Loves the Outlander series",
+        "Loves spending time in the garden with their kids",
+        "Loves helping people with taxes",
+        "Is going to the beach house in Ostend",
+        "Wife lost her passport",
+        "Met a singer and her band in Porto",
+        "Read Emma and loved its end",
+        "Has two cats of their own",
+        "Plays several instruments in a band",
+    ],
+)
+def test_what_names_a_thing_is_a_fact(text: str) -> None:
+    assert judge_fact(text, origin="user").outcome == "accept"

@@ -95,6 +95,36 @@ _GENERIC: Final = lazy_pattern(
     r"|that|one|ones|answers?|code|software|computers?|tools?|projects?|files?)",
     _IGNORE,
 )
+_LIKING: Final = (
+    r"(?:(?:i|we|the user|user) )?(?:(?:also|really|just|always|mostly|does not|do not) )*"
+    r"(?:likes?|loves?|enjoys?|adores?|hates?|prefers?) (?:to )?"
+)
+_COMMONPLACE: Final = lazy_pattern(
+    # What nobody would deny of themselves.
+    rf"{_LIKING}(?:(?:help(?:ing)?|meet(?:ing)?) (?:other |new )?people|making a difference.*"
+    r"|having (?:a good time|fun)|(?:try|learn|do|explor|experienc)(?:e|ing)? new things"
+    r"|(?:spend(?:ing)?|having) (?:\w+ )?time (?:together|with (?:(?:my|our|their|the) )?(?:family"
+    r"|kids|children|friends|loved ones|son|daughter|wife|husband|partner|family and friends"
+    r"|friends and family))|food|eat(?:ing)?|sleep(?:ing)?|life|think so)"
+    # A thing that only those know who were there; but anybody knows the sea.
+    rf"|{_LIKING}the (?!beach|sea|ocean|outdoors|mountains?|rain|snow|cold|heat|sun|sunshine|city"
+    r"|countryside|park|theat|opera|gym|cinema|forest|woods|river|lake|desert|night)[a-z]+"
+    r"|(?:is|am) (?:just )?going to the (?:beach|park|store|shops?|gym|movies|cinema|mall|pool|bar"
+    r"|supermarket|market|library)(?: with (?:(?:my|our|their) )?[a-z]+(?: and [a-z]+)?)?"
+    # Many of something, which say little without a name.
+    r"|(?:(?:i|we|the user|user) )?[a-z]+ (?:to [a-z]+ )?(?:a lot of|lots of|many|a few|several"
+    r"|all kinds of|all sorts of|a bunch of|a couple of|some)"
+    r"(?: (?:different|various|other|new|good|great|old|of my|of their|types of|kinds of))* [a-z]+"
+    r"|.+ (?:mine|yours|theirs|ours)",
+    _IGNORE,
+)
+_OF_ANOTHER: Final = lazy_pattern(r"\b(?:his|her|hers|him|he|she|its)\b")
+_SOMEBODY: Final = lazy_pattern(
+    r"(?<=\w )[A-Z]|\b(?i:wife|husband|partner|spouse|son|daughter|child|baby|mother|father|mom|mum"
+    r"|dad|brother|sister|boss|manager|dog|cat|puppy|kitten|horse|roommate|girlfriend|boyfriend"
+    r"|nephew|niece|cousin|uncle|aunt|friend|grand\w+|colleague|neighbou?r|teacher|man|woman|boy"
+    r"|girl|author|artist|singer|who)\b"
+)
 OVERRIDE: Final = lazy_pattern(
     r"\b(?:ignore|disregard|forget|override|bypass) (?:all |any |everything |the |your |of |my )*"
     r"(?:previous|prior|above|earlier|preceding|existing|other|system|safety)\b"
@@ -160,5 +190,12 @@ def is_code(text: str) -> bool:
 
 
 def is_generic(text: str) -> bool:
-    """Return whether a text would be true of anybody."""
-    return _GENERIC.fullmatch(text.rstrip(" .!")) is not None
+    """Return whether a text would be true of anybody, or says nothing to who was not there."""
+    plain = text.rstrip(" .!")
+    return _GENERIC.fullmatch(plain) is not None or _COMMONPLACE.fullmatch(plain) is not None
+
+
+def is_of_another(text: str) -> bool:
+    """Return whether a text refers to somebody it does not name: "Loves his music"."""
+    another = _OF_ANOTHER.search(text)
+    return another is not None and _SOMEBODY.search(text, 0, another.start()) is None

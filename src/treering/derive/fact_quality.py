@@ -23,6 +23,7 @@ from treering.derive.fact_noise import (
     is_filler,
     is_generic,
     is_machinery,
+    is_of_another,
     is_plain_question,
     is_question,
     is_transient,
@@ -142,7 +143,7 @@ def _is_fragment(text: str) -> bool:
         return True
     if _is_unspaced(text):
         return False
-    if len(text.split()) < 2 or _DANGLING.match(text) is not None:
+    if len(text.split()) < 2 or _DANGLING.match(text) is not None or is_of_another(text):
         return True
     ended = ended_thing(text)
     if _DOES.match(text) is not None or (ended is not None and ended.kind != "goal"):
