@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from context.scripts import SENTENCES, corpus
 from context.unseen import PROSE as UNSEEN
 from context.unseen import SHAPES
-from treering.context.languages import language_surcharge
 from treering.context.tokens import (
     ESTIMATES_MAX,
     LESS_MAX,
@@ -24,6 +23,7 @@ from treering.context.tokens import (
     PIECE_CHARACTERS_MAX,
     estimate,
     exact_counter,
+    language_surcharge,
 )
 
 PROSE = (

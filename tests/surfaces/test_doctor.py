@@ -25,7 +25,7 @@ from capture.intake_logs import add, lines
 from formats.logs import codex, gemini
 from surfaces.agent_homes import FOLDERS, move_in, work_in, write_log
 from surfaces.talks import IN, TOKEN
-from treering.adapters.spool import Spool
+from treering.adapters.backlog import Spool
 from treering.storage.sqlite.write_lock import Holder
 
 if TYPE_CHECKING:

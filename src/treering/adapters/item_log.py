@@ -17,9 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
-from treering.adapters.backlog import Backlog, BacklogStatus
+from treering.adapters.backlog import Backlog, BacklogStatus, Spool
 from treering.adapters.message_recorder import Claims, MessageRecorder
-from treering.adapters.spool import Spool
 from treering.errors import InvalidInput, StorageError, TreeringError
 from treering.lazy import lazy_logger
 from treering.ledger.erasure import TRANSCRIPTS

@@ -9,8 +9,7 @@ from __future__ import annotations
 from treering.errors import Unsupported
 
 try:
-    from treering.adapters.pydantic_recorder import TreeringRecorder
-    from treering.adapters.pydantic_store import TreeringConversationStore
+    from treering.adapters.pydantic_store import TreeringConversationStore, TreeringRecorder
 except ImportError as missing:
     raise Unsupported(
         f"Pydantic AI is not installed ({missing})", hint="pip install 'treering[pydantic-ai]'"

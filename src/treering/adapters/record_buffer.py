@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from treering.adapters.backlog import Backlog, BacklogStatus
-from treering.adapters.spool import Spool
+from treering.adapters.backlog import Backlog, BacklogStatus, Spool
 from treering.errors import (
     Closed,
     Conflict,

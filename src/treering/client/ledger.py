@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
-from treering.client.connection import Resource, path_of, refuse_others
+from treering.client.connection import RemoteFollower, Resource, path_of, refuse_others
 from treering.client.engine import RemoteEngine
-from treering.client.following import RemoteFollower
 from treering.client.sessions import RemoteSession
 from treering.errors import DuplicateEvent, NotPermitted, ReadOnly, Unsupported
 from treering.ledger.admin import LedgerAdmin

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from treering.adapters.spool import WRITES_FOLDER
+from treering.adapters.backlog import WRITES_FOLDER
 from treering.capture.health import CUT_OFF, FILES_MAX, log_files, look_at, unreadable_folders
 from treering.capture.hooks.installing import AGENTS, plan_uninstall
 from treering.capture.hooks.settings import HOOKED, found_hooks
