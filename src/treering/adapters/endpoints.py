@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.adapters.extractors import ChatAnswer, ChatUsage
-from treering.embedders.endpoint import Endpoint
+from treering.adapters.extractors import TIMEOUT_S, ChatAnswer, ChatUsage, chat_endpoint
 from treering.model.codec import encode
 from treering.model.messages import UserMessage
 from treering.model.parts import UsageReported
@@ -34,10 +33,8 @@ ENTRY_CHARS_MIN: Final = 200
 """Entries are not cut shorter; instead those in the middle are left out."""
 _GAP: Final = "[…]"
 
-TIMEOUT_S: Final = 60.0
 TRANSCRIPT_CHARACTERS_MAX: Final = 200_000
 """The longest conversation to send; the middle of a longer one is left out."""
-ANSWER_BYTES_MAX: Final = 4 * 2**20
 
 
 class EndpointSummariser:
@@ -56,13 +53,7 @@ class EndpointSummariser:
         characters_max: int = TRANSCRIPT_CHARACTERS_MAX,
     ) -> None:
         self.name = model
-        self._endpoint = Endpoint(
-            url=f"{url.rstrip('/')}/chat/completions",
-            wanted="summary",
-            api_key=api_key,
-            timeout_s=timeout_s,
-            answer_bytes_max=ANSWER_BYTES_MAX,
-        )
+        self._endpoint = chat_endpoint(url, "summary", api_key, timeout_s)
         self._characters_max = characters_max
         self.usage: UsageReported | None = None
         """The usage of the last call, if the endpoint reported it."""

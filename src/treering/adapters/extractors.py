@@ -65,6 +65,17 @@ _SUBJECT: Final = re.compile(
 )
 
 
+def chat_endpoint(url: str, wanted: str, api_key: str | None, timeout_s: float) -> Endpoint:
+    """Return the chat completions of the API at ``url``; ``wanted`` says what answers hold."""
+    return Endpoint(
+        url=f"{url.rstrip('/')}/chat/completions",
+        wanted=wanted,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        answer_bytes_max=ANSWER_BYTES_MAX,
+    )
+
+
 class EndpointExtractor:
     """Extracts facts with a model. Pass it to ``memory.extract``.
 
@@ -80,13 +91,7 @@ class EndpointExtractor:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self.name = model
-        self._endpoint = Endpoint(
-            url=f"{url.rstrip('/')}/chat/completions",
-            wanted="list of facts",
-            api_key=api_key,
-            timeout_s=timeout_s,
-            answer_bytes_max=ANSWER_BYTES_MAX,
-        )
+        self._endpoint = chat_endpoint(url, "list of facts", api_key, timeout_s)
 
     def __repr__(self) -> str:
         return f"EndpointExtractor({self._endpoint.url!r}, {self.name!r})"

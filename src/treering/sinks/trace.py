@@ -15,6 +15,7 @@ import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.runs import safe_events
+from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.envelopes import SafeEnvelope
 from treering.model.sessions import settings_of
 from treering.sinks.bundle import About, Bundle, DeliveredLine, PrivateBundle, SafeBundle
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.ports import ContentGuard
-    from treering.model.carried import Carried, PrivateEvent, SafeEvent
+    from treering.model.carried import Carried
     from treering.model.events import Header
     from treering.model.scopes import Scope
     from treering.sinks.bundle import Erasure
@@ -63,12 +64,35 @@ RUNS_OPEN_MAX: Final = 2_000
 """The number of unfinished traces held in memory; others are resumed from their files."""
 
 AnyBundle = TypeVar("AnyBundle", bound=Bundle)
+AnyEvent = TypeVar("AnyEvent", bound="Carried")
 Line = TypeVar("Line")
 _DEFAULT_CAPS: Final = TraceLimits()
 _DEFAULT_ABOUT: Final = About()
 
 
-class TraceSink:
+class _RunSink(Generic[AnyEvent]):
+    """What the sinks of traces share."""
+
+    _traces: _Traces[Any]
+
+    def accepts(self, event: AnyEvent, /) -> bool:
+        """Return whether ``event`` belongs to a run."""
+        return event.run_id is not None
+
+    def handle(self, event: AnyEvent, /) -> None:
+        """Write ``event`` to the trace of its run."""
+        with self._traces.lock:
+            bundle = self._traces.of(event)
+            if bundle is not None:
+                bundle.take(event)
+                self._traces.settle(event)
+
+    def close(self) -> None:
+        """Close the files; traces of open runs are resumed with their next event."""
+        self._traces.close()
+
+
+class TraceSink(_RunSink[SafeEvent]):
     """Writes the trace of every run to ``<folder>/<run id>/``, without private content.
 
     A finished trace is kept for ``keep_days`` and while all traces together are within
@@ -92,24 +116,8 @@ class TraceSink:
         traces = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
         self._traces = _Traces(traces, "safe", partial(SafeBundle, caps=caps, about=about))
 
-    def accepts(self, event: SafeEvent, /) -> bool:
-        """Return whether ``event`` belongs to a run."""
-        return event.run_id is not None
 
-    def handle(self, event: SafeEvent, /) -> None:
-        """Write ``event`` to the trace of its run."""
-        with self._traces.lock:
-            bundle = self._traces.of(event)
-            if bundle is not None:
-                bundle.take(event)
-                self._traces.settle(event)
-
-    def close(self) -> None:
-        """Close the files; traces of open runs are resumed with their next event."""
-        self._traces.close()
-
-
-class PrivateTraceSink:
+class PrivateTraceSink(_RunSink[PrivateEvent]):
     """Writes traces with private content: prompts, answers, inputs and outputs of tools.
 
     ``guard`` masks the secrets in it.
@@ -134,22 +142,6 @@ class PrivateTraceSink:
         traces = TraceFolder(Path(folder), keep_days=keep_days, keep_bytes=keep_bytes)
         make = partial(PrivateBundle, caps=caps, about=about, guard=guard)
         self._traces = _Traces(traces, "private", make)
-
-    def accepts(self, event: PrivateEvent, /) -> bool:
-        """Return whether ``event`` belongs to a run."""
-        return event.run_id is not None
-
-    def handle(self, event: PrivateEvent, /) -> None:
-        """Write ``event`` to the trace of its run."""
-        with self._traces.lock:
-            bundle = self._traces.of(event)
-            if bundle is not None:
-                bundle.take(event)
-                self._traces.settle(event)
-
-    def close(self) -> None:
-        """Close the files; traces of open runs are resumed with their next event."""
-        self._traces.close()
 
 
 class _Traces(Generic[AnyBundle]):

@@ -33,6 +33,11 @@ markers_option = click.option(
     help="Let text that begins with [SCOPE: x] choose its scope, unless --scope is given.",
 )
 """What is typed into a chat can begin so: it chooses a scope only where the operator says so."""
+_poll_option = click.option(
+    "--poll-interval-ms", "--poll-ms", "poll_ms",
+    type=int, default=1_000, metavar="MS",
+    help="With --follow: poll interval, at least 100. Default: 1000.",
+)  # fmt: skip
 
 
 def size_option(name: str, text: str, default: int) -> Callable[[Any], Any]:
@@ -83,11 +88,7 @@ class IngestOptions(msgspec.Struct, frozen=True, kw_only=True):
 )
 @markers_option
 @click.option("--follow", is_flag=True, help="Keep reading as the spool grows, until you stop it.")
-@click.option(
-    "--poll-interval-ms", "--poll-ms", "poll_ms",
-    type=int, default=1_000, metavar="MS",
-    help="With --follow: poll interval, at least 100. Default: 1000.",
-)  # fmt: skip
+@_poll_option
 @click.option(
     "--idle-exit-seconds", "--idle-exit", "idle_exit",
     type=click.FloatRange(min=0), default=0.0, metavar="S",
@@ -298,11 +299,7 @@ class ExtractOptions(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--follow", is_flag=True, help="Keep reading as the transcripts grow, until you stop it."
 )
-@click.option(
-    "--poll-interval-ms", "--poll-ms", "poll_ms",
-    type=int, default=1_000, metavar="MS",
-    help="With --follow: poll interval, at least 100. Default: 1000.",
-)  # fmt: skip
+@_poll_option
 @click.option(
     "--max-duration-seconds", "--max-duration", "max_duration",
     type=click.FloatRange(min=0), default=0.0, metavar="S",
