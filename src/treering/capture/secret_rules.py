@@ -5,7 +5,6 @@ the text and not with the number of rules.
 """
 
 import re
-import string
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -117,7 +116,8 @@ _RUN: Final = lazy_pattern(
 )
 # Ids of messages and calls appear next to token counts.
 _ID: Final = lazy_pattern(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
-_ALPHANUMERIC: Final = string.ascii_letters + string.digits
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+_ALPHANUMERIC: Final = f"{_LETTERS}{_LETTERS.upper()}0123456789"
 _RUNS: Final = bytes(byte if chr(byte) in f"{_ALPHANUMERIC}_-" else ord(" ") for byte in range(256))
 """Leaves only the bytes that a run near a name consists of."""
 _NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hmac
 import os
-from base64 import b64decode, b64encode, b85decode
 from functools import partial
 from hashlib import shake_256
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.lazy import LazyModule
 from treering.ledger.records import ID_NOTES, MADE_IDS, mark_of_key
 from treering.model.arguments import checks_arguments
 from treering.model.codec import decode, encode
@@ -20,12 +20,15 @@ from treering.model.fields import check_events, check_id, check_list, check_name
 from treering.model.scopes import parse_scope
 
 if TYPE_CHECKING:
+    import base64
     from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.engine import Engine
     from treering.ledger.ports import EventStore
     from treering.model.events import Header, NewEvent
     from treering.model.scopes import Scope
+else:
+    base64 = LazyModule("base64")
 
 
 @checks_arguments
@@ -172,7 +175,7 @@ class Bookmarks:
     def keep_all(self, notes: Mapping[str, Any]) -> None:
         """Keep JSON values under their names, in one commit."""
         sealed = {
-            self._key(name): _BASE_64 + b64encode(self._sealed(encode(note))).decode()
+            self._key(name): _BASE_64 + base64.b64encode(self._sealed(encode(note))).decode()
             for name, note in notes.items()
         }
         self._store.cursors.set_all(self._scope, sealed)
@@ -208,5 +211,5 @@ class Bookmarks:
 
 def _decoded(note: str) -> bytes:
     if note.startswith(_BASE_64):
-        return b64decode(note[len(_BASE_64) :], validate=True)
-    return b85decode(note)
+        return base64.b64decode(note[len(_BASE_64) :], validate=True)
+    return base64.b85decode(note)

@@ -47,8 +47,10 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 def checks_arguments(kind: C) -> C:
     """Wrap every public method of a class, including inherited ones, in ``check_arguments``."""
-    for name in dir(kind):
-        method = inspect.getattr_static(kind, name)
+    members = {
+        name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()
+    }
+    for name, method in members.items():
         if not name.startswith("_") and inspect.isfunction(method):
             setattr(kind, name, check_arguments(method))
     return kind

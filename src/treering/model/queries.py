@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypedDict, TypeVar
 
 import msgspec
 
 from treering.errors import InvalidCursor, InvalidInput
+from treering.lazy import LazyModule
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
+    import base64
     from collections.abc import Sequence
+else:
+    base64 = LazyModule("base64")
 
 
 PAGE_ITEMS_MAX: Final = 1_000
@@ -160,7 +162,7 @@ def unpack(cursor: str, parts: type[Parts]) -> Parts:
     try:
         body = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(body, type=parts)
-    except (binascii.Error, TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise InvalidCursor("the cursor is damaged", hint="pass the cursor unchanged") from error
 
 

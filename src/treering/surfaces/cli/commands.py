@@ -42,12 +42,28 @@ class Invocation(msgspec.Struct):
     """Whether a command runs, or ran: only then can something have been changed."""
 
 
+def _show_help(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
+    if wanted and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
 class _Shown(click.Command):
     """A command whose help shows examples before it explains."""
 
     def __init__(self, *arguments: Any, examples: str, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.examples = inspect.cleandoc(examples).splitlines()
+        self._help: click.Option | None = None
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option for help: click's searches the disk for translations of its text."""
+        if self._help is None and (names := self.get_help_option_names(ctx)):
+            self._help = click.Option(
+                [*names, "is_help"], is_flag=True, expose_value=False, is_eager=True,
+                help="Show this message and exit.", callback=_show_help,
+            )  # fmt: skip
+        return self._help
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of this command, and report errors in them as its own."""

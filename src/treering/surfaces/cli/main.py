@@ -73,6 +73,12 @@ def main(arguments: Sequence[str]) -> int:
         return exit_status(reported)
 
 
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001
+    if wanted and not context.resilient_parsing:
+        click.echo(f"{PROGRAM} {__version__}", color=context.color)
+        context.exit()
+
+
 @click.group(
     name=PROGRAM,
     cls=LazyGroup,
@@ -153,7 +159,10 @@ def main(arguments: Sequence[str]) -> int:
     treering verify
     """,
 )
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 @click.pass_context
 def root(context: click.Context) -> None:
     """Record what AI agents do in one append-only ledger; search, verify, erase and remember it."""

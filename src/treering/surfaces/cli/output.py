@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 import click
 import msgspec
 
-from treering.capture.episodes.files import sync_folder
 from treering.errors import InvalidInput, StorageError, TooLarge
+from treering.lazy import LazyModule
 from treering.model.codec import SPILL_BYTES_MAX
 from treering.surfaces.shared.texts import printable
 from treering.version import __version__
@@ -26,6 +26,10 @@ from treering.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import FrameType
+
+    from treering.capture.episodes import files
+else:
+    files = LazyModule("treering.capture.episodes.files")
 
 
 RECEIPT_VERSION: Final = "v1"
@@ -340,7 +344,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    files.sync_folder(path.parent)
 
 
 def _create(draft: Path, path: Path) -> IO[bytes]:
