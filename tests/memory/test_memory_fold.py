@@ -164,6 +164,7 @@ def test_texts_that_are_not_held_are_read_again(
 
     found = recollected(book._store.memory)
 
+    assert len(found._texts) == 1
     assert list(told(found)) == list(told(found)) == ids
 
 

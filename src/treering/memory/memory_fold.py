@@ -102,9 +102,12 @@ class MemoryFold:
         events = {
             position: self._texts[position] for position in positions if position in self._texts
         }
+        self._drop_oldest()
+        return events
+
+    def _drop_oldest(self) -> None:
         while len(self._texts) > TEXTS_MAX:
             del self._texts[next(iter(self._texts))]
-        return events
 
     def citing(self, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of memory events that cite one of these events."""
@@ -139,6 +142,7 @@ class MemoryFold:
         if len(events) <= NEW_HELD_MAX:
             # What was just learned is needed next.
             self._texts.update((event.position, event) for event in events)
+            self._drop_oldest()
         self._unsettled = [
             event_id for event_id, mark in zip(ids, marks, strict=True) if mark > page.last
         ]
