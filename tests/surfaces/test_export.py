@@ -21,7 +21,7 @@ from treering.formats.claude_code import ClaudeCodeReader, score
 from treering.formats.parsed import LogRecord
 from treering.surfaces.cli.export import FORMATS
 from treering.surfaces.pages.blocks_html import MARKDOWN_CHARACTERS_MAX, markdown
-from treering.surfaces.pages.html_page import WITHHELD
+from treering.surfaces.pages.session_files import WITHHELD
 
 if TYPE_CHECKING:
     from pathlib import Path

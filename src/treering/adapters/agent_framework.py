@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from treering.adapters.item_log import ItemLog
-from treering.adapters.message_recorder import MessagePart
+from treering.adapters.item_log import ItemLog, MessagePart
 from treering.adapters.wire import arguments_of
 from treering.errors import Unsupported
 from treering.model.fields import fit_name

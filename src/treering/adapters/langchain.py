@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.adapters.item_log import ItemLog
-from treering.adapters.message_recorder import MessagePart
+from treering.adapters.item_log import ItemLog, MessagePart
 from treering.errors import Unsupported
 from treering.spine.conversion import plain
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
-from treering.adapters.item_log import ItemLog
-from treering.adapters.message_recorder import MessagePart
+from treering.adapters.item_log import ItemLog, MessagePart
 from treering.adapters.wire import LOCAL_CALLS, item_call, items_text, users_in
 from treering.errors import TreeringError, Unsupported
 from treering.spine.conversion import plain

@@ -27,9 +27,14 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from treering.adapters.item_log import RECORDS_AT_ONCE, all_records
+from treering.adapters.item_log import (
+    RECORDS_AT_ONCE,
+    Claims,
+    MessagePart,
+    MessageRecorder,
+    all_records,
+)
 from treering.adapters.lenient_writer import LenientWriter, Reply, record_reply
-from treering.adapters.message_recorder import Claims, MessagePart, MessageRecorder
 from treering.adapters.record_buffer import RecordBuffer
 from treering.adapters.wire import arguments_of
 from treering.errors import Conflict, RunInterrupted, ToolDenied

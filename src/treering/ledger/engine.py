@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from treering.model import receipts
     from treering.model.events import Event, Header, NewEvent
     from treering.model.views import Message, OpenRun
-    from treering.spine import closing, numbering, run_events, run_state, runs
+    from treering.spine import closing, run_events, run_state, runs
     from treering.spine.ports import Sink
     from treering.spine.run_events import Results
     from treering.spine.run_state import Opening, RunState
@@ -60,9 +60,8 @@ else:
     erasure = LazyModule("treering.ledger.erasure")
     receipts = LazyModule("treering.model.receipts")
     closing = LazyModule("treering.spine.closing")
-    numbering = LazyModule("treering.spine.numbering")
-    run_events = LazyModule("treering.spine.run_events")
     run_state = LazyModule("treering.spine.run_state")
+    run_events = LazyModule("treering.spine.run_events")
     runs = LazyModule("treering.spine.runs")
 
 _log = lazy_logger("treering.spine")
@@ -192,7 +191,7 @@ class Engine:
         held = LockSet([run_state.lock for run_state in runs])
         with held, held:
             held.take()
-            numbers = numbering.RunNumbers(self, runs)
+            numbers = run_state.RunNumbers(self, runs)
             try:
                 headers = self.write(
                     events, expected_seq=expected_seq, counted=counted, new=new,

@@ -541,8 +541,10 @@ def _origin_of(session: Session) -> tuple[str, str | None]:
 def _write_page(
     ledger: Ledger, session: Session, stream: IO[bytes], form: str, *, with_payloads: bool
 ) -> Exported:
-    from treering.surfaces.pages.html_page import write_html  # noqa: PLC0415  (only where asked for)
-    from treering.surfaces.pages.markdown_page import write_markdown  # noqa: PLC0415
+    from treering.surfaces.pages.session_files import (  # noqa: PLC0415  (only where asked for)
+        write_html,
+        write_markdown,
+    )
     from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
 
     mask = Mask()

@@ -252,7 +252,7 @@ def prompt_text(ledger: Ledger, scope: Scope, name: str, session_id: str | None)
 def session_record(ledger: Ledger, scope: Scope, session_id: str) -> str:
     """Return the end of a session as Markdown. Raise NotFound if it does not exist."""
     # Pages are loaded only when a session is read.
-    from treering.surfaces.pages.markdown_page import write_markdown  # noqa: PLC0415
+    from treering.surfaces.pages.session_files import write_markdown  # noqa: PLC0415
     from treering.surfaces.pages.transcripts import (  # noqa: PLC0415
         last_turns,
         pieces,

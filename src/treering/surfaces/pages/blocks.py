@@ -2,7 +2,7 @@
 
     entries ─► display.py ─► blocks ─┬─► blocks_html.py      exported page, viewer
                                      ├─► cli/show.py         treering show
-                                     └─► markdown_page.py    Markdown
+                                     └─► session_files.py    Markdown
 
 All texts in a tree are clean: secrets are masked, and nothing in them steers a terminal.
 """

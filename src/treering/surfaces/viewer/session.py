@@ -23,11 +23,12 @@ from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import moment
 from treering.surfaces.viewer.parts import NOTHING, Markup, action_button, amount, html
 from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
-from treering.surfaces.viewer.session_map import MAPS, SessionMap
 from treering.surfaces.viewer.session_rows import (
     FILTERS,
+    MAPS,
     PAGE_EVENTS,
     RowFilter,
+    SessionMap,
     event_of,
     found_hits,
     found_rows,
@@ -205,8 +206,10 @@ def picture(request: PageRequest) -> Response:
 
 def export(request: PageRequest) -> Response:
     """Return the session as a file: one HTML page, or Markdown."""
-    from treering.surfaces.pages.html_page import write_html  # noqa: PLC0415  (only if asked for)
-    from treering.surfaces.pages.markdown_page import write_markdown  # noqa: PLC0415
+    from treering.surfaces.pages.session_files import (  # noqa: PLC0415  (only if asked for)
+        write_html,
+        write_markdown,
+    )
     from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
 
     session = opened(request)
