@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from treering.ledger.records import EventLocation
 
 if TYPE_CHECKING:
@@ -35,6 +37,18 @@ def test_many_ids_are_found_at_once(ledger: Ledger) -> None:
     session.append([session.new_event("ops.decision", "go", event_id=name) for name in named])
 
     assert set(ledger.find_ids(HERE, [*named, "nobody"])) == set(named)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 31, 32, 33, 500])
+def test_as_many_ids_are_found_as_are_asked_for(ledger: Ledger, count: int) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    named = [f"event-{number}" for number in range(1_200)]
+    # The first ones are in the index then, and the others in none yet.
+    for some in (named[:700], named[700:]):
+        session.append([session.new_event("ops.decision", "go", event_id=name) for name in some])
+
+    for some in (named[:count], named[-count:]):
+        assert set(ledger.find_ids(HERE, some)) == set(some)
 
 
 def test_ids_of_erased_events_stay_known(ledger: Ledger) -> None:

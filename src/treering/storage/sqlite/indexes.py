@@ -14,6 +14,7 @@ a read by seq takes one part, then the other. Decision 0040 has the rules and wh
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.storage.encoding import EXPIRED, NAMED
@@ -306,8 +307,7 @@ def indexed_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) 
         return {} if position is None else {keys[0]: position}
     positions: dict[bytes, int] = {}
     for start in range(0, len(keys), IDS_AT_ONCE):
-        some = keys[start : start + IDS_AT_ONCE]
-        marks = ", ".join("?" * len(some))
+        marks, some = _listed(keys[start : start + IDS_AT_ONCE])
         positions.update(
             connection.execute(
                 "SELECT event_id, position FROM ids_by_scope"
@@ -318,14 +318,25 @@ def indexed_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) 
     return positions
 
 
+def _listed(keys: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
+    """Return the marks and values of a list in SQL, the last one again and again.
+
+    Lists of few lengths make few statements, which SQLite has prepared already.
+    """
+    if not keys:
+        return "", keys
+    length = 1 << (len(keys) - 1).bit_length()
+    return ", ".join("?" * length), [*keys, *repeat(keys[-1], length - len(keys))]
+
+
 def find_ids(connection: apsw.Connection, scope: int, keys: Sequence[bytes]) -> dict[bytes, int]:
     """Return those of ``keys`` that are ids of events, with their positions."""
     # The tail first: what moves from there into the index meanwhile is found in the index.
     if len(keys) <= IDS_AT_ONCE:
         # SQLite compares 1,000 rows with a few keys in a third of the time that it takes to hand
         # them over.
-        marks = ", ".join("?" * len(keys))
-        tail = connection.execute(f"{_SCOPE_TAIL} AND event_id IN ({marks})", (scope, *keys))
+        marks, some = _listed(keys)
+        tail = connection.execute(f"{_SCOPE_TAIL} AND event_id IN ({marks})", (scope, *some))
         unindexed = dict(tail)
     else:
         wanted = set(keys)
