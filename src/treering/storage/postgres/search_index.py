@@ -344,10 +344,7 @@ class SearchIndex:
             sessions, seqs = [pair[0] for pair in places], [pair[1] for pair in places]
             statement = f"SELECT {HEADER if sealed else EVENT} {_AT_PLACES}"
             rows = fetch(connection, statement, (scope, sessions, seqs))
-            if not sealed:
-                return self._reader.to_events(connection, scope, rows)
-            headers = self._reader.to_headers(connection, scope, rows)
-            return [Event(*msgspec.structs.astuple(header)) for header in headers]
+            return self._events(connection, scope, rows, sealed=sealed)
 
         with corrupt_on_error(self._server.address.shown):
             return self._server.read(look, scope)

@@ -167,7 +167,6 @@ class ToolSource:
         self._cache = cache
         self.shown = server.address.shown
         self.table = PostgresTable
-        self.mark = mark
 
     @property
     def read_only(self) -> bool:
@@ -211,11 +210,15 @@ class ToolSource:
         """Whether there are events that would change the tables, or many others to pass."""
         if self._cache.scope_key(connection, scope) is None:
             return False
-        return bool(fetch(connection, BEHIND, _place(scope, mark(connection, scope)))[0][0])
+        return bool(fetch(connection, BEHIND, _place(scope, self.mark(connection, scope)))[0][0])
 
     def lag(self, connection: Connection, scope: Scope) -> int:
         """Return how many tool events of the scope are after the mark."""
-        return int(fetch(connection, _LAG, _place(scope, mark(connection, scope)))[0][0])
+        return int(fetch(connection, _LAG, _place(scope, self.mark(connection, scope)))[0][0])
+
+    def mark(self, connection: Connection, scope: Scope) -> Mark:
+        """Return the mark of the scope's settled events in the tables."""
+        return read_mark(connection, _MARKS, scope)
 
     def set_mark(self, connection: Connection, scope: Scope, last: Mark) -> None:
         """Set the mark."""
@@ -269,11 +272,6 @@ class ToolSource:
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
         return read_facts(rows, lambda scope: self._cache.scope_key(connection, scope) or b"")
-
-
-def mark(connection: Connection, scope: Scope) -> Mark:
-    """Return the mark of the scope's settled events in the tables."""
-    return read_mark(connection, _MARKS, scope)
 
 
 def lock(connection: Connection, cache: IdCache, scope: Scope) -> None:
