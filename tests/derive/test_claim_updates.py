@@ -46,6 +46,18 @@ from treering.derive.claim_updates import ends_statement, read_update, update_to
         ("Irene wants to become a vet", "Irene changed her mind and wants to become a chef"),
         ("My flight leaves at 9:40", "My flight got delayed, it leaves at 11:15"),
         ("Team lunch is at the Thai place", "Team lunch is at the ramen bar from this week on"),
+        ("My mortgage is fixed until 2027", "I refinanced, my mortgage is fixed until 2032"),
+        ("The trip budget is 1,200 dollars", "We upped the trip budget to 1,500 dollars"),
+        ("The SLA is 99.5 percent", "The SLA was tightened to 99.9 percent"),
+        ("Ticket 881 is assigned to Noah", "Ticket 881 was reassigned to Imke"),
+        ("The release branch is locked", "The release branch has been unlocked"),
+        ("I play on the EU server", "I transferred to the NA server"),
+        ("Order 4411 is pending", "Order 4411 has been shipped"),
+        ("I keep my emergency fund at ING", "My emergency fund isn't at ING anymore"),
+        ("Membership costs 40 euros", "The board raised the membership fee to 45 euros"),
+        ("The invoice is due on the 15th", "The due date of the invoice was moved to the 30th"),
+        ("The firm employs 120 people", "After the layoffs the firm employs 95 people"),
+        ("Maria handles refunds", "Refunds are handled by Stefan now"),
         # What has another value, which is told or not.
         ("Our lawyer is Dana White", "We've got a new lawyer, Peter Holm"),
         ("My gym is on Station Road", "I changed gyms"),
@@ -138,6 +150,11 @@ def test_a_change_ends_what_it_changes(old: str, new: str) -> None:
         ("Use snake_case for functions", "Use PascalCase for classes from now on"),
         ("We use Postgres for orders", "We use Redis for sessions now"),
         ("The meeting with Bob is on Monday", "The meeting with Carol was moved to Tuesday"),
+        ("The author of Emma is Charles Dickens", "Charles Dickens is married to Ann Dickens"),
+        (
+            "The headquarters of Ghent University is located in the city of Ghent",
+            "The headquarters of Fordham University is located in the city of New York City",
+        ),
     ],
 )
 def test_a_change_leaves_everything_else(old: str, new: str) -> None:

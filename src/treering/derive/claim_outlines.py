@@ -30,21 +30,28 @@ _LEAD: Final = lazy_pattern(
     r"^(?:(?:so|and|but|well|ok|okay|oh|anyway|by the way|btw|fyi|good news|update|also)[,:]? )+",
     re.IGNORECASE,
 )
+_BEFORE: Final = lazy_pattern(
+    r"^(?:After|Since|Following|Due to|Because of|For|With|Under|From|This|Starting)"
+    r" (?:[\w'-]+ ){1,4}?(?=(?:the|our|my|we|I) )"
+)
+"""When or why, before the subject of a sentence."""
 _TURNED_OUT: Final = lazy_pattern(
     r"\b(?:turn(?:s|ed) out to be|ended up being|(?:is|are) (?:going )?to be|will be)\b"
 )
 """Other ways to say "is"."""
-_TOKEN: Final = lazy_pattern(r"[^\s,;!?()\"]+|[,;!?()]")
+_TOKEN: Final = lazy_pattern(r"[^\s,;!?()\"]*\d(?:,\d{3})+|[^\s,;!?()\"]+|[,;!?()]")
 _ENDS: Final = frozenset(",;!?()")
 _CLAUSE_ENDS: Final = lazy_pattern(
     r"\s*(?:(?<!Prof)(?<!Mrs)(?<!Mr)(?<!Ms)(?<!Dr)(?<!St)\. |[;:] ?"
-    r"|,(?! (?:not|to) )(?: (?:and|so|but|which|now))?| - | — "
+    r"|,(?= )(?! (?:not|to) )(?: (?:and|so|but|which|now))?| - | — "
     r"| (?:and|but|so) (?=(?:now |I |we |he |she |it |they |my |our |the |don't |doesn't |do |does"
     r" |is |are |am )|[a-z]+(?:s|ed)? (?:the|my|our|to|as|on|in|at|with|them|it|a|an|[A-Z])))\s*"
 )
 DETERMINERS: Final = word_set("a an the my our his her their its this that your any all some")
 SPEAKERS: Final = word_set("i we me us user")
-PRONOUNS: Final = word_set("he she it they them him someone somebody everyone people there you")
+PRONOUNS: Final = word_set(
+    "he she it they them him someone somebody everyone people there you ones"
+)
 PREPOSITIONS: Final = word_set(
     "in at on by for with of to from as near into about under within through until till before"
     " after over off out up down during between since without than like per onto against around"
@@ -82,7 +89,7 @@ _TIMES: Final = word_set(
     " am pm"
 )
 _BEFORE_NOUNS: Final = DETERMINERS | SPEAKERS | ADVERBS
-_PARTICIPLE: Final = lazy_pattern(r"(?:ed|ing)$")
+_PARTICIPLE: Final = lazy_pattern(r"(?:ed|ing|[ktvz]en)$")
 _CLOCK: Final = lazy_pattern(r"\d{1,2}[:.]\d\d(?:[ap]m)?|\d{1,2}(?:[ap]m|st|nd|rd|th)")
 _AMOUNT: Final = lazy_pattern(r"[$€£]?\d[\d.,]*(?:[kKmM%]|[a-z]{1,3})?|v?\d+(?:\.\w+)+")
 _NAME: Final = lazy_pattern(r"[A-Z].*|[#@/.~]\w.*|\w+[.@/:_]\w.*|\w+-\w*\d.*|\w+[A-Z].*|[a-z]+\d+")
@@ -162,7 +169,7 @@ class SentenceOutline(NamedTuple):
 def outline(text: str) -> SentenceOutline:
     """Return the outline of a sentence."""
     plain = expand_contractions(normalise_characters(text)).strip()
-    plain = _IS.sub(r" is", _TURNED_OUT.sub("is", _LEAD.sub("", plain)))
+    plain = _IS.sub(r" is", _TURNED_OUT.sub("is", _BEFORE.sub("", _LEAD.sub("", plain))))
     tokens = [token.rstrip(".:") or token for token in _TOKEN.findall(plain)]
     words = tuple(_word(token, is_first=at == 0) for at, token in enumerate(tokens))
     verb_at = _verb_at(words)
@@ -249,6 +256,14 @@ def key_of(word: str) -> str:
     return f"{before}{joint}{stems[0]}" if len(stems) == 1 else verb or word
 
 
+def _is_third_person(words: tuple[OutlineWord, ...]) -> bool:
+    """Return whether the second word is the verb of a name: "Maria handles refunds"."""
+    if len(words) < 3 or words[0].kind != "word" or words[0].text.endswith("s"):
+        return False
+    is_form = words[1].kind == "word" and re.search(r"[^s]s$", words[1].text) is not None
+    return is_form and words[2].text not in VERBS
+
+
 def _verb_at(words: tuple[OutlineWord, ...]) -> int:
     """Return where the verb of a sentence stands."""
     if words and words[0].text in SPEAKERS:
@@ -261,6 +276,8 @@ def _verb_at(words: tuple[OutlineWord, ...]) -> int:
             return at
         if words[at].kind == "end":
             break
+    if _is_third_person(words):
+        return 1
     for at in range(1, len(words)):
         is_form = words[at].text in _IRREGULAR or re.search(r"(?:s|ed)$", words[at].text)
         is_led = words[at + 1].kind != "word" if words[at + 1 :] else words[at].text[-1] == "d"

@@ -126,9 +126,10 @@ def relation(new: str, old: str, similarity: float) -> Relation:
     if first.ending is not None and relation(first.ending, old, similarity) == "contradicts":
         return "contradicts"
     decided = _by_former(first, second) or _by_place(first, second) or _by_claims(first, second)
-    decided = decided or _by_words(first, second, similarity)
-    is_update = decided == "unrelated" and not second.claim.negated and ends_statement(new, old)
-    return "contradicts" if is_update else decided
+    is_open = decided in {None, "unrelated"} and not second.claim.negated
+    if is_open and ends_statement(new, old):
+        return "contradicts"
+    return decided or _by_words(first, second, similarity)
 
 
 class _Statement(NamedTuple):

@@ -8,7 +8,7 @@ the kind of value, and by the kind of attribute that their verbs are about.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from treering.derive.claim_attributes import is_of_many, is_person
@@ -44,11 +44,11 @@ def _by_verb(attributes: dict[str, str]) -> dict[str, str]:
 
 
 _NOW: Final = lazy_pattern(
-    r"^(?:From|Since|After|As of|Starting|Effective|With effect)\b"
+    r"^(?:New|From|Since|After|Following|Due to|Because of|As of|Starting|Effective|With effect)\b"
     r"|\b(?:now|[Nn]o longer|any ?more|any longer|instead|[Ff]rom now on|these days|nowadays|as of"
     r"|from (?:this|next) \w+|starting (?:in|on|this|next|from|with)|since (?=[A-Z]|last|the|this"
     r"|we|I)|[Tt]urns? out|[Tt]urned out|rather than|after all|[Aa]ctually|going forward|again"
-    r"|minds?|this (?:term|week|month|year|season)|so (?=our|my|the)|changed|switched|new|New"
+    r"|minds?|[Tt]his (?:term|week|month|year|season)|so|(?:is|are) to be|changed|switched|new"
     r"|delayed|moved|left|ended|replaced|not (?:\w+ ){1,3}until)\b"
 )
 """What says that a sentence is about a new state of things."""
@@ -75,7 +75,7 @@ _LEFT: Final = _phrases(
     "phase out", "retire", "finish", "complete", "unsubscribe from", "uninstall", "resign from",
     "resign as", "take off", "give away", "throw out", "throw away", "remove", "divorce",
     "decommission", "deprecate", "discontinue", "no longer", "no more", "done with", "off",
-    "out of", "not need",
+    "out of", "not need", "terminate",
 )  # fmt: skip
 """Verbs whose object is over, for whom they are said of."""
 _OVER: Final = _phrases(
@@ -85,7 +85,7 @@ _OVER: Final = _phrases(
     "split up", "broke up", "fell through", "came off", "history", "shut down", "closed down",
     "went away", "stepped down", "let go", "laid off", "expired", "succeeded", "superseded",
     "lifted", "reopened", "unblocked", "decommissioned", "called off", "phased out", "abandoned",
-    "quit",
+    "quit", "followed", "disbanded", "dissolved", "terminated",
 )  # fmt: skip
 """What says that its subject is over."""
 _OF_PEOPLE: Final = key_set("left retired resigned fired quit let laid step moved pass succeeded")
@@ -154,6 +154,7 @@ _FORMER: Final = frozenset({(",", "not"), ("instead", "of"), ("place", "of"), ("
 _AT: Final = word_set("in on at")
 _HELD: Final = word_set("is are with by")
 _OWN: Final = word_set("my our the")
+_GROUPS: Final = key_set("team family company club")
 _SINCE: Final = word_set("last next two three a some")
 _GOES_ON: Final = DETERMINERS | word_set("of at for early late")
 _SPANS: Final = key_set("second minute hour day week month year quarter")
@@ -162,7 +163,7 @@ _SPANS: Final = key_set("second minute hour day week month year quarter")
 _TRIGGERS: Final = key_set(
     "now longer anymore any instead rather used new nowadays these starting since turns turned"
     " actually again mind minds this going changed so bought wrote built made found learnt met ran"
-    " read saw sent paid went won did began chose got not as down up back until"
+    " read saw sent paid went won did began chose got not as down up back until after following"
 ).union(_LEFT, _OVER, _PARTED, _SHIFTS, _RENEWED)
 _EDGES: Final = '.,;:!?()"'
 
@@ -175,6 +176,7 @@ class Setting(NamedTuple):
     """A thing that is set to a value."""
 
     topic: tuple[OutlineWord, ...]
+    """Empty if it is another one of its kind: "I transferred to the NA server"."""
     value: tuple[OutlineWord, ...]
     attribute: str
 
@@ -199,6 +201,8 @@ class Update(NamedTuple):
     settings: tuple[Setting, ...]
     clauses: tuple[SentenceOutline, ...]
     """The clauses that say what holds now."""
+    is_now: bool
+    """Whether it says so; else another number or time is all that they can change."""
 
 
 @lru_cache(maxsize=1_024)
@@ -211,8 +215,10 @@ def read_update(text: str) -> Update | None:
     over += _former_values(outline(text))
     settings = tuple(one for clause in clauses for one in _settings(clause))
     is_now = _NOW.search(expand_contractions(text)) is not None
-    now = clause_outlines(_SINCE_WHEN.sub("", text)) if is_now else ()
-    return Update(tuple(over), settings, now) if over or settings or now else None
+    is_now = is_now or any(clause.verb().startswith("re") for clause in clauses)
+    now = clause_outlines(_SINCE_WHEN.sub("", text)) if is_now or len(clauses) > 1 else ()
+    is_change = over or settings or now
+    return Update(tuple(over), settings, now, is_now) if is_change else None
 
 
 def update_topics(text: str) -> list[str]:
@@ -220,7 +226,8 @@ def update_topics(text: str) -> list[str]:
     update = read_update(text)
     if update is None:
         return []
-    named = [one.thing for one in update.over] + [one.topic for one in update.settings]
+    named = [one.thing for one in update.over]
+    named += [one.topic or tuple(filter(is_content, one.value))[-1:] for one in update.settings]
     for clause in update.clauses:
         named += [clause.subject()] + [(word,) for word in clause.contents() if _is_noun(word)]
     return list(dict.fromkeys(" ".join(word.text for word in words) for words in named if words))
@@ -235,7 +242,7 @@ def ends_statement(new: str, old: str) -> bool:
     return (
         any(_is_over(one, known) for one in update.over)
         or any(_is_set(one, known) for one in update.settings)
-        or any(_is_exchanged(clause, known) for clause in update.clauses)
+        or any(_is_exchanged(clause, known, is_now=update.is_now) for clause in update.clauses)
     )
 
 
@@ -288,11 +295,19 @@ def _clause_over(clause: SentenceOutline, subject: tuple[OutlineWord, ...]) -> I
     is_pair = any(word.text == "and" for word in words[:at])
     if is_pair and any(_after(words, later, _PARTED) for later in range(at, len(words))):
         yield ThingOver(subject, None, how="clause")
+    spoken = {word.text for word in words}
+    if "not" in spoken and not spoken.isdisjoint({"anymore", "more", "longer"}):
+        yield ThingOver(clause.contents(), None, how="clause")
     longer = next((i for i, word in enumerate(words) if word.text == "longer"), len(words))
     if rest := clause.contents(longer + 1):
         yield ThingOver((*subject, *rest), None, how="clause")
     if subject and words[at].text in _AUXILIARY and clause.verb() != "be":
         yield ThingOver(subject, None, how="pending")
+        if clause.verb().startswith("un"):
+            undone = tuple(
+                word._replace(key=word.key.removeprefix("un")) for word in clause.contents()
+            )
+            yield ThingOver(undone, None, how="clause")
     verb = words[at].text if words[at:] else ""
     if verb.endswith("ed") or verb in _IRREGULAR_PASTS:
         yield ThingOver(clause.contents(at), keys_of(subject), how="goal")
@@ -329,13 +344,17 @@ def _settings(clause: SentenceOutline) -> Iterator[Setting]:
     for at in range(clause.verb_at, len(words) - 1):
         is_level = words[at].text in {"down", "up", "back"} and words[at + 1].text == "to"
         attribute = "any" if is_level else _SHIFTS.get(words[at].key)
+        if attribute is None and words[at].text.endswith("ed") and at > clause.verb_at:
+            # Whatever was done to a thing, "to 99.9 percent" is what it came to.
+            attribute = "amount"
         if attribute is None:
             continue
         joints = _VALUE_JOINTS[attribute]
         joint = next((i for i in range(at + 1, len(words)) if words[i].text in joints), len(words))
         value = tuple(takewhile(lambda word: word.text not in _ENDS_VALUE, words[joint + 1 :]))
+        contents = tuple(filter(is_content, value))
         topic = noun_phrase(words, at + 1) or clause.subject()
-        if not topic or not any(map(is_content, value)):
+        if not contents:
             continue
         yield Setting(topic, value, attribute)
         # "The due date of the invoice": what is set may be said of the invoice.
@@ -396,7 +415,8 @@ def _is_own(subject: tuple[OutlineWord, ...], whose: frozenset[str], old: Senten
     """Return whether a statement is about whom something is over for, or about their things."""
     if keys_of(subject) <= whose:
         return True
-    return old.words[0].text in _OWN and bool(subject) and not is_person(subject[-1].key)
+    is_somebody = bool(subject) and is_person(subject[-1].key) and subject[-1].key not in _GROUPS
+    return old.words[0].text in _OWN and bool(subject) and not is_somebody
 
 
 def _is_set(setting: Setting, old: SentenceOutline) -> bool:
@@ -404,6 +424,8 @@ def _is_set(setting: Setting, old: SentenceOutline) -> bool:
     rest = tuple(word for word in old.words if word.key not in topic)
     if _contents_keys(value) <= _contents_keys(rest):
         return False
+    if not topic:
+        return _is_other_one(value, old)
     # "The membership fee" is what membership costs.
     is_named = _names_whole(setting.topic, old)
     is_of_it = is_named or (bool(subject) and subject <= topic)
@@ -415,28 +437,46 @@ def _is_set(setting: Setting, old: SentenceOutline) -> bool:
     return is_named and setting.attribute in {"any", _attribute(old)}
 
 
-def _is_exchanged(clause: SentenceOutline, old: SentenceOutline) -> bool:
+def _is_other_one(value: tuple[OutlineWord, ...], old: SentenceOutline) -> bool:
+    """Return whether a statement names another one of a kind: "the EU server", "two cups"."""
+    new_run = tuple(takewhile(is_content, dropwhile(lambda word: not is_content(word), value)))
+    return any(
+        len(run) > 1
+        and len(new_run) > 1
+        and run[-1].kind == "word"
+        and run[-1].key == new_run[-1].key
+        and keys_of(run[:-1]).isdisjoint(keys_of(new_run))
+        and {word.kind for word in run[:-1]} == {word.kind for word in new_run[:-1]}
+        for run in old.runs()
+    )
+
+
+def _is_exchanged(clause: SentenceOutline, old: SentenceOutline, *, is_now: bool) -> bool:
     """Return whether a clause says the same as a statement, with another value."""
     new_words, old_words = clause.contents(), old.contents()
     shared = keys_of(new_words) & keys_of(old_words)
-    added = tuple(word for word in new_words if word.key not in shared)
-    removed = tuple(word for word in old_words if word.key not in shared)
+    known = shared | {clause.verb(), old.verb()}
+    added = tuple(word for word in new_words if word.key not in known)
+    removed = tuple(word for word in old_words if word.key not in known)
     subject, other = keys_of(clause.subject()), keys_of(old.subject())
     topic = {word.key for word in new_words if word.kind != "verb"} & shared - {clause.verb()}
     if not added or not removed:
         return False
-    if subject == other and _are_of_an_attribute(clause, old):
+    if is_now and subject == other and _are_of_an_attribute(clause, old):
         return True
     if not topic:
         is_timed = {word.kind for word in (*added, *removed)} == {"time"}
         return is_timed and subject == other and clause.verb() == old.verb()
     is_turned = subject <= keys_of(old_words) or other <= keys_of(new_words)
-    return is_turned and _are_of_a_kind(added, removed)
+    is_same_verb = is_now and (old.verb() in shared or clause.verb() == old.verb())
+    return is_turned and _are_of_a_kind(added, removed, is_same_verb=is_same_verb)
 
 
 def _are_of_an_attribute(clause: SentenceOutline, old: SentenceOutline) -> bool:
     """Return whether two statements about one thing say the same of it, whatever the value."""
+    # Who reassigns a thing assigns it to somebody else.
     verb, subject = clause.verb(), old.subject()
+    verb = old.verb() if verb == f"re{old.verb()}" else verb
     if not subject:
         return verb == old.verb() and _is_instead(clause, old)
     if verb.startswith("be"):
@@ -461,10 +501,16 @@ def _after_verb(clause: SentenceOutline) -> tuple[OutlineWord, ...]:
     return clause.words[at + 1 :]
 
 
-def _are_of_a_kind(added: Iterable[OutlineWord], removed: Iterable[OutlineWord]) -> bool:
-    """Return whether two remainders are values of the same kind."""
-    kinds = {word.kind for word in added}
-    return kinds == {word.kind for word in removed} and len(kinds) == 1 and kinds != {"word"}
+def _are_of_a_kind(
+    added: Iterable[OutlineWord], removed: Iterable[OutlineWord], *, is_same_verb: bool
+) -> bool:
+    """Return whether two remainders are values of the same kind.
+
+    Under another verb, only numbers and times are: many things have names.
+    """
+    kinds = {word.kind for word in added} - {"verb"}
+    is_one = kinds == {word.kind for word in removed} - {"verb"} and len(kinds) == 1
+    return is_one and (kinds <= {"number", "time"} or (is_same_verb and kinds == {"name"}))
 
 
 def _names_whole(
