@@ -464,6 +464,10 @@ def _is_exchanged(clause: SentenceOutline, old: SentenceOutline, *, is_now: bool
         return False
     if is_now and subject == other and _are_of_an_attribute(clause, old):
         return True
+    verbs = {clause.verb().split(" ")[0], old.verb().split(" ")[0]}
+    if subject and subject == other and len(verbs) > 1 and "be" not in verbs:
+        # A shop opens at one time, and closes at another.
+        return False
     if not topic:
         is_timed = {word.kind for word in (*added, *removed)} == {"time"}
         return is_timed and subject == other and clause.verb() == old.verb()
