@@ -94,7 +94,6 @@ _NEAR_PARTNER: Final = word_set(
     "wife husband partner girlfriend boyfriend friend fiance fiancé fiancee fiancée engaged marry"
     " dating spouse relationship roommate"
 )
-_KEPT_NAMES: Final = word_set("name date")
 _PAST: Final = word_set(
     "was were went ate drank took bought wrote made led ran met got began grew kept rode swam"
     " taught became chose woke held won sold gave came used did had saw left read"
@@ -109,7 +108,7 @@ class EndedThing(NamedTuple):
     """As written."""
     kind: str
     """A ``thing``, a ``person`` who has died or left, a ``tie`` between two people, the ``job`` of
-    whoever is named, or a ``goal`` that was reached."""
+    the person named, or a ``goal`` that was reached."""
 
 
 class PartedSentence(NamedTuple):

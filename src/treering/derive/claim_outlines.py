@@ -154,7 +154,7 @@ class SentenceOutline(NamedTuple):
         return ""
 
     def runs(self) -> list[tuple[OutlineWord, ...]]:
-        """Return its nouns with what stands before them, phrase by phrase."""
+        """Return its nouns with the words before them, phrase by phrase."""
         groups = groupby(
             enumerate(self.words),
             lambda each: is_content(each[1]) and each[1].kind != "verb" and each[0] != self.verb_at,

@@ -314,7 +314,7 @@ def _clause_over(clause: SentenceOutline, subject: tuple[OutlineWord, ...]) -> I
 
 
 def _is_last(words: tuple[OutlineWord, ...], at: int) -> bool:
-    """Return whether what stands before a place is said of the subject: it has no object."""
+    """Return whether the words before a place are said of the subject: they have no object."""
     if at >= len(words):
         return True
     after = words[at]

@@ -4,7 +4,7 @@
     local-agent-mode-sessions/ORGANISATION/WORKSPACE/local_ID/.claude/projects/…/SESSION.jsonl
     local-agent-mode-sessions/ORGANISATION/WORKSPACE/local_ID/audit.jsonl    the same as a stream
 
-The stream is read only where there is no transcript.
+The stream is read only if the transcript is missing.
 """
 
 from __future__ import annotations

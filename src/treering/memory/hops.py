@@ -129,7 +129,7 @@ class FactWalk:
         linked = [
             number
             for name in self._new_names(text)
-            # Of what a fact is about, many others are told: only its value is asked further.
+            # Many other facts have the same subject: only the value is looked up further.
             for number in self._linked(name, missing if name == value else ())
             if number not in step.documents
         ]

@@ -26,7 +26,7 @@ PAGE_EVENTS: Final = 2_000
 SAVED_EVERY: Final = 256
 """Changed rows after which the fold is saved; fewer are folded again by the next process."""
 NEW_HELD_MAX: Final = 500
-"""Up to so many new events are held in memory as they are folded."""
+"""The most new events that are held in memory while they are folded."""
 TEXTS_MAX: Final = 20_000
 """Events held in memory; the oldest are read again when needed."""
 
