@@ -150,7 +150,7 @@ def test_reading_all_again_changes_nothing(book: Ledger, memory: Memory) -> None
 def test_a_crash_before_the_place_is_kept_changes_nothing(book: Ledger, memory: Memory) -> None:
     talk(book, "I live in Boston.")
     memory.extract()
-    memory._recorder.note_read(memory.scope, "s1", 0)
+    memory._recorder.note_read(memory.scope, "s1", "extraction", 0)
 
     assert outcomes(memory.extract()) == {"Lives in Boston": "known"}
     assert len(of_kind(book, "memory.stored")) == 1

@@ -96,7 +96,8 @@ class TreeringConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation; None if it does not exist."""
-        return await self._lanes.run(None, lambda: _to_record(self._stored(conversation_id)))
+        key = _record_key(conversation_id)
+        return await self._lanes.run(None, lambda: _to_record(self._records.get(key)))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -153,9 +154,6 @@ class TreeringConversationStore(ConversationStore):
         self.buffer.open(held)
         return self.buffer.records(self._scope, TRANSCRIPTS, session_id=name, agent=self._agent)
 
-    def _stored(self, conversation_id: str) -> KeyedRecord | None:
-        return self._records.get(_record_key(conversation_id))
-
     def _all_records(self) -> list[ConversationRecord]:
         parsed = [_to_record(record) for record in all_records(self._records, f"{_CONVERSATIONS}/")]
         return [record for record in parsed if record is not None]
@@ -167,7 +165,7 @@ class TreeringConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         name = record.conversation_id
-        stored = self._stored(name)
+        stored = self._records.get(_record_key(name))
         before = _to_record(stored)
         if (None if before is None else before.revision) != expected_revision:
             raise ConversationConflict(name)
@@ -263,11 +261,11 @@ class TreeringConversationStore(ConversationStore):
                 entries[entry.id] = entry
 
     def _delete(self, conversation_id: str, expected_revision: str) -> None:
-        stored = self._stored(conversation_id)
+        key = _record_key(conversation_id)
+        stored = self._records.get(key)
         record = _to_record(stored)
         if stored is None or record is None or record.revision != expected_revision:
             raise ConversationConflict(conversation_id)
-        key = _record_key(conversation_id)
         records = self._kept_in(conversation_id)
         try:
             # A record without a value: a save at the same time finds another version.

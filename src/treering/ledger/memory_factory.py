@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from treering.derive.visible import UndoFilter, hidden_by, redone_by, undone_by
 from treering.errors import NotFound, TreeringError
@@ -40,9 +40,9 @@ else:
     memory_state = LazyModule("treering.derive.memory_state")
     scope_memory = LazyModule("treering.memory.scope_memory")
 
-_READ: Final = "extraction:"
-_SUMMARISED: Final = "episode:"
 EMBEDDED_AT_ONCE: Final = 64
+ReadPurpose = Literal["extraction", "episode"]
+"""What a session is read for: facts, or episodes that tell of it."""
 
 
 class Recorder:
@@ -146,28 +146,14 @@ class Recorder:
 
         return read_commands(self._store, scope, session_id)
 
-    def read_through(self, scope: Scope, session_id: str) -> int:
-        """Return the seq up to which a session was read for facts; 0 if it was not."""
-        return self._through(scope, session_id, _READ)
-
-    def note_read(self, scope: Scope, session_id: str, seq: int) -> None:
-        """Keep durably up to which seq a session was read for facts."""
-        self._note_through(scope, session_id, _READ, seq)
-
-    def summarised_through(self, scope: Scope, session_id: str) -> int:
-        """Return the seq up to which episodes tell of a session; 0 if none was due yet."""
-        return self._through(scope, session_id, _SUMMARISED)
-
-    def note_summarised(self, scope: Scope, session_id: str, seq: int) -> None:
-        """Keep durably up to which seq episodes tell of a session."""
-        self._note_through(scope, session_id, _SUMMARISED, seq)
-
-    def _through(self, scope: Scope, session_id: str, purpose: str) -> int:
+    def read_through(self, scope: Scope, session_id: str, purpose: ReadPurpose) -> int:
+        """Return the seq up to which a session was read for a purpose; 0 if it was not."""
         follower = self._follower(scope, session_id, purpose)
         cursor = None if follower is None else self._store.cursors.find(scope, follower)
         return int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
 
-    def _note_through(self, scope: Scope, session_id: str, purpose: str, seq: int) -> None:
+    def note_read(self, scope: Scope, session_id: str, purpose: ReadPurpose, seq: int) -> None:
+        """Keep durably up to which seq a session was read for a purpose."""
         follower = self._follower(scope, session_id, purpose)
         if follower is not None:
             self._store.cursors.set(scope, follower, str(seq))
@@ -183,10 +169,10 @@ class Recorder:
         )
         return self._store.reader.headers(query)
 
-    def _follower(self, scope: Scope, session_id: str, purpose: str) -> str | None:
+    def _follower(self, scope: Scope, session_id: str, purpose: ReadPurpose) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used again, is another one.
         for record in self._store.sessions.records(scope, session_id):
-            return purpose + memory_state.hashed(record.genesis.hex())
+            return f"{purpose}:{memory_state.hashed(record.genesis.hex())}"
         return None
 
 

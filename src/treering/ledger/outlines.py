@@ -217,9 +217,14 @@ class Sketch:
                 return settings_of(event.payload)
         return SessionSettings()
 
-    def quiet_ms(self, head: SessionHead) -> int:
-        """Return when somebody last wrote to a session; the ledger's own upkeep does not count."""
-        return self._quiet_ms(head, self._last(head.session_id))
+    def quiet_ms(self, head: SessionHead, last: Sequence[Header] | None = None) -> int:
+        """Return when somebody last wrote to a session; the ledger's own upkeep does not count.
+
+        ``last`` is the end of the session, if it is known.
+        """
+        page = self._last(head.session_id) if last is None else last
+        touched = self._latest(head.session_id, page, but=_UPKEEP)
+        return head.updated_ms if touched is None else touched.recorded_ms
 
     def _state(
         self, name: str, head: SessionHead, last: Sequence[Header], told_ms: int | None
@@ -232,12 +237,8 @@ class Sketch:
         if touched is not None and touched.kind == "session.closed":
             refs = touched.refs if isinstance(touched.refs, dict) else {}
             return "pruned" if refs.get("pruned") is True else "closed"
-        quiet_ms = self._quiet_ms(head, last) if told_ms is None else told_ms
+        quiet_ms = self.quiet_ms(head, last) if told_ms is None else told_ms
         return "idle" if quiet_ms <= self._idle_ms else "open"
-
-    def _quiet_ms(self, head: SessionHead, last: Sequence[Header]) -> int:
-        touched = self._latest(head.session_id, last, but=_UPKEEP)
-        return head.updated_ms if touched is None else touched.recorded_ms
 
     def _latest(self, name: str, page: Sequence[Header], *, but: Collection[str]) -> Header | None:
         """Return the last event of a kind not in ``but``; ``page`` is the end of the session."""

@@ -297,7 +297,7 @@ def _write_episodes(
     sketch = Sketch(store, scope, quiet_since_ms, title_of=lambda _: None)
     written = 0
     for session_id, head_seq in recorder.sessions(scope):
-        if recorder.summarised_through(scope, session_id) >= head_seq:
+        if recorder.read_through(scope, session_id, "episode") >= head_seq:
             continue
         head = head_of(store, scope, session_id)
         if head is None:
@@ -311,5 +311,5 @@ def _write_episodes(
             if open_session(outline).write_episode() is not None:
                 written += 1
             head = head_of(store, scope, session_id) or head
-            recorder.note_summarised(scope, session_id, head.head_seq)
+            recorder.note_read(scope, session_id, "episode", head.head_seq)
     return written

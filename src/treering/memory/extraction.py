@@ -84,7 +84,7 @@ class ConversationReader:
         for session_id, head_seq in self._recorder.sessions(self._scope):
             if self._stopped is not None:
                 break
-            through = self._recorder.read_through(self._scope, session_id)
+            through = self._recorder.read_through(self._scope, session_id, "extraction")
             if (again or through < head_seq) and not self._is_subagent(session_id):
                 has_news = True
                 self._read(session_id, again=again)
@@ -103,7 +103,7 @@ class ConversationReader:
         return settings is not None and settings.spawned_by is not None
 
     def _read(self, session_id: str, *, again: bool) -> None:
-        through = self._recorder.read_through(self._scope, session_id)
+        through = self._recorder.read_through(self._scope, session_id, "extraction")
         conversation = self._recorder.conversation(
             self._scope, session_id, after_seq=0 if again else through
         )
@@ -118,7 +118,7 @@ class ConversationReader:
             self._learn(candidates, session_id)
             # The position is saved after the facts: after a crash in between, they are found again.
             if part.until_seq > through:
-                self._recorder.note_read(self._scope, session_id, part.until_seq)
+                self._recorder.note_read(self._scope, session_id, "extraction", part.until_seq)
             self._messages += len(part.spoken)
             if self._progress is not None and part.spoken:
                 self._progress(len(part.spoken))

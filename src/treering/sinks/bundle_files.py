@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zipfile
 from collections import Counter, defaultdict
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Any, Final, Protocol
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,7 +16,7 @@ from treering.errors import InvalidInput
 from treering.sinks.lines import OWNER_FILE, LineFile, OpenFiles, json_line, make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -29,6 +30,7 @@ FILES: Final = (ABOUT, EVENTS, TOOLS, PAYLOADS, REDACTIONS)
 DRAFT: Final = ".partial"
 """The name of a file until it is complete."""
 
+Line = TypeVar("Line")
 _FRESH: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _ZIP_SYSTEM_UNIX: Final = 3
@@ -77,9 +79,13 @@ class FolderFiles:
         whole = self._whole.get(name)
         return self._growing.at(self._paths[name]).size if whole is None else whole
 
-    def lines(self, name: str) -> Iterator[bytes]:
-        """Yield the complete lines of a file, last one first."""
-        return self._growing.at(self._paths[name]).lines_backwards()
+    def lines(self, name: str, decoder: msgspec.json.Decoder[Line]) -> list[Line]:
+        """Return the lines of a file, in order, without incomplete ones."""
+        decoded = []
+        for body in self._growing.at(self._paths[name]).lines_backwards():
+            with contextlib.suppress(msgspec.MsgspecError):
+                decoded.append(decoder.decode(body))
+        return decoded[::-1]
 
     def close(self) -> None:
         """Close the files."""

@@ -103,7 +103,7 @@ class Caller:
 
     def _settle(self, call: _HookCall) -> HookOutcome:
         hook = call.hook
-        if not call.wait(call.left_s):
+        if not call.over.wait(call.left_s):
             self._leave_behind(call)
             outcome = HookOutcome(timed_out=True, seconds=hook.timeout_s)
         else:

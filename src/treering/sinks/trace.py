@@ -65,7 +65,6 @@ RUNS_OPEN_MAX: Final = 2_000
 
 AnyBundle = TypeVar("AnyBundle", bound=Bundle)
 AnyEvent = TypeVar("AnyEvent", bound="Carried")
-Line = TypeVar("Line")
 _DEFAULT_CAPS: Final = TraceLimits()
 _DEFAULT_ABOUT: Final = About()
 
@@ -173,8 +172,8 @@ class _Traces(Generic[AnyBundle]):
         files = FolderFiles(path, self._growing)
         bundle = self._make(files)
         if about is not None:
-            envelopes = _lines(files, EVENTS, _ENVELOPES)
-            bundle.resume(about, envelopes, _lines(files, PAYLOADS, _DELIVERED))
+            envelopes = files.lines(EVENTS, _ENVELOPES)
+            bundle.resume(about, envelopes, files.lines(PAYLOADS, _DELIVERED))
         if len(self._open) >= RUNS_OPEN_MAX:
             del self._open[next(iter(self._open))]
         self._open[key] = (path, bundle)
@@ -201,15 +200,6 @@ def _key(event: Carried) -> tuple[str, str, str]:
 
 _ENVELOPES: Final = msgspec.json.Decoder(SafeEnvelope)
 _DELIVERED: Final = msgspec.json.Decoder(DeliveredLine)
-
-
-def _lines(files: FolderFiles, name: str, line: msgspec.json.Decoder[Line]) -> list[Line]:
-    """Return the lines of a trace file, in order, without incomplete ones."""
-    decoded = []
-    for body in files.lines(name):
-        with contextlib.suppress(msgspec.MsgspecError):
-            decoded.append(line.decode(body))
-    return decoded[::-1]
 
 
 class _Kept(msgspec.Struct, frozen=True, order=True):

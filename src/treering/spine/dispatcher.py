@@ -281,7 +281,7 @@ class _SinkClosing:
         """Return when the sink has closed. One that takes longer is left to itself, and named."""
         if self._call is None or self._worker is threading.current_thread():
             return
-        if not self._call.wait(timeout_s):
+        if not self._call.over.wait(timeout_s):
             self._report(f"close() took longer than {SINK_CLOSE_S:g} s, and was left behind")
 
     def _note_failure(self) -> None:

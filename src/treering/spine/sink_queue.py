@@ -488,13 +488,14 @@ async def in_time(answer: Awaitable[Any], timeout_s: float) -> Any:
 class BoundedCall:
     """One call under way: what it gave, or what it raised."""
 
-    __slots__ = ("_callbacks", "_is_over", "error", "is_done", "value")
+    __slots__ = ("_callbacks", "error", "is_done", "over", "value")
 
     def __init__(self) -> None:
         self.value: Any = None
         self.error: BaseException | None = None
         self.is_done = False
-        self._is_over = Bell()
+        self.over = Bell()
+        """Rung when the call is over. One thread waits for it, once."""
         self._callbacks: deque[Callable[[], None]] = deque()
 
     def make(self, function: Callable[..., Any], *given: Any) -> None:
@@ -511,11 +512,7 @@ class BoundedCall:
         if not self.is_done:
             self.value, self.error, self.is_done = value, error, True
             self._call_back()
-            self._is_over.ring()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Return whether the call is over by then. One thread waits for it, once."""
-        return self._is_over.wait(timeout_s)
+            self.over.ring()
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the call is over, at once if it is."""
@@ -602,7 +599,7 @@ class BoundedCaller:
         if worker is None:
             self._worker = worker = Worker(self._name)
         call = worker.begin(function, worker, *given)
-        if not call.wait(timeout_s):
+        if not call.over.wait(timeout_s):
             self._left.append(worker)
             self.close()
             raise Overtime(timeout_s)

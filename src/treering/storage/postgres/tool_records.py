@@ -167,25 +167,23 @@ class ToolSource:
         self._cache = cache
         self.shown = server.address.shown
         self.table = PostgresTable
+        self.read = server.read
+        self.session = cache.session
 
     @property
     def read_only(self) -> bool:
         """Whether the tables may not be written."""
         return self._server.read_only
 
-    def read(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
-        """Return what ``work`` returns, called with a connection."""
-        return self._server.read(work, scope)
-
     def read_state(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
-        """Do the same with a connection that shows one state, whatever others write."""
+        """Call ``work`` with a connection that shows one state, whatever others write."""
 
         def look(connection: Connection) -> Result:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 return work(connection)
 
-        return self._server.read(look, scope)
+        return self.read(look, scope)
 
     def write(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
         """Do the same in a transaction, with the lock of the scope."""
@@ -201,10 +199,6 @@ class ToolSource:
         """Return a scope as the tables have it; None if it has no events."""
         key = self._cache.scope_key(connection, scope)
         return None if key is None else ScopePlace(scope, key)
-
-    def session(self, connection: Connection, scope: Scope, session_id: str) -> int | None:
-        """Return the number of a session; None if there is no such session."""
-        return self._cache.session(connection, scope, session_id)
 
     def is_behind(self, connection: Connection, scope: Scope) -> bool:
         """Whether there are events that would change the tables, or many others to pass."""
@@ -259,7 +253,7 @@ class ToolSource:
                 names = self._cache.session_names(connection, scope, sessions)
                 return dict(zip(at, headers(rows, scope, names), strict=True))
 
-        return self._server.read(look, scope)
+        return self.read(look, scope)
 
     def states(
         self, scope: Scope, runs: list[tuple[int, str, str]]
@@ -267,7 +261,7 @@ class ToolSource:
         """Return the states of runs; each has the number and the name of a session, and an id."""
         names = {session: session_id for session, session_id, _ in runs}
         values = (scope, [run[0] for run in runs], [run[2] for run in runs])
-        rows = self._server.read(lambda c: fetch(c, _STATES, values), scope)
+        rows = self.read(lambda c: fetch(c, _STATES, values), scope)
         return {(names[session], run): RUN_STATES[state] for session, run, state in rows}
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
