@@ -24,7 +24,7 @@ from treering.model.memories import Episode, Fact, FactChange, LearnResult, NewF
 from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.scopes import parse_scope
-from treering.model.searches import HITS_DEFAULT, SearchResult
+from treering.model.searches import SearchResult
 from treering.model.sessions import SessionOutline
 from treering.model.tools import ToolRecord, ToolStatistics
 
@@ -210,33 +210,16 @@ class RemoteLedger(Ledger):
         *,
         scope: str | Sequence[str] | None = None,
         all_scopes: bool = False,
-        mode: str = "words",
-        limit: int = HITS_DEFAULT,
-        include_failed: bool = False,
         zone: tzinfo | None = None,
-        progress: Callable[[int], None] | None = None,  # noqa: ARG002  (the server indexes)
+        **options: Any,
     ) -> SearchResult:
         """Find events; the best first, grouped by session."""
+        options.pop("progress", None)  # The server indexes.
         path, named = _where("search", scope, all_scopes=all_scopes)
-        return self._connection.get(
-            path,
-            SearchResult,
-            **named,
-            query=query,
-            mode=mode,
-            limit=limit,
-            include_failed=include_failed,
-            zone=None if zone is None else str(zone),
-        )
+        shown = None if zone is None else str(zone)
+        return self._connection.get(path, SearchResult, **named, query=query, zone=shown, **options)
 
-    def matches_elsewhere(
-        self,
-        query: str,  # noqa: ARG002
-        *,
-        scope: str,  # noqa: ARG002
-        include_failed: bool = False,  # noqa: ARG002
-        zone: tzinfo | None = None,  # noqa: ARG002
-    ) -> int:
+    def matches_elsewhere(self, *_: Any, **__: Any) -> int:
         """Return 0: a token says nothing about other scopes."""
         return 0
 
@@ -263,29 +246,13 @@ class RemoteLedger(Ledger):
             RunView, *names, session_id=session_id, events_max=events_max
         )
 
-    def follow(
-        self,
-        scope: str,
-        *,
-        after: str | None = None,
-        committed: bool = False,
-        idle_s: float | None = None,
-        stop: threading.Event | None = None,
-    ) -> Follower[Header]:
+    def follow(self, scope: str, **options: Any) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order."""
-        return cast("Follower[Header]", self._follow(scope, Header, after, committed, idle_s, stop))
+        return cast("Follower[Header]", self._follow(scope, Header, **options))
 
-    def follow_events(
-        self,
-        scope: str,
-        *,
-        after: str | None = None,
-        committed: bool = False,
-        idle_s: float | None = None,
-        stop: threading.Event | None = None,
-    ) -> Follower[Event]:
+    def follow_events(self, scope: str, **options: Any) -> Follower[Event]:
         """Return the same as ``follow``, with payloads."""
-        return cast("Follower[Event]", self._follow(scope, Event, after, committed, idle_s, stop))
+        return cast("Follower[Event]", self._follow(scope, Event, **options))
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
@@ -332,10 +299,11 @@ class RemoteLedger(Ledger):
         self,
         scope: str,
         kind: type[Header],
-        after: str | None,
-        committed: bool,  # noqa: FBT001
-        idle_s: float | None,
-        stop: threading.Event | None,
+        *,
+        after: str | None = None,
+        committed: bool = False,
+        idle_s: float | None = None,
+        stop: threading.Event | None = None,
     ) -> RemoteFollower[Header]:
         if committed:
             raise Unsupported("committed cannot be used over HTTP", hint="look at run.ended")

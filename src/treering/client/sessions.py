@@ -142,29 +142,13 @@ class RemoteSession(Session):
 
     # Reading.
 
-    def headers(
-        self,
-        *,
-        kinds: str | Sequence[str] = (),
-        turn_id: str | None = None,
-        first: int | None = None,
-        last: int | None = None,
-        after_seq: int = 0,
-    ) -> Iterator[Header]:
+    def headers(self, **filters: Any) -> Iterator[Header]:
         """Return headers in order: all, the first or the last."""
-        return self._timeline(Header, kinds, turn_id, first, last, after_seq)
+        return self._timeline(Header, **filters)
 
-    def events(
-        self,
-        *,
-        kinds: str | Sequence[str] = (),
-        turn_id: str | None = None,
-        first: int | None = None,
-        last: int | None = None,
-        after_seq: int = 0,
-    ) -> Iterator[Event]:
+    def events(self, **filters: Any) -> Iterator[Event]:
         """Return the same as ``headers``, with payloads."""
-        return self._timeline(Event, kinds, turn_id, first, last, after_seq)
+        return self._timeline(Event, **filters)
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the end of the conversation as messages that a model takes."""
@@ -207,11 +191,12 @@ class RemoteSession(Session):
     def _timeline(
         self,
         kind: Any,
-        kinds: str | Sequence[str],
-        turn_id: str | None,
-        first: int | None,
-        last: int | None,
-        after_seq: int,
+        *,
+        kinds: str | Sequence[str] = (),
+        turn_id: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        after_seq: int = 0,
     ) -> Iterator[Any]:
         if turn_id is not None:
             check_name(turn_id, "turn_id")
