@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from builders import NOON
+from derive.folds import counts
 from derive.timelines import asked, erased, timeline, told, undone
-from treering.derive.snapshots import counts
 from treering.model.views import Counts
 
 

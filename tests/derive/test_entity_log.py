@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from derive.folds import goals, memories, schedules
 from derive.timelines import timeline, told
+from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
 from treering.derive.entity_log import SLACK, EntityLog, run_number
-from treering.derive.goals import GOALS, goals
-from treering.derive.memories import MEMORIES, memories
-from treering.derive.schedules import SCHEDULES, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builders import NOON
+from derive.folds import goals
 from derive.timelines import erased, redone, timeline, told, undone
-from treering.derive.goals import goals
 from treering.model.views import Goal
 
 

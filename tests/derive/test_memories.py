@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from builders import NOON
+from derive.folds import memories
 from derive.timelines import erased, timeline, told, undone
-from treering.derive.memories import memories
 from treering.model.views import MemoryRecord
 
 

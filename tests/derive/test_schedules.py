@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from builders import NOON
+from derive.folds import schedules
 from derive.timelines import erased, timeline, told, undone
-from treering.derive.schedules import schedules
 from treering.model.views import Schedule
 
 

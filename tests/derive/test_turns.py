@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import NOON
+from derive.folds import turns
 from derive.timelines import asked, erased, redone, timeline, told, undone
-from treering.derive.turns import turns
 from treering.model.views import TurnView
 
 if TYPE_CHECKING:

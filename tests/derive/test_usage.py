@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from derive.folds import usage
 from derive.timelines import asked, erased, timeline, told, undone
-from treering.derive.usage import usage
 from treering.model.views import ModelUsage, Spent
 
 

@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 
 import treering
 from builders import HERE, NOON, said
+from derive.folds import counts, goals, memories, schedules, turns, usage
 from forks import fork
-from treering.derive.goals import goals
-from treering.derive.memories import memories
-from treering.derive.schedules import schedules
-from treering.derive.snapshots import COUNTS, FOLDED, VERSION, counts
-from treering.derive.turns import turns
-from treering.derive.usage import usage
+from treering.derive.snapshots import COUNTS, FOLDED, VERSION
 from treering.ledger.lineage import Lineage
 from treering.ledger.views import Views
 from treering.model.kinds import RUN_ENDS

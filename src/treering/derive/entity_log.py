@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ SLACK: Final = 256
 Verb = Literal["begin", "change", "count", "touch", "end"]
 """begin: add or replace; change, count: update; touch: update or add; end: remove."""
 
-Value_co = TypeVar("Value_co", covariant=True)
+Value = TypeVar("Value")
 
 
 class EntityChange(msgspec.Struct, frozen=True, gc=False):
@@ -53,20 +53,15 @@ class EntityState(msgspec.Struct, gc=False):
     """The last seq that set each field, and how many events it represents."""
 
 
-class EntityType(Protocol[Value_co]):
+class EntityType(NamedTuple, Generic[Value]):
     """A type of entity that events change."""
 
-    @property
-    def kinds(self) -> Collection[str]:
-        """Return the kinds of events that change it."""
-
-    def change_of(self, event: Event, /) -> EntityChange | None:
-        """Return what ``event`` does; None if it cannot be read."""
-
-    def value(
-        self, subject: str, entity_state: EntityState, events: dict[int, Event], /
-    ) -> Value_co:
-        """Return the entity, built from its events."""
+    kinds: Collection[str]
+    """The kinds of events that change it."""
+    change_of: Callable[[Event], EntityChange | None]
+    """Returns what an event does; None if it cannot be read."""
+    value: Callable[[str, EntityState, dict[int, Event]], Value]
+    """Returns the entity of a name and a state, built from its events."""
 
 
 class EntityLog(msgspec.Struct, array_like=True):
@@ -132,38 +127,15 @@ class EntityLog(msgspec.Struct, array_like=True):
         own = [] if run_id is None else self.waiting.get(run_number(run_id), [])
         return EntityLog(kept=sorted([*self.kept, *((seq, 1) for seq in own)]))
 
-    def values(self, entity_type: EntityType[Value_co], read: EventsAt) -> list[Value_co]:
+    def values(self, entity_type: EntityType[Value], read: EventsAt) -> list[Value]:
         """Return the entities in the log, in the order they were added."""
         times = dict(self.kept)
         events = {event.seq: event for event in read(list(times))}
-        return entities_in(entity_type, events, times)
-
-
-class FunctionalType(Generic[Value_co]):
-    """An entity type made of functions."""
-
-    def __init__(
-        self,
-        kinds: Collection[str],
-        change_of: Callable[[Event], EntityChange | None],
-        value: Callable[[str, EntityState, dict[int, Event]], Value_co],
-    ) -> None:
-        self.kinds = kinds
-        self.change_of = change_of
-        self.value = value
-
-
-def entities_in(
-    entity_type: EntityType[Value_co], events: dict[int, Event], times: dict[int, int] | None = None
-) -> list[Value_co]:
-    """Return the entities described by ``events``, given by seq and all visible."""
-    seq_times = list((times or dict.fromkeys(events, 1)).items())
-    states = entity_states(
-        changes_in(entity_type, seq_times, lambda seqs: (events[s] for s in seqs if s in events))
-    )
-    return [
-        entity_type.value(subject, entity_state, events) for subject, entity_state in states.items()
-    ]
+        states = entity_states(changes_in(entity_type, self.kept, lambda _: events.values()))
+        return [
+            entity_type.value(subject, entity_state, events)
+            for subject, entity_state in states.items()
+        ]
 
 
 def entity_states(changes: Iterable[EntityChange]) -> dict[str, EntityState]:

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
 from treering.derive.entity_log import EntityLog, run_number
-from treering.derive.goals import GOALS
-from treering.derive.memories import MEMORIES
 from treering.derive.prices import prices_version
 from treering.derive.reports import REPORT, report_of
-from treering.derive.schedules import SCHEDULES
 from treering.derive.usage import SavedUsage, UsageFold
 from treering.model.kinds import RUN_ENDS
 from treering.model.views import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from treering.derive.entity_log import EventsAt
     from treering.model.events import Header
@@ -172,19 +170,8 @@ def _digest(numbers: bytes) -> bytes:
     return hashlib.blake2b(numbers, digest_size=_DIGEST_BYTES).digest()
 
 
-def counts(headers: Iterable[Header]) -> Counts:
-    """Return the counts of a whole timeline.
-
-    Nothing is ignored: failed runs, undone turns and erased events are counted.
-    """
-    tally = EventCounter()
-    for header in headers:
-        tally.take(header)
-    return tally.counts()
-
-
 class EventCounter(msgspec.Struct, array_like=True):
-    """Counts up to some point of a timeline."""
+    """Counts up to some point of a timeline: failed, undone and erased events included."""
 
     kinds: dict[str, int] = {}
     erased: int = 0
@@ -192,20 +179,6 @@ class EventCounter(msgspec.Struct, array_like=True):
     last_ms: int | None = None
     open_runs: set[int] = set()
     """Run numbers of open runs."""
-
-    def take(self, header: Header) -> None:
-        """Count one event."""
-        self.kinds[header.kind] = self.kinds.get(header.kind, 0) + 1
-        self.erased += header.redacted
-        at_ms = header.ts_ms
-        self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
-        self.last_ms = at_ms if self.last_ms is None else max(self.last_ms, at_ms)
-        if header.run_id is None:
-            return
-        if header.kind in RUN_ENDS:
-            self.open_runs.discard(run_number(header.run_id))
-        else:
-            self.open_runs.add(run_number(header.run_id))
 
     def add(self, tally: SessionTally) -> None:
         """Count the events of the next stretch."""

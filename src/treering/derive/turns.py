@@ -6,42 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.derive.later_changes import LaterChanges
-from treering.derive.reports import Report, add_up, larger_report, report_of, usage_by_model
+from treering.derive.reports import Report, add_up, larger_report, usage_by_model
 from treering.model.events import Header
 from treering.model.kinds import ERASURE_KINDS, RUN_ENDS
 from treering.model.parts import is_approximate
 from treering.model.views import COMPACTION, RunState, TurnView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from treering.model.events import Event
 
 INPUT: Final = "conversation.user"
 _STARTED: Final = "run.started"
-
-
-def turns(events: Sequence[Event]) -> Iterator[TurnView]:
-    """Yield the turns of a whole timeline, in order.
-
-    Only events before the first input are left out: failed turns have their state, undone ones are
-    marked, and an erased input reads as erased. A turn begins with the start of the run that took
-    the input, or with the input itself. A run without an input belongs to the turn before it. Runs
-    that only compact the session do not count as runs of a turn.
-    """
-    later_changes, ends = LaterChanges(), LaterEnds()
-    for event in reversed(events):
-        later_changes.add(event)
-        ends.add(event)
-    division = TurnSplitter(later_changes.is_undone, ends.states)
-    for event in events:
-        turn = division.take(event, report_of(event))
-        if turn is not None:
-            yield turn
-    last = division.rest()
-    if last is not None:
-        yield last
 
 
 def is_compaction(header: Header) -> bool:
@@ -86,6 +62,11 @@ class LaterEnds:
 
 class TurnSplitter:
     """Splits a timeline into turns, event by event.
+
+    Only events before the first input are left out: failed turns have their state, undone ones are
+    marked, and an erased input reads as erased. A turn begins with the start of the run that took
+    the input, or with the input itself. A run without an input belongs to the turn before it. Runs
+    that only compact the session do not count as runs of a turn.
 
     ``hides`` and ``later`` hold what was found by reading backwards.
     """

@@ -21,27 +21,17 @@ from treering.model.kinds import RUN_ENDS
 from treering.model.views import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from treering.derive.entity_log import EventsAt
-    from treering.model.events import Event, Header
+    from treering.model.events import Header
 
 
-def usage(events: Iterable[Event]) -> Usage:
-    """Return the usage of a whole timeline, by model.
+class UsageFold:
+    """Usage up to some point of a timeline, by model.
 
     Failed and undone runs are included: the money was spent. Of several reports of one call (same
     message and request id in the same run and turn) the largest counts. Erased reports and reports
     without counts are ignored.
     """
-    spending = UsageFold()
-    for event in events:
-        spending.take(event, report_of(event))
-    return spending.usage()
-
-
-class UsageFold:
-    """Usage up to some point of a timeline."""
 
     def __init__(self) -> None:
         self.spent: Sums = {}

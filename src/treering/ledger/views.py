@@ -5,11 +5,9 @@ from __future__ import annotations
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from treering.derive.goals import GOALS
+from treering.derive.entities import GOALS, MEMORIES, SCHEDULES
 from treering.derive.later_changes import CHANGING_KINDS, LaterChanges
-from treering.derive.memories import MEMORIES
 from treering.derive.reports import REPORT, report_of
-from treering.derive.schedules import SCHEDULES
 from treering.derive.snapshots import (
     COUNTS,
     FOLDED,
@@ -28,7 +26,7 @@ from treering.ledger.paging import PAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from treering.derive.entity_log import EntityLog, EntityType, Value_co
+    from treering.derive.entity_log import EntityLog, EntityType, Value
     from treering.ledger.lineage import Lineage
     from treering.model.events import Event, Header
     from treering.model.views import Counts, Goal, MemoryRecord, Schedule, TurnView, Usage
@@ -108,8 +106,8 @@ class Views:
         return self._counted().counts()
 
     def _values(
-        self, noun: EntityType[Value_co], entity_log: EntityLog, run_id: str | None
-    ) -> list[Value_co]:
+        self, noun: EntityType[Value], entity_log: EntityLog, run_id: str | None
+    ) -> list[Value]:
         return entity_log.for_run(run_id).values(noun, self._read)
 
     # Folding.
