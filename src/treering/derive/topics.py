@@ -108,7 +108,7 @@ class _Candidate:
         return spread * (1 + _PHRASE_WEIGHT * (words - 1)) * (_NAME_WEIGHT if self.is_name else 1)
 
 
-def topics(texts: Sequence[str], *, topics_max: int = TOPICS_MAX) -> list[str]:
+def topics(texts: Sequence[str]) -> list[str]:
     """Return the topics of ``texts``, heaviest first; deterministic."""
     candidates: dict[tuple[str, ...], _Candidate] = {}
     words = 0
@@ -122,7 +122,7 @@ def topics(texts: Sequence[str], *, topics_max: int = TOPICS_MAX) -> list[str]:
     chosen: dict[tuple[str, ...], _Candidate] = {}
     room = FEW_TOPICS if words <= FEW_WORDS else 0
     for key, candidate in ranked:
-        if len(chosen) >= topics_max:
+        if len(chosen) >= TOPICS_MAX:
             break
         if _is_covered(key, candidate, chosen):
             continue

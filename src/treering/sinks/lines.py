@@ -114,9 +114,8 @@ File = TypeVar("File", bound=LineFile)
 class OpenFiles(Generic[File]):
     """A pool of open files; the least recently used is closed first."""
 
-    def __init__(self, make: Callable[[Path], File], open_max: int = FILES_OPEN_MAX) -> None:
+    def __init__(self, make: Callable[[Path], File]) -> None:
         self._make = make
-        self._open_max = open_max
         self._files: OrderedDict[Path, File] = OrderedDict()
 
     def at(self, path: Path) -> File:
@@ -124,7 +123,7 @@ class OpenFiles(Generic[File]):
         file = self._files.get(path)
         if file is None:
             file = self._files[path] = self._make(path)
-            if len(self._files) > self._open_max:
+            if len(self._files) > FILES_OPEN_MAX:
                 self._files.popitem(last=False)[1].close()
         else:
             self._files.move_to_end(path)

@@ -137,13 +137,12 @@ def session_link(
     *,
     scope: str,
     session_id: str,
-    event_id: str | None = None,
 ) -> Markup:
-    """Return a link to a session by its title, or to one event in it."""
+    """Return a link to a session by its title."""
     title = request.text(outline.title) if outline is not None else ""
     return html(
         '<a href="{}" dir="auto">{}</a>',
-        request.session_url(scope, session_id, event_id=event_id),
+        request.session_url(scope, session_id),
         title.split("\n")[0][:160] or session_id,
     )
 

@@ -278,9 +278,9 @@ def _event(request: PageRequest, record: ToolRecord, event_id: str | None) -> Ev
         return None
 
 
-def call_html(request: PageRequest, call: Event, result: Event | None = None) -> Markup:
-    """Return the arguments of a call, and its result if it is known."""
-    entry = PageEntry(sort="tool", event=call, result=result)
+def call_html(request: PageRequest, call: Event) -> Markup:
+    """Return the arguments of a call."""
+    entry = PageEntry(sort="tool", event=call)
     shown = display_entry(entry, request.mask, characters_max=CHARACTERS_MAX)
     # It escapes everything recorded, as the exported page does.
     return Markup(blocks_html(shown.blocks, PageLinks()))
