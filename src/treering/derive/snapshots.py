@@ -10,7 +10,7 @@ on the events up to its seq, so every fork after that seq can use it.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from treering.model.views import Counts
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.derive.entity_log import EventsAt
+    from treering.derive.entity_log import EntityType, EventsAt
     from treering.model.events import Header
     from treering.model.queries import SessionTally
 
@@ -36,7 +36,7 @@ WAITING_MAX: Final = 10_000
 _DIGEST_BYTES: Final = 16
 
 Value = TypeVar("Value")
-_ENTITY_TYPES: Final = (GOALS, SCHEDULES, MEMORIES)
+_ENTITY_TYPES: Final[tuple[EntityType[Any], ...]] = (GOALS, SCHEDULES, MEMORIES)
 FOLDED, COUNTS = range(2)
 """The numbers of views that have snapshots: those that are folded, and the counts."""
 FOLDED_KINDS: Final = frozenset({
