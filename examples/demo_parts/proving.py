@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Final
 import treering
 
 from .recording import LEDGER, SCOPE, SESSION
-from .stage import (
-    FOLDER,
-    chapter,
-    check,
-    choose,
-    code,
-    line,
-    step,
-    treering_command,
-)
+from .stage import FOLDER, chapter, check, choose, code, line, step, treering_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,30 +17,14 @@ from treering.lazy import lazy_names
 from treering.version import __version__
 
 if TYPE_CHECKING:
-    from treering import (
-        aio as aio,
-    )
-    from treering import (
-        context as context,
-    )
-    from treering import (
-        errors as errors,
-    )
-    from treering import (
-        importing as importing,
-    )
-    from treering import (
-        memory as memory,
-    )
-    from treering import (
-        receipts as receipts,
-    )
-    from treering import (
-        sinks as sinks,
-    )
-    from treering import (
-        views as views,
-    )
+    from treering import aio as aio
+    from treering import context as context
+    from treering import errors as errors
+    from treering import importing as importing
+    from treering import memory as memory
+    from treering import receipts as receipts
+    from treering import sinks as sinks
+    from treering import views as views
     from treering.adapters.clients import record
     from treering.app import administer, import_logs, open  # noqa: A004  (the public door)
     from treering.context.assemble import Context

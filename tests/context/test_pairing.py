@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import given
 
-from context.histories import (
-    assistant,
-    call,
-    erased,
-    event,
-    histories,
-    in_order,
-    result,
-    user,
-)
+from context.histories import assistant, call, erased, event, histories, in_order, result, user
 from treering.context.pairing import pair
 from treering.context.texts import UNNAMED
 from treering.model.events import REDACTED

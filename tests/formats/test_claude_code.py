@@ -24,12 +24,7 @@ from formats.logs.claude_code import (
     used,
     uuid_of,
 )
-from treering.formats.claude_code import (
-    FORMAT,
-    NAME,
-    ClaudeCodeReader,
-    score,
-)
+from treering.formats.claude_code import FORMAT, NAME, ClaudeCodeReader, score
 from treering.formats.claude_code.state import STATE_BYTES_MAX
 from treering.formats.parsed import LogRecord
 from treering.model.codec import canonical

@@ -5,12 +5,7 @@ import pytest
 from treering.errors import InvalidInput, InvalidKind
 from treering.model.events import SCHEMA_VERSION
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind
-from treering.model.scopes import (
-    DEFAULT_RETENTION,
-    check_retention,
-    cutoffs,
-    parse_retention_entry,
-)
+from treering.model.scopes import DEFAULT_RETENTION, check_retention, cutoffs, parse_retention_entry
 from treering.storage.encoding import upcast
 
 SEEDS = {

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 
 from builders import HERE
 from effort import rounds
-from properties.remembering import (
-    SENTENCES,
-    STEPS,
-    USERS,
-    Step,
-    Story,
-    believed,
-    known,
-    open_at,
-)
+from properties.remembering import SENTENCES, STEPS, USERS, Step, Story, believed, known, open_at
 
 TELLING = {"say", "learn", "agree"}
 """Only these tell something new."""

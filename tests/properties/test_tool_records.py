@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 import treering
 from builders import DAY, HERE, NOON, said

@@ -11,12 +11,7 @@ from functools import lru_cache
 from itertools import groupby, takewhile
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from treering.derive.claim_words import (
-    VERBS,
-    expand_contractions,
-    normalise_characters,
-    word_set,
-)
+from treering.derive.claim_words import VERBS, expand_contractions, normalise_characters, word_set
 from treering.derive.terms import terms
 from treering.lazy import lazy_pattern
 

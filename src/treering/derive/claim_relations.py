@@ -12,12 +12,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from treering.derive.claim_attributes import (
-    holds_many,
-    is_less_specific,
-    is_of_many,
-    is_person,
-)
+from treering.derive.claim_attributes import holds_many, is_less_specific, is_of_many, is_person
 from treering.derive.claim_changes import plain_change
 from treering.derive.claim_endings import (
     EndedThing,

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict
 
 import msgspec
 
-from treering.context.assemble import (
-    Context,
-    ContextTarget,
-    Contribution,
-    assemble,
-    contribution,
-)
+from treering.context.assemble import Context, ContextTarget, Contribution, assemble, contribution
 from treering.context.attachments import media_tokens_of
 from treering.context.budgets import Budget
 from treering.context.dialects import Dialect, check_dialect

@@ -53,12 +53,7 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
     from treering.model.memories import MaintenanceReceipt
     from treering.model.queries import Page
-    from treering.model.receipts import (
-        ExpireReceipt,
-        ForgetReceipt,
-        RedactReceipt,
-        SweepReceipt,
-    )
+    from treering.model.receipts import ExpireReceipt, ForgetReceipt, RedactReceipt, SweepReceipt
     from treering.model.scopes import Retention, Scope
     from treering.model.sessions import (
         Isolation,

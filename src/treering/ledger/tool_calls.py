@@ -12,12 +12,7 @@ from treering.errors import InvalidInput
 from treering.ledger.lineage import NO_END
 from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, Query
 from treering.model.scopes import parse_scope
-from treering.model.tools import (
-    ToolQuery,
-    check_tool_query,
-    make_tool_cursor,
-    read_tool_cursor,
-)
+from treering.model.tools import ToolQuery, check_tool_query, make_tool_cursor, read_tool_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

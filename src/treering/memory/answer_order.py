@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.context.texts import message_text
-from treering.derive.answer_cues import (
-    FROM_PERSON,
-    answer_form,
-    date_gain,
-    form_gain,
-    is_question,
-)
+from treering.derive.answer_cues import FROM_PERSON, answer_form, date_gain, form_gain, is_question
 from treering.memory.fusion import PARTS_MAX
 
 if TYPE_CHECKING:

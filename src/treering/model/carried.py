@@ -17,9 +17,7 @@ from treering.model.envelopes import (
     SafeEnvelope,
     private_envelope,
 )
-from treering.model.envelopes import (
-    safe_envelope as build_safe_envelope,
-)
+from treering.model.envelopes import safe_envelope as build_safe_envelope
 from treering.model.fields import instant
 from treering.model.kinds import ENVELOPE_KINDS, envelope_kind
 from treering.model.parts import SafePart, ToolReturned

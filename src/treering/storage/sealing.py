@@ -78,9 +78,7 @@ class AesKey:
 def cipher() -> Any:
     """Return the cipher's class. Raise Unsupported if it is not installed."""
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import (  # noqa: PLC0415  (optional)
-            AESGCM,
-        )
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  (optional)
     except ImportError as error:
         raise Unsupported(
             "sealed payloads need the package cryptography",

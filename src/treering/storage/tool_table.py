@@ -9,13 +9,7 @@ from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank
 from treering.model.tools import TOOLS_MAX, ToolStatistics
 from treering.storage.projections import pairs_value
 from treering.storage.tool_calls import COLUMNS, call_of, groups_of, last_seq, take_in
-from treering.storage.tool_queries import (
-    FAILED,
-    OK,
-    SELECTED,
-    conditions,
-    page_statement,
-)
+from treering.storage.tool_queries import FAILED, OK, SELECTED, conditions, page_statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator

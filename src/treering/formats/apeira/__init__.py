@@ -18,13 +18,7 @@ from treering.formats.apeira.episodic import (
     save_state,
     storage_key,
 )
-from treering.formats.apeira.events import (
-    context_of,
-    entry_of,
-    episode_of,
-    item_in,
-    name_in,
-)
+from treering.formats.apeira.events import context_of, entry_of, episode_of, item_in, name_in
 from treering.formats.apeira.slices import Slice, SliceExtent, next_after, normalize_items
 
 if TYPE_CHECKING:

@@ -24,12 +24,7 @@ from treering.formats.claude_code.results import (
     interrupted,
     returned,
 )
-from treering.formats.claude_code.state import (
-    CALLS_MAX,
-    MESSAGES_MAX,
-    PendingCompaction,
-    Task,
-)
+from treering.formats.claude_code.state import CALLS_MAX, MESSAGES_MAX, PendingCompaction, Task
 from treering.formats.claude_code.usage import used
 from treering.formats.loose import keep, says_beyond, says_something
 from treering.spine.words import shorten

@@ -24,12 +24,7 @@ from treering.storage.postgres.connections import enter_scope
 from treering.storage.postgres.following import Which, mark_of, next_events, place, unsettled
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.rows import EVENT, HEADER
-from treering.storage.postgres.search_queries import (
-    inside_queries,
-    vectors,
-    whole_query,
-    windows,
-)
+from treering.storage.postgres.search_queries import inside_queries, vectors, whole_query, windows
 from treering.storage.postgres.sql import empty_tables, fetch
 from treering.storage.tool_calls import RUN_STATES
 

@@ -44,11 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import (
-        Draft,
-        Record,
-        SessionRecord,
-    )
+    from treering.ledger.records import Draft, Record, SessionRecord
     from treering.model.events import Header
     from treering.model.queries import Mark
     from treering.storage.encoding import Row

@@ -22,13 +22,7 @@ from treering.storage.record_keys import (
     named_keys,
     record_key,
 )
-from treering.storage.repeats import (
-    find_repeats,
-    in_call_order,
-    not_first,
-    same_draft,
-    taken,
-)
+from treering.storage.repeats import find_repeats, in_call_order, not_first, same_draft, taken
 from treering.storage.runs import RUN_KINDS, RUN_OPEN, check_run, state_after
 from treering.storage.sealing import Opener, check_unsealed, is_sealable, stored_content
 from treering.storage.sqlite import indexes, record_keys, rows

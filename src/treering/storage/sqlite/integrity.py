@@ -14,15 +14,7 @@ import apsw
 from treering.errors import Corrupt, TreeringError
 from treering.ledger.chain import NO_SESSIONS, SALT_BYTES, genesis, with_session
 from treering.ledger.records import HIDDEN_IDS
-from treering.storage.encoding import (
-    ALWAYS,
-    ERASED,
-    EXPIRED,
-    NAMED,
-    PLACEHOLDER,
-    SPILLED,
-    name_key,
-)
+from treering.storage.encoding import ALWAYS, ERASED, EXPIRED, NAMED, PLACEHOLDER, SPILLED, name_key
 from treering.storage.sqlite import runs, schema, tool_records
 from treering.storage.sqlite.database import Database
 from treering.storage.sqlite.id_cache import SEALED_MARK

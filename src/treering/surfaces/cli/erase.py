@@ -17,12 +17,7 @@ from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command, group, own_options
-from treering.surfaces.cli.finding import (
-    find_event,
-    find_session,
-    narrow_to_session,
-    short_events,
-)
+from treering.surfaces.cli.finding import find_event, find_session, narrow_to_session, short_events
 from treering.surfaces.cli.ledgers import (
     of_all_scopes,
     open_existing,

@@ -486,12 +486,7 @@ def _outlines(ledger: Ledger, scope: str) -> Iterator[SessionOutline]:
 
 def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exported:
     """Write what counts of a session as a log of episodes, or as the state that holds one."""
-    from treering.formats.apeira import (  # noqa: PLC0415  (only where it is asked for)
-        Episodic,
-        SessionState,
-        save_state,
-        state_from_session,
-    )
+    from treering.formats.apeira import Episodic, SessionState, save_state, state_from_session  # noqa: PLC0415  (only where it is asked for)
 
     mask = Mask()
     state = state_from_session(session)
@@ -541,10 +536,7 @@ def _origin_of(session: Session) -> tuple[str, str | None]:
 def _write_page(
     ledger: Ledger, session: Session, stream: IO[bytes], form: str, *, with_payloads: bool
 ) -> Exported:
-    from treering.surfaces.pages.session_files import (  # noqa: PLC0415  (only where asked for)
-        write_html,
-        write_markdown,
-    )
+    from treering.surfaces.pages.session_files import write_html, write_markdown  # noqa: PLC0415  (only where asked for)
     from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
 
     mask = Mask()

@@ -16,12 +16,7 @@ from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
 from treering.surfaces.cli.options import clamp, limit_option
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.shared.file_touches import (
-    PATH_CHARACTERS_MAX,
-    Touch,
-    find_touches,
-    spelt,
-)
+from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches, spelt
 from treering.surfaces.shared.texts import counted, one_line, printable
 from treering.surfaces.shared.times import clock
 

@@ -395,10 +395,7 @@ def _write_trace(
     ledger: Ledger, scope: Scope, session_id: str, run_id: str, *, private: bool
 ) -> tuple[RunTrace, MemoryFiles]:
     from treering.sinks.bundle_files import MemoryFiles  # noqa: PLC0415  (not for --help)
-    from treering.sinks.trace import (  # noqa: PLC0415
-        write_private_trace,
-        write_safe_trace,
-    )
+    from treering.sinks.trace import write_private_trace, write_safe_trace  # noqa: PLC0415
 
     files = MemoryFiles()
     if not private:

@@ -104,9 +104,7 @@ class McpEndpoint:
             return self._manager
 
     async def _run(self, ready: asyncio.Event) -> None:
-        from mcp.server.streamable_http_manager import (  # noqa: PLC0415  (loaded when it is used)
-            StreamableHTTPSessionManager,
-        )
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # noqa: PLC0415  (loaded when it is used)
 
         from treering.surfaces.mcp.server import make_server  # noqa: PLC0415
 

@@ -253,11 +253,7 @@ def session_record(ledger: Ledger, scope: Scope, session_id: str) -> str:
     """Return the end of a session as Markdown. Raise NotFound if it does not exist."""
     # Pages are loaded only when a session is read.
     from treering.surfaces.pages.session_files import write_markdown  # noqa: PLC0415
-    from treering.surfaces.pages.transcripts import (  # noqa: PLC0415
-        last_turns,
-        pieces,
-        read_cover,
-    )
+    from treering.surfaces.pages.transcripts import last_turns, pieces, read_cover  # noqa: PLC0415
 
     session = ledger.session(session_id, scope=scope, agent=AGENT)
     if next(session.headers(last=1), None) is None:

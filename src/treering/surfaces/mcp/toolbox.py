@@ -7,14 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.context.tokens import estimate
-from treering.errors import (
-    Closed,
-    InvalidInput,
-    InvalidScope,
-    LedgerMoved,
-    NotFound,
-    TreeringError,
-)
+from treering.errors import Closed, InvalidInput, InvalidScope, LedgerMoved, NotFound, TreeringError
 from treering.ledger.records import AGENT
 from treering.model.queries import make_seq_cursor
 from treering.model.scopes import parse_scope

@@ -14,12 +14,7 @@ from treering.derive.periods import Period
 from treering.errors import InvalidInput, NotPermitted
 from treering.memory.recall_result import WEIGHTS, RecallResult, Weights
 from treering.model.kinds import ERASURE_KINDS
-from treering.model.memories import (
-    EPISODES_DEFAULT,
-    RECALL_DEFAULT,
-    Category,
-    FactState,
-)
+from treering.model.memories import EPISODES_DEFAULT, RECALL_DEFAULT, Category, FactState
 from treering.model.queries import (
     PAGE_ITEMS_DEFAULT,
     PAGE_ITEMS_MAX,

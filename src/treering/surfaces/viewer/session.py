@@ -206,10 +206,7 @@ def picture(request: PageRequest) -> Response:
 
 def export(request: PageRequest) -> Response:
     """Return the session as a file: one HTML page, or Markdown."""
-    from treering.surfaces.pages.session_files import (  # noqa: PLC0415  (only if asked for)
-        write_html,
-        write_markdown,
-    )
+    from treering.surfaces.pages.session_files import write_html, write_markdown  # noqa: PLC0415  (only if asked for)
     from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
 
     session = opened(request)

@@ -20,12 +20,7 @@ from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command, scope_options
 from treering.surfaces.cli.episodes.read import ITEM_SCHEMA
 from treering.surfaces.cli.ledgers import open_to_write
-from treering.surfaces.cli.options import (
-    parse_episode_kind,
-    parse_time,
-    require,
-    resolve_scope,
-)
+from treering.surfaces.cli.options import parse_episode_kind, parse_time, require, resolve_scope
 from treering.surfaces.cli.output import STANDARD, read_input
 
 if TYPE_CHECKING:

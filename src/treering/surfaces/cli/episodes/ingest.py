@@ -324,11 +324,7 @@ def extract_sessions(
     given = ExtractOptions(**options)
     if given.max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
-    from treering.capture.episodes.extraction import (  # noqa: PLC0415  (not for --help)
-        Extracted,
-        TextLimits,
-        default_root,
-    )
+    from treering.capture.episodes.extraction import Extracted, TextLimits, default_root  # noqa: PLC0415  (not for --help)
 
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
