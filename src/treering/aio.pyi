@@ -117,8 +117,8 @@ from treering.spine.runs import F
 from treering.spine.runs import Run
 from treering.spine.runs import ToolCall
 from treering.spine.tools import Tools
-from treering.storage.modes import Durability
-from treering.storage.modes import Mode as Mode_
+from treering.storage import Durability
+from treering.storage import Mode as Mode_
 from typing import Any
 from typing import IO
 from typing import Unpack

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treering.model.intakes import ImportReceipt
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
-    from treering.storage.modes import Durability, Mode
+    from treering.storage import Durability, Mode
     from treering.storage.postgres.address import Address
     from treering.storage.postgres.administration import Administration
 else:

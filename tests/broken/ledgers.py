@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from random import Random
 
-    from treering.storage.modes import Durability
+    from treering.storage import Durability
 
 SCOPE: Final = "acme/app"
 AGENT: Final = "lyria"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.model.events import Event, NewEvent
-    from treering.storage.modes import Durability
+    from treering.storage import Durability
 
 NAME: Final = "ledger.db"
 SESSIONS: Final = ("s1", "s2", "s3")

@@ -132,14 +132,14 @@ def _damage_in_whole(path: Path) -> str | None:
 
 def folder_in(path: Path) -> str | None:
     """Return the working folder in a log. Raises InvalidInput if the file is not a log."""
-    probed = probe(_source(path, path.stat()), None, is_named=False)
+    probed = probe(Source.of(path, path.stat()), None, is_named=False)
     return None if probed is None else probed.folder
 
 
 def _state(
     path: Path, status: os.stat_result, ledger: Ledger | None, scopes: Sequence[str]
 ) -> LogState:
-    source = _source(path, status)
+    source = Source.of(path, status)
     has_bookmark = False
     if ledger is not None:
         for scope in dict.fromkeys((BOOKMARK_SCOPE, *scopes)):
@@ -172,13 +172,3 @@ def _is_imported(bookmark: Bookmark, source: Source) -> bool:
             )
     except (TreeringError, OSError):
         return False
-
-
-def _source(path: Path, status: os.stat_result) -> Source:
-    return Source(
-        path=path,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        device=status.st_dev,
-        inode=status.st_ino,
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -16,18 +16,13 @@ from treering.model.queries import PAGE_ITEMS_MAX, Page
 from treering.model.tools import SyntheticPolicy
 from treering.spine.gates import Gates
 from treering.spine.run_events import Results, fit
-from treering.spine.run_state import RunState, check_wait
-from treering.spine.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.client.connection import ServerConnection
-    from treering.ledger.engine import Engine
-    from treering.ledger.sessions import Session
     from treering.model.events import NewEvent
-    from treering.model.parts import RunStarted
-    from treering.spine.run_state import Opening
+    from treering.spine.run_state import Opening, RunState
 
 OWNER: Final = "http"
 """In place of the owner of a run: no process holds a lock for it that the server could see."""
@@ -104,26 +99,6 @@ class RemoteEngine:
         return self.connection.post(path_of("events"), body, _Appended, is_repeatable=True)
 
     # Runs.
-
-    def run(
-        self,
-        session: Session,
-        started: RunStarted,
-        *,
-        agent: str | None = None,
-        turn_id: str | None = None,
-        prompt: str | None = None,
-        wait_s: float | None = None,
-    ) -> Run:
-        """Return a run of ``session`` that has not begun yet."""
-        if wait_s is not None:
-            check_wait(wait_s)
-        engine = cast("Engine", self)
-        return Run(
-            RunState(
-                engine, session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_s
-            )
-        )
 
     def begin(self, run_state: RunState, more: Opening, *, wait_s: float) -> list[Header] | None:  # noqa: ARG002
         """Record the start of a run. Runs of clients do not wait for one another."""

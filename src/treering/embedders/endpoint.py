@@ -43,6 +43,9 @@ class _EmbeddingsReply(msgspec.Struct):
 class EndpointEmbedder:
     """Lets a server turn texts into vectors. Thread-safe and fork-safe."""
 
+    cosine_min = COSINE_MIN
+    knows_words = False
+
     def __init__(
         self, url: str, model: str, *, api_key: str | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
@@ -70,16 +73,6 @@ class EndpointEmbedder:
         if self._dimensions is None:
             self._dimensions = len(self._rows(["dimensions"])[0])
         return self._dimensions
-
-    @property
-    def knows_words(self) -> bool:
-        """Whether single words have vectors of their own."""
-        return False
-
-    @property
-    def cosine_min(self) -> float:
-        """The cosine from which a text is about a query, among few texts."""
-        return COSINE_MIN
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return a unit row for each text, a zero row for a blank one.

@@ -33,29 +33,14 @@ INSTALL: Final = "pip install 'treering[memory]'"
 class MiniLMEmbedder:
     """Lets a small model embed texts. Thread-safe and fork-safe."""
 
+    name = f"all-minilm-l6-v2-int8:{MODEL_DIGEST[:12]}"
+    dimensions = DIMENSIONS
+    cosine_min = COSINE_MIN
+    knows_words = False
+
     def __init__(self) -> None:
         self._session: Any = None
         self._process: int | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the vector space."""
-        return f"all-minilm-l6-v2-int8:{MODEL_DIGEST[:12]}"
-
-    @property
-    def dimensions(self) -> int:
-        """The length of a vector."""
-        return DIMENSIONS
-
-    @property
-    def knows_words(self) -> bool:
-        """Whether single words have vectors of their own."""
-        return False
-
-    @property
-    def cosine_min(self) -> float:
-        """The cosine from which a text is about a query, among few texts."""
-        return COSINE_MIN
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return a unit row for each text, a zero row for one without words.

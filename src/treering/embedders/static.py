@@ -47,25 +47,10 @@ class Table(NamedTuple):
 class StaticEmbedder:
     """Adds up the vectors of a text's word pieces. Thread-safe and fork-safe."""
 
-    @property
-    def name(self) -> str:
-        """The name of the vector space."""
-        return f"treering-static-1:{TABLE_DIGEST[:12]}"
-
-    @property
-    def dimensions(self) -> int:
-        """The length of a vector."""
-        return DIMENSIONS
-
-    @property
-    def knows_words(self) -> bool:
-        """Whether single words have vectors of their own."""
-        return True
-
-    @property
-    def cosine_min(self) -> float:
-        """The cosine from which a text is about a query, among few texts."""
-        return COSINE_MIN
+    name = f"treering-static-1:{TABLE_DIGEST[:12]}"
+    dimensions = DIMENSIONS
+    cosine_min = COSINE_MIN
+    knows_words = True
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return a unit row for each text, a zero row for one without known words."""

@@ -64,6 +64,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     device: int
     inode: int
 
+    @classmethod
+    def of(cls, path: Path, status: os.stat_result) -> Source:
+        """Return the state of the file at ``path`` that ``status`` says."""
+        return cls(
+            path=path,
+            size=status.st_size,
+            mtime_ns=status.st_mtime_ns,
+            device=status.st_dev,
+            inode=status.st_ino,
+        )
+
 
 def source_at(path: Path | str) -> Source:
     """Return the current state of the file at ``path``.
@@ -76,13 +87,7 @@ def source_at(path: Path | str) -> Source:
     except OSError as error:
         raise _refusal(path, error) from error
     _check_file(path, status.st_mode)
-    return Source(
-        path=path,
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        device=status.st_dev,
-        inode=status.st_ino,
-    )
+    return Source.of(path, status)
 
 
 def open_source(path: Path | str) -> BinaryIO:

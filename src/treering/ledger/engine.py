@@ -272,25 +272,6 @@ class Engine:
 
     # Runs.
 
-    def run(
-        self,
-        session: Session,
-        started: RunStarted,
-        *,
-        agent: str | None = None,
-        turn_id: str | None = None,
-        prompt: str | None = None,
-        wait_s: float | None = None,
-    ) -> Run:
-        """Return a run of ``session`` that has not begun yet."""
-        if wait_s is not None:
-            run_state.check_wait(wait_s)
-        return runs.Run(
-            run_state.RunState(
-                self, session, started, agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_s
-            )
-        )
-
     def take(
         self,
         session: Session,

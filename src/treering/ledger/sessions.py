@@ -51,7 +51,7 @@ from treering.model.scopes import parse_scope
 from treering.model.sessions import TURN_WAIT_S, mentions
 from treering.spine.conversion import plain
 from treering.spine.run_events import said
-from treering.spine.run_state import check_wait
+from treering.spine.run_state import RunState, check_wait
 from treering.spine.runs import Run
 from treering.spine.words import describe, shorten
 
@@ -178,7 +178,7 @@ class Session:
         user's message, for gates.
         """
         started = RunStarted(entry_point=entry_point, model=model)
-        return self._engine.run(self, started, prompt=prompt, wait_s=wait_s)
+        return Run(RunState(self._engine, self, started, prompt=prompt, wait_s=wait_s))
 
     @property
     def running(self) -> Run | None:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final, Unpack, cast
 
 from treering.errors import Closed, InvalidInput, InvalidKind
-from treering.lazy import lazy_logger
+from treering.lazy import LazyModule, lazy_logger
 from treering.locks import Lock, LockSet
 from treering.model.arguments import checks_arguments
 from treering.model.codec import canonical
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from treering.model.events import Header, NewEvent
     from treering.model.parts import RunDetails
     from treering.model.scopes import Scope
+    from treering.spine import run_state, runs
     from treering.spine.ports import Sink, SinkStatus
     from treering.spine.runs import Run
     from treering.spine.sink_queue import BoundedCall
-
+else:
+    run_state = LazyModule("treering.spine.run_state")
+    runs = LazyModule("treering.spine.runs")
 
 _log = lazy_logger("treering.spine")
 
@@ -324,14 +327,12 @@ class Spine:
             raise InvalidInput(
                 f"a run is part of a session, not of {session!r}", hint="give ledger.session(…)"
             )
-        return self._engine.run(
-            session,
-            RunStarted(**started),
-            agent=agent,
-            turn_id=turn_id,
-            prompt=prompt,
-            wait_s=wait_s,
-        )
+        return runs.Run(
+            run_state.RunState(
+                self._engine, session, RunStarted(**started),
+                agent=agent, turn_id=turn_id, prompt=prompt, wait_s=wait_s,
+            )
+        )  # fmt: skip
 
     def follow(self, scope: str, *, from_now: bool = False) -> None:
         """Bring durable sinks up to date with a scope, and keep them so; a run does it itself.

@@ -59,6 +59,8 @@ class RunState:
         wait_s: float | None = None,
         prompt: str | None = None,
     ) -> None:
+        if wait_s is not None:
+            check_wait(wait_s)
         self.engine = engine
         self.session = session
         self.template = NewEvent(

@@ -14,7 +14,7 @@ import msgspec
 from uuid_utils import UUID
 
 from treering.lazy import lazy_pattern
-from treering.ledger.records import ForkPoint, SessionRecord, forgotten_name
+from treering.ledger.records import ForkPoint, SessionHead, SessionRecord, forgotten_name
 from treering.model.codec import SPILL_BYTES_MAX, decode, encode
 from treering.model.events import REDACTED
 from treering.model.queries import SessionTally
@@ -239,6 +239,17 @@ def cut_of(
             "link": link or b"",
         },
         ForkPoint,
+    )
+
+
+def session_head(name: str, position: int, seq: int, recorded_ms: int, *cut: Any) -> SessionHead:
+    """Return a session at its last event; ``cut`` is where it was forked."""
+    return SessionHead(
+        session_id=name,
+        position=position,
+        head_seq=seq,
+        updated_ms=recorded_ms,
+        cut=cut_of(*cut),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.model.scopes import Scope
-    from treering.storage.modes import Durability
+    from treering.storage import Durability
     from treering.storage.postgres.address import Address
 
 CONNECT_S: Final = 10

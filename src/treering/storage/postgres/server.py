@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.model.scopes import Scope
-    from treering.storage.modes import Durability, Mode
+    from treering.storage import Durability, Mode
     from treering.storage.postgres.address import Address
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.ledger.records import SessionHead
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import cut_of, name_key, session_record
+from treering.storage.encoding import name_key, session_head, session_record
 from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.ledger.records import ForkPoint, SessionRecord
+    from treering.ledger.records import ForkPoint, SessionHead, SessionRecord
     from treering.model.scopes import Scope
     from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
@@ -58,9 +57,6 @@ WHERE scope = %(scope)s
 ORDER BY id
 """
 FORKS: Final = "SELECT session FROM forks WHERE scope = %s AND parent = %s ORDER BY session"
-# One by one: a plan made while the table was empty would otherwise use any index of the
-# session.
-# Look up the state of each run: an EXISTS may be planned as a hash of all runs.
 
 
 class SessionReader:
@@ -127,16 +123,7 @@ class SessionReader:
         values = {"scope": scope, "before": before, "limit": limit}
         rows = self._server.read(lambda c: c.execute(HEADS, values, binary=True).fetchall(), scope)
         with corrupt_on_error(self._server.address.shown):
-            return [
-                SessionHead(
-                    session_id=name,
-                    position=position,
-                    head_seq=seq,
-                    updated_ms=recorded_ms,
-                    cut=cut_of(*cut),
-                )
-                for name, position, seq, recorded_ms, *cut in rows
-            ]
+            return [session_head(*row) for row in rows]
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or does not exist."""

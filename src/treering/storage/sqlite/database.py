@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from treering.model.events import Header
-    from treering.storage.modes import Durability, Mode
+    from treering.storage import Durability, Mode
     from treering.storage.sqlite.file_guard import Moved
 
 

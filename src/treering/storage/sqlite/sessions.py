@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from treering.ledger.records import SessionHead
 from treering.storage.corruption import corrupt_on_error
-from treering.storage.encoding import cut_of, name_key, session_record
+from treering.storage.encoding import cut_of, name_key, session_head, session_record
 from treering.storage.sqlite.cuts import CUT, WITH_CUT, cut_row, forks_of
 from treering.storage.sqlite.indexes import INDEXED_POSITION, position_at
 from treering.storage.sqlite.reader import LAST, find_scope, find_session
@@ -15,7 +14,7 @@ from treering.storage.sqlite.sql import fetch_all, fetch_value, session_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from treering.ledger.records import ForkPoint, SessionRecord
+    from treering.ledger.records import ForkPoint, SessionHead, SessionRecord
     from treering.model.scopes import Scope
     from treering.storage.sqlite.reader import Reader
 
@@ -92,15 +91,8 @@ class SessionReader:
                 rows = fetch_all(
                     connection,
                     f"{_SESSIONS} WHERE s.id > :after"
-                    " AND (:scope IS NULL OR scopes.name = :scope)"
-                    " AND (:session IS NULL OR s.name = :session)"
-                    " ORDER BY s.id LIMIT :limit",
-                    {
-                        "after": after,
-                        "scope": scope,
-                        "session": session_id,
-                        "limit": SESSIONS_PAGE,
-                    },
+                    " AND (:scope IS NULL OR scopes.name = :scope) ORDER BY s.id LIMIT :limit",
+                    {"after": after, "scope": scope, "limit": SESSIONS_PAGE},
                 )
             with corrupt_on_error(self._database.path):
                 records = [session_record(*row[1:]) for row in rows]
@@ -138,16 +130,7 @@ class SessionReader:
         with self._database.reading() as connection:
             rows = fetch_all(connection, HEADS, (find_scope(connection, scope)[0], before, limit))
         with corrupt_on_error(self._database.path):
-            return [
-                SessionHead(
-                    session_id=name,
-                    position=position,
-                    head_seq=seq,
-                    updated_ms=recorded_ms,
-                    cut=cut_of(*cut),
-                )
-                for name, position, seq, recorded_ms, *cut in rows
-            ]
+            return [session_head(*row) for row in rows]
 
     def cut(self, scope: Scope, session_id: str) -> ForkPoint | None:
         """Return where a session was forked; None if it was not, or is not there."""
