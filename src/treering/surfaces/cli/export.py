@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.model.fields import instant
 from treering.surfaces.cli.commands import invocation, show, show_aside
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
@@ -23,6 +24,7 @@ from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.texts import Mask, counted
+from treering.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -319,8 +321,6 @@ def _write_bundle(
     """Write the page, the events and a proof; events that hold a secret have no content in it."""
     from treering.app import now_ms  # noqa: PLC0415  (only where it is asked for)
     from treering.ledger.proof_bundles import without_secrets, write_bundle  # noqa: PLC0415
-    from treering.model.fields import instant  # noqa: PLC0415
-    from treering.version import __version__  # noqa: PLC0415
 
     page, exact = io.BytesIO(), io.BytesIO()
     shown = _write_page(ledger, session, page, "html", with_payloads=with_payloads)

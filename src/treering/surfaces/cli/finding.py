@@ -31,7 +31,7 @@ from treering.model.sessions import SESSION_STATES
 from treering.surfaces.cli.commands import invocation
 from treering.surfaces.cli.options import require
 from treering.surfaces.shared.session_commands import scope_flag, show_command
-from treering.surfaces.shared.texts import items_of
+from treering.surfaces.shared.texts import items_of, scope_names
 
 if TYPE_CHECKING:
     import difflib
@@ -462,8 +462,6 @@ def find_session_anywhere(ledger: Ledger, text: str) -> tuple[Scope, str]:
 
     Raise NotFound if there is none, or if several match.
     """
-    from treering.surfaces.shared.texts import scope_names  # noqa: PLC0415  (not for --help)
-
     scopes = [Scope(name) for name in scope_names(ledger)]
     matches = [(scope, whole) for scope in scopes if (whole := _whole(ledger, scope, text))]
     if len(matches) == 1:

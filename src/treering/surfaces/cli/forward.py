@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from treering import sinks
 from treering.errors import InvalidInput, StorageError
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.declare import command
@@ -148,8 +149,6 @@ def _lines(receipt: Forwarded) -> list[str]:
 
 
 def _sink(target: str, url: str, name: str, receiver: ReceiverOptions) -> Sink:
-    from treering import sinks  # noqa: PLC0415  (not for --help)
-
     for option, given, owner in (
         ("--secret-file", receiver.secret_file, "webhook"),
         ("--stream", receiver.stream, "nats"),

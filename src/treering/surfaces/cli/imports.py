@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from treering.app import now_ms
+from treering.app import import_logs, new_guard, now_ms
 from treering.capture.intake.log_search import LogFolder, all_log_folders, find_files, log_folders
 from treering.capture.intake.probe import ASK
+from treering.capture.quarantine import note_faults
 from treering.errors import InvalidInput, InvalidScope
 from treering.formats.registry import left_out_by
 from treering.model.intakes import NOT_A_LOG
@@ -136,7 +137,6 @@ def _take(
     dry_run: bool,
     again: bool,
 ) -> ImportReceipt:
-    from treering.app import import_logs  # noqa: PLC0415  (not for --help)
 
     with transferring("importing") as progress:
         return import_logs(
@@ -166,9 +166,6 @@ def keep_faults(receipt: ImportReceipt) -> None:
     """Set aside which lines could not be recorded, for ``treering doctor`` to show."""
     if receipt.dry_run:
         return
-    from treering.app import new_guard  # noqa: PLC0415
-    from treering.capture.quarantine import note_faults  # noqa: PLC0415  (not for --help)
-
     # The receipt is valid even if the note cannot be written.
     with contextlib.suppress(OSError):
         note_faults(receipt.sources, new_guard())

@@ -12,7 +12,7 @@ import msgspec
 
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command, group
-from treering.surfaces.cli.facts.read import masked
+from treering.surfaces.cli.facts.read import masked, print_facts
 from treering.surfaces.cli.facts.write import extractor_of, model_options
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
 from treering.surfaces.cli.options import parse_time
@@ -236,8 +236,6 @@ def _print(scope: Scope, receipt: FadeReceipt | None, named: Sequence[Fact]) -> 
     if not receipt.archived:
         say(f"nothing has faded: checked {facts}")
         return
-    from treering.surfaces.cli.facts.read import print_facts  # noqa: PLC0415  (for people)
-
     print_facts(named, with_state=False)
     if len(receipt.archived) > len(named):
         say(f"  and {len(receipt.archived) - len(named):,} more: --json names all")

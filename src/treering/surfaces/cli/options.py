@@ -8,6 +8,7 @@ import click
 
 from treering.errors import InvalidInput, InvalidKind, InvalidScope
 from treering.lazy import LazyModule
+from treering.model.fields import check_name, check_time
 from treering.model.kinds import EPISODE_KINDS, KINDS, parse_kind, stored_kinds
 from treering.model.scopes import GLOBAL, Scope, parse_scope
 from treering.surfaces.cli.commands import Invocation
@@ -135,8 +136,6 @@ def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:
 
 def require(text: str | None, field: str, *, hint: str | None = None) -> str:
     """Return the name given for ``field``. Raises InvalidInput if it is blank or unusable."""
-    from treering.model.fields import check_name  # noqa: PLC0415  (not for --help)
-
     if text is None or not text.strip():
         raise InvalidInput(f"{field} is required", hint=hint or f"pass --{field.replace('_', '-')}")
     return check_name(text, field)
@@ -150,7 +149,6 @@ def parse_time(text: str | None) -> int | None:
     if text is None:
         return None
     from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-    from treering.model.fields import check_time  # noqa: PLC0415
 
     try:
         number = _whole(text)

@@ -195,8 +195,6 @@ def page_address(address: ServerAddress, token: str | None, path: str = "/") -> 
 
 def check_installed() -> None:
     """Raise Unsupported unless there is what serving needs."""
-    from importlib.util import find_spec  # noqa: PLC0415  (not for --help)
-
     for name in ("starlette", "uvicorn"):
         if find_spec(name) is None:
             raise Unsupported(

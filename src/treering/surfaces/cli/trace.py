@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from treering.errors import InvalidInput
+from treering.model.queries import Page
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import command, group
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.runs import RunOutline, RunView
-    from treering.model.queries import Page
     from treering.model.scopes import Scope
     from treering.model.sessions import SessionOutline
     from treering.sinks.bundle_files import MemoryFiles
@@ -125,8 +125,6 @@ def list_(
     cursor: str | None,
 ) -> None:
     """List the runs of a scope, the newest first; --cursor continues with earlier ones."""
-    from treering.model.queries import Page  # noqa: PLC0415  (not for --help)
-
     span = read_span(since, until)
     session = session_id
     latest: list[SessionOutline] = []

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from treering.app import import_logs, new_guard, now_ms
+from treering.capture.intake.log_search import log_folders
 from treering.errors import InvalidInput, TreeringError
 from treering.surfaces.cli.commands import fail, invocation, kind_of, show
 from treering.surfaces.cli.declare import command
@@ -220,8 +222,6 @@ class _Following:
                 print_receipts(done)
 
     def _take(self, paths: Sequence[Path]) -> Any:
-        from treering.app import import_logs  # noqa: PLC0415  (not for --help)
-
         return import_logs(self._ledger, paths, scope=self._scope, live=True)
 
     def _drain(self, take: Callable[[Sequence[Path]], Any]) -> None:
@@ -229,8 +229,6 @@ class _Following:
 
         if not is_waiting(self._spool):
             return
-        from treering.app import new_guard  # noqa: PLC0415
-
         receipt = drain(self._spool, take=take, note=self._note, guard=new_guard())
         self.summary.decisions += receipt.decisions
         self.summary.unread += receipt.unread
@@ -274,8 +272,6 @@ class _Following:
                 source.sessions[-1][:_ID_CHARACTERS] if source.sessions else Path(source.file).name
             )
             more = f" and {len(source.sessions) - 1} more" if len(source.sessions) > 1 else ""
-            from treering.app import now_ms  # noqa: PLC0415  (not for --help)
-
             at = clock(now_ms())[11:]
             say(f"{at} {source.format} {session}{more} +{counted(source.events, 'event')}{errors}")
 
@@ -290,8 +286,6 @@ def _places(paths: Sequence[Path], home: Path | None) -> Callable[[], Sequence[F
     if paths:
         fixed = [_Named(path.expanduser().absolute()) for path in paths]
         return lambda: fixed
-    from treering.capture.intake.log_search import log_folders  # noqa: PLC0415
-
     return partial(log_folders, home)
 
 

@@ -17,6 +17,7 @@ from treering.model.codec import encode
 from treering.model.kinds import KINDS
 from treering.model.parts import SessionRedone, SessionUndone, safe_part
 from treering.surfaces.pages.display import picture_facts
+from treering.surfaces.pages.transcripts import pieces, read_cover, whole
 from treering.surfaces.pages.wording import span_text
 from treering.surfaces.shared.session_commands import origin_of, resuming, show_command
 from treering.surfaces.shared.texts import counted
@@ -207,7 +208,6 @@ def picture(request: PageRequest) -> Response:
 def export(request: PageRequest) -> Response:
     """Return the session as a file: one HTML page, or Markdown."""
     from treering.surfaces.pages.session_files import write_html, write_markdown  # noqa: PLC0415  (only if asked for)
-    from treering.surfaces.pages.transcripts import pieces, read_cover, whole  # noqa: PLC0415
 
     session = opened(request)
     form = request.arguments.format

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from treering.app import administer
 from treering.errors import NotPermitted
 from treering.model.fields import instant
 from treering.surfaces.cli.db import sized
@@ -210,8 +211,6 @@ def _size(path: str) -> int:
 
 
 def _server(path: str) -> Iterator[DoctorFinding]:
-    from treering.app import administer  # noqa: PLC0415  (only for a server)
-
     address = shown(path)
     try:
         status = administer(path).status()

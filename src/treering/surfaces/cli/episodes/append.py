@@ -16,6 +16,7 @@ from treering.model.codec import (
     parse_json,
 )
 from treering.model.events import NewEvent
+from treering.model.fields import check_id, check_summary
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command, scope_options
 from treering.surfaces.cli.episodes.read import ITEM_SCHEMA
@@ -92,8 +93,6 @@ def append(*, scope: str | None, is_global: bool, spill: bool, **options: Any) -
     ops.decision, ops.alert and ops.observation. Secrets, e-mail addresses and phone numbers are
     refused, and so is a known event id: then nothing is recorded.
     """
-    from treering.model.fields import check_id, check_summary  # noqa: PLC0415  (not for --help)
-
     given = AppendOptions(**options)
     if given.payload_file == given.refs_file == STANDARD:
         raise InvalidInput(

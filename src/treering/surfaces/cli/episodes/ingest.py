@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
+from treering.config import mask_key
 from treering.errors import InvalidInput, NotFound
+from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.ledgers import MEMORY, database_path, is_on_server, open_to_write, shown
@@ -178,7 +180,6 @@ def _ingest(
     from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
-    from treering.model.scopes import parse_scope  # noqa: PLC0415
 
     guard = new_guard(personal=True)
     return Ingest(
@@ -382,8 +383,6 @@ def _extraction(
     from treering.capture.episodes.extraction import SpoolExtractor  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
-    from treering.config import mask_key  # noqa: PLC0415
-    from treering.model.scopes import parse_scope  # noqa: PLC0415
 
     guard = new_guard(personal=True)
     return SpoolExtractor(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,7 +14,7 @@ from treering.model.scopes import Scope
 from treering.surfaces.cli.commands import fail, invocation, show
 from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
-from treering.surfaces.cli.facts.read import masked
+from treering.surfaces.cli.facts.read import masked, print_learned
 from treering.surfaces.cli.finding import (
     ShortIds,
     find_event,
@@ -364,7 +365,6 @@ def extractor_of(model: str | None, url: str | None) -> Extractor | None:
             "a model needs its name and its address",
             hint="give both, as in --model qwen3 --url http://localhost:8080/v1",
         )
-    import os  # noqa: PLC0415  (not for --help)
 
     from treering.adapters.extractors import EndpointExtractor  # noqa: PLC0415
 
@@ -381,8 +381,6 @@ def _masked(receipt: ExtractReceipt) -> ExtractReceipt:
 
 
 def _print(receipt: ExtractReceipt, scope: Scope) -> None:
-    from treering.surfaces.cli.facts.read import print_learned  # noqa: PLC0415  (for people)
-
     flag = scope_flag(scope)
     news = [result for result in receipt.learned if result.outcome != "known"]
     if news:
@@ -432,8 +430,6 @@ def audit(*, scope: Scope) -> None:
     A fact is doubtful if it has no evidence, if its evidence is gone, or if it nearly repeats
     another. Nothing is changed.
     """
-    import msgspec  # noqa: PLC0415  (not for --help)
-
     report: FactAudit | None = None
     texts: dict[str, str] = {}
     short = ShortIds(())
