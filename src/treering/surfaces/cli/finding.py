@@ -547,12 +547,12 @@ def short_facts(memory: Memory) -> ShortIds:
     return for_people(lambda: _every_fact_id(memory))
 
 
-def every_fact(memory: Memory, *, pages_max: int = FACT_PAGES_MAX) -> Iterator[Fact]:
+def every_fact(memory: Memory) -> Iterator[Fact]:
     """Return all facts of a scope, whatever became of them, the newest first."""
     states: Any = memories.FACT_STATES
     return items_of(
         lambda after: memory.facts(state=states, limit=PAGE_ITEMS_MAX, after=after),
-        pages_max=pages_max,
+        pages_max=FACT_PAGES_MAX,
     )
 
 
