@@ -9,7 +9,7 @@ import select
 import threading
 import time
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -24,13 +24,12 @@ from treering.errors import (
     Unavailable,
     Unsupported,
 )
-from treering.ledger.following import cursor_at, mark_of
+from treering.ledger.following import Follower, Item, cursor_at, mark_of
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator, Sequence
 
-    from treering.model.events import Header
     from treering.model.scopes import Scope
 
 
@@ -277,8 +276,6 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-Item = TypeVar("Item", bound="Header")
-
 _BEAT_S: Final = 0.1
 """How often to check whether to stop."""
 _CAUGHT_UP: Final = b": caught up"
@@ -288,8 +285,8 @@ _LINES_MAX: Final = 4_096
 """Lines that are read ahead; then the server waits for the reader."""
 
 
-class RemoteFollower(Generic[Item]):
-    """An iterator over the events of a scope, as ``Follower`` is on a local ledger."""
+class RemoteFollower(Follower[Item]):
+    """An iterator over the events of a scope on a server."""
 
     def __init__(
         self,
@@ -307,42 +304,37 @@ class RemoteFollower(Generic[Item]):
         self._kind = kind
         if after:
             mark_of(after, scope)
-        self.cursor = after or cursor_at(scope, ())
-        """The cursor after the last event that was delivered."""
+        self._cursor = after or cursor_at(scope, ())
         query = {"payloads": "true"} if payloads else {}
         self._path = f"{path_of('scopes', scope, 'stream')}?{urlencode(query)}"
         self._idle_s = idle_s
-        self._stop = stop or threading.Event()
+        self._stop: threading.Event = stop or threading.Event()
+        self._left = 0
         self._items = self._deliver()
 
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        return next(self._items)
-
-    def close(self) -> None:
-        """Stop following."""
-        self._items.close()  # type: ignore[attr-defined]
+    @property
+    def cursor(self) -> str:
+        """Return the cursor after the last event that was delivered."""
+        return self._cursor
 
     def _deliver(self) -> Iterator[Item]:
         heard = time.monotonic()
         is_current = False
-        cursor = self.cursor
-        with contextlib.closing(_Lines(self._connection, self._path, self.cursor)) as lines:
+        cursor = self._cursor
+        with contextlib.closing(_Lines(self._connection, self._path, self._cursor)) as lines:
             while not self._stop.is_set():
-                line = lines.next(self.cursor)
+                line = lines.next(self._cursor)
                 if line is None:
                     idle = time.monotonic() - heard
                     if is_current and self._idle_s is not None and idle >= self._idle_s:
                         return
                 elif line == _BROKEN:
-                    cursor = self.cursor  # The id of an event that did not arrive does not count.
+                    cursor = self._cursor  # The id of an event that did not arrive does not count.
                 elif line.startswith(b"id: "):
                     cursor = line[4:].strip().decode()
                 elif line.startswith(b"data: "):
                     heard = time.monotonic()
-                    self.cursor = cursor
+                    self._cursor = cursor
                     yield msgspec.json.decode(line[6:], type=self._kind)
                 elif line.startswith(_CAUGHT_UP):
                     heard, is_current = time.monotonic(), True
@@ -350,7 +342,7 @@ class RemoteFollower(Generic[Item]):
                         return
                 elif not line.strip():
                     # The end of a heartbeat, or of an event: the cursor counts from here.
-                    self.cursor = cursor
+                    self._cursor = cursor
 
 
 class _Lines:

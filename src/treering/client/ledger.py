@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from treering.client.connection import RemoteFollower, Resource, path_of, refuse_others
 from treering.client.engine import RemoteEngine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from treering.client.connection import ServerConnection
     from treering.ledger.erasure import Replacement
-    from treering.ledger.following import Follower
+    from treering.ledger.following import Follower, Item
     from treering.ledger.sessions import Session
     from treering.model.events import NewEvent
     from treering.model.scopes import Scope
@@ -248,11 +248,11 @@ class RemoteLedger(Ledger):
 
     def follow(self, scope: str, **options: Any) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order."""
-        return cast("Follower[Header]", self._follow(scope, Header, **options))
+        return self._follow(scope, Header, **options)
 
     def follow_events(self, scope: str, **options: Any) -> Follower[Event]:
         """Return the same as ``follow``, with payloads."""
-        return cast("Follower[Event]", self._follow(scope, Event, **options))
+        return self._follow(scope, Event, **options)
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
@@ -298,13 +298,13 @@ class RemoteLedger(Ledger):
     def _follow(
         self,
         scope: str,
-        kind: type[Header],
+        kind: type[Item],
         *,
         after: str | None = None,
         committed: bool = False,
         idle_s: float | None = None,
         stop: threading.Event | None = None,
-    ) -> RemoteFollower[Header]:
+    ) -> RemoteFollower[Item]:
         if committed:
             raise Unsupported("committed cannot be used over HTTP", hint="look at run.ended")
         return RemoteFollower(
