@@ -66,6 +66,19 @@ def test_a_sealed_scope_makes_up_for_what_an_embedder_missed(tmp_path: Path) -> 
         assert found.notes == []
 
 
+def test_what_is_learnt_is_compared_with_what_an_embedder_missed() -> None:
+    embedder = Moody()
+    with treering.open(":memory:", embedder=embedder) as ledger:
+        memory = ledger.memory(HERE)
+        memory.learn("Plays the cello", user="u1")
+        embedder.answers = False
+        missed = memory.learn("Keeps two goats at the farm", user="u1")
+
+        embedder.answers = True
+        memory.learn("Repairs old clocks", user="u1")
+        assert memory.learn("No longer keeps goats", user="u1").superseded == (missed.fact_id,)
+
+
 def test_a_fact_that_is_learnt_is_embedded_once() -> None:
     embedder = Moody()
     with treering.open(":memory:", embedder=embedder) as ledger:

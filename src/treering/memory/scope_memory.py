@@ -142,6 +142,9 @@ class ScopeMemory:
     def _may_wait(self, touched: list[str]) -> bool:
         """Return whether the facts that are not stored are few, and the others are read."""
         documents = self.documents
+        if documents.embedder_failed:
+            # Nothing was added since; the store asks it again.
+            return False
         is_built = self._built_from == (self.fold.generation, documents.generation)
         is_begun = documents.count > documents.unstored_count and documents.vectors is not None
         return is_built and is_begun and len(self._unindexed) + len(touched) <= WAITING_MAX
