@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,6 +158,15 @@ def test_a_sealed_scopes_words_are_held_and_kept_nowhere(tmp_path: Path) -> None
         assert memory.recall("rye bread", user="ann").ids == []
 
 
+RYE = FactPayload(
+    id="f1",
+    text="Likes rye bread",
+    category="preference",
+    importance=5,
+    confidence=0.8,
+    statement=hashed("likes rye bread"),
+    valid_from_ms=1,
+)
 CRAFTS = ["Plays the cello", "Repairs old clocks", "Keeps two goats", "Bakes rye bread"]
 
 
@@ -240,21 +250,53 @@ def test_garbage_is_collected_after_the_first_recall_as_before(*, enabled: bool)
         gc.enable()
 
 
+def test_garbage_is_collected_once_all_threads_have_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_enabled = gc.isenabled
+    with ExitStack() as first:
+
+        def ended_meanwhile() -> bool:
+            answer = is_enabled()
+            first.close()
+            return answer
+
+        first.enter_context(document_index.uncollected())
+        monkeypatch.setattr(gc, "isenabled", ended_meanwhile)
+        with document_index.uncollected():
+            monkeypatch.undo()
+        was_enabled = gc.isenabled()
+        gc.enable()
+
+    assert was_enabled
+
+
+class Watching(StaticEmbedder):
+    """Notes whether garbage is collected while it works."""
+
+    def __init__(self) -> None:
+        self.collected: set[bool] = set()
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        self.collected.add(gc.isenabled())
+        return super().embed(texts)
+
+
+def test_garbage_is_collected_while_a_memory_is_embedded(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "l.db") as ledger:
+        ledger.append([fact_event(SCOPE, "memory.stored", RYE, session=None, user="ann")])
+
+    embedder = Watching()
+    with treering.open(tmp_path / "l.db", embedder=embedder) as ledger:
+        ledger.memory(HERE).facts(user="ann")
+
+    assert embedder.collected == {True}
+
+
 def test_whoever_may_only_read_finds_what_nobody_has_shelved_yet(tmp_path: Path) -> None:
-    content = FactPayload(
-        id="f1",
-        text="Likes rye bread",
-        category="preference",
-        importance=5,
-        confidence=0.8,
-        statement=hashed("likes rye bread"),
-        valid_from_ms=1,
-    )
     with treering.open(tmp_path / "ledger.db") as writer:
         writer.memory(HERE).learn("Lives in Ghent", user="ann")
         with treering.open(tmp_path / "ledger.db", mode="ro") as reader:
             reading = reader.memory(HERE)
-            writer.append([fact_event(SCOPE, "memory.stored", content, session=None, user="ann")])
+            writer.append([fact_event(SCOPE, "memory.stored", RYE, session=None, user="ann")])
             assert [one.id for one in reading.facts(category="preference").items] == ["f1"]
             assert reading.recall("rye bread", user="ann").ids == ["f1"]
             assert reader._store.memory.index_state(SCOPE, "memories").count == 1

@@ -6,6 +6,8 @@ nearest-neighbour index answers, or the vectors are read page by page.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +26,7 @@ from treering.memory.vectors import (
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -215,11 +217,12 @@ class DocumentIndex:
         # They are stored by now, in an order and with numbers of the store's.
         self.drop_unstored()
         self._skip(state)
-        while page := self._store.documents(
-            self._scope, self._index_name, after=self._newest, limit=PAGE
-        ):
-            self._add(page, state.count)
-            self._newest = page[-1][0]
+        with contextlib.nullcontext() if self.count else uncollected():
+            while page := self._store.documents(
+                self._scope, self._index_name, after=self._newest, limit=PAGE
+            ):
+                self._add(page, state.count)
+                self._newest = page[-1][0]
 
     def _skip(self, state: IndexState) -> None:
         """Skip the oldest documents, if there are more than are ranked."""
@@ -380,6 +383,20 @@ class DocumentIndex:
                 at += 1
             after = page[-1][0]
         return near
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Have no garbage collected: where all that is made stays, it is looked for in vain."""
+    if not gc.isenabled():
+        # Whoever disabled it enables it again, perhaps before we are done.
+        yield
+        return
+    try:
+        gc.disable()
+        yield
+    finally:
+        gc.enable()
 
 
 def _nearest(vectors: Matrix, query: Matrix) -> NDArray[np.float32]:

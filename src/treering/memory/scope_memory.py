@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
 from treering.memory.alignment import Aligner
-from treering.memory.document_index import DocumentIndex
+from treering.memory.document_index import DocumentIndex, uncollected
 from treering.memory.event_index import EventIndex
 from treering.memory.fact_columns import FactColumns
 from treering.memory.memory_fold import MemoryFold
@@ -67,15 +66,8 @@ class ScopeMemory:
         Unless ``store``, a few new facts are indexed in this process alone; a later call stores
         their words and vectors.
         """
-        with contextlib.nullcontext() if self._is_built else _uncollected():
-            self._refresh(progress, store=store)
-
-    @property
-    def _is_built(self) -> bool:
-        return self._built_from != (-1, -1)
-
-    def _refresh(self, progress: Callable[[int], None] | None, *, store: bool) -> None:
-        self.fold.refresh()
+        with contextlib.nullcontext() if self.fold.state.facts else uncollected():
+            self.fold.refresh()
         state = self.fold.state
         if self._built_from[0] != self.fold.generation:
             # What was erased must not stay in this process either.
@@ -158,18 +150,6 @@ class ScopeMemory:
         ]
         missing = [position for position in positions if position not in self.documents.at]
         return iter(self.fold.events_at(missing).values())
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Have no garbage collected: where all that is made stays, it is looked for in vain."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class Embedders(NamedTuple):
