@@ -262,13 +262,15 @@ def _things_over(clause: SentenceOutline) -> Iterator[ThingOver]:
     for at, word in enumerate(words):
         after = None if is_momentary else _after(words, at, _LEFT)
         thing = () if after is None else noun_phrase(words, after)
+        # "Left Deloitte to found a start-up" has no subject before what is over.
+        whose = keys_of(clause.contents(0, min(at, clause.verb_at)))
         if thing and (word.key not in _BY_NAME or any(each.kind == "name" for each in thing)):
             how: _How = "doing" if word.key in _ONGOING else "thing"
-            yield ThingOver(thing, keys_of(subject), how=how)
+            yield ThingOver(thing, whose, how=how)
             names = tuple(each for each in thing if each.kind == "name")
-            if names and thing[0].kind not in {"name", "number"}:
+            if names and how == "thing" and thing[0].kind not in {"name", "number"}:
                 # "No longer licenses Origin" ends what is said of Origin in other words.
-                yield ThingOver(names, keys_of(subject), how=how)
+                yield ThingOver(names, whose, how=how)
         after = _after(words, at, _OVER)
         is_said = at >= clause.verb_at and not any(map(is_content, words[clause.verb_at : at]))
         if subject and is_said and after is not None and _is_last(words, after):
@@ -384,8 +386,10 @@ def _is_over(over: ThingOver, old: SentenceOutline) -> bool:
         return is_its and old.verb().split(" ")[0] in _NAMING
     if over.how == "goal":
         at = next((at for at, word in enumerate(old.words) if word.key in _GOALS), len(old.words))
-        goal = keys_of(old.contents(at + 1))
-        return len(goal) > 1 and goal <= keys | (over.whose or frozenset())
+        goal, whose = keys_of(old.contents(at + 1)), over.whose or frozenset()
+        # What a sister did is not done for the user; what Ann did may be done for all.
+        is_theirs = not subject and any(map(is_person, whose))
+        return len(goal) > 1 and goal <= keys | whose and not is_theirs
     if over.how == "clause":
         return keys <= keys_of(old.contents())
     if not _names_whole(over.thing, old, is_part=over.whose is not None):
@@ -413,10 +417,13 @@ def _says_nothing_else(how: _How, old: SentenceOutline) -> bool:
 
 def _is_own(subject: tuple[OutlineWord, ...], whose: frozenset[str], old: SentenceOutline) -> bool:
     """Return whether a statement is about whom something is over for, or about their things."""
+    if not subject:
+        # What is over for a friend is not over for the user, but what a team drops is.
+        return whose <= _GROUPS
     if keys_of(subject) <= whose:
         return True
-    is_somebody = bool(subject) and is_person(subject[-1].key) and subject[-1].key not in _GROUPS
-    return old.words[0].text in _OWN and bool(subject) and not is_somebody
+    is_somebody = is_person(subject[-1].key) and subject[-1].key not in _GROUPS
+    return whose <= _GROUPS and old.words[0].text in _OWN and not is_somebody
 
 
 def _is_set(setting: Setting, old: SentenceOutline) -> bool:
@@ -426,9 +433,10 @@ def _is_set(setting: Setting, old: SentenceOutline) -> bool:
         return False
     if not topic:
         return _is_other_one(value, old)
-    # "The membership fee" is what membership costs.
     is_named = _names_whole(setting.topic, old)
-    is_of_it = is_named or (bool(subject) and subject <= topic)
+    # "The membership fee" is what membership costs; "my wife's visit" is not mine.
+    is_whole = bool(subject) and subject <= topic and not any(map(is_person, topic - subject))
+    is_of_it = is_named or is_whole
     if _has_time(value) or _has_time(rest):
         is_timed = _has_time(value) or "" in _amounts(value)
         return is_of_it and is_timed and _has_time(rest)
