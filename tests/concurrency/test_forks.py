@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from broken.ledgers import SCOPE, open_ledger, said
 from broken.stories import NAME
 from concurrency.processes import Colleague, check_order, ended_well, in_child, write_in_threads
 from effort import PATIENCE_S
+from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +132,30 @@ def test_threads_that_fork_at_the_same_time_do_not_lock_each_other_out(ledger: L
 
     assert outcomes == [True] * 15
     assert check_order(ledger) == 15
+
+
+def test_a_child_closes_its_ledger_while_a_thread_of_its_parent_remembers(ledger: Ledger) -> None:
+    ledger.memory(SCOPE).learn("Bakes rye bread", user="ann")
+    held = ledger._memory_factory.scope_memories.of(Scope(SCOPE))
+    is_held, is_done = threading.Event(), threading.Event()
+
+    def remember() -> None:
+        with held.lock:
+            is_held.set()
+            is_done.wait(PATIENCE_S)
+
+    def close() -> None:
+        signal.alarm(int(PATIENCE_S))
+        ledger.close()
+
+    thread = threading.Thread(target=remember)
+    thread.start()
+    try:
+        assert is_held.wait(PATIENCE_S)
+        assert ended_well(in_child(close))
+    finally:
+        is_done.set()
+        thread.join(PATIENCE_S)
 
 
 def test_a_child_that_ends_as_programs_do_leaves_the_parent_its_ledger(path: Path) -> None:

@@ -253,6 +253,9 @@ class ScopeMemories:
 
     def save(self) -> None:
         """Save the folds of all scopes for the next process."""
+        if self._process != os.getpid():
+            # The parent saves what it holds, and its threads may have held the locks.
+            return
         with self._lock:
             scope_memories = list(self._held.values())
         for scope_memory in scope_memories:
