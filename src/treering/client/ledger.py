@@ -347,7 +347,7 @@ class RemoteMemory(Memory):
 
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         self.scope = scope
-        self.resource = Resource(connection, "scopes", scope)
+        self._resource = Resource(connection, "scopes", scope)
 
     def learn_all(
         self, facts: Sequence[NewFact], *, progress: Callable[[int], None] | None = None
@@ -355,7 +355,9 @@ class RemoteMemory(Memory):
         """Learn several facts in order."""
         listed = list(check_list(facts, "facts"))
         learnt = (
-            self.resource.post(list[LearnResult], "facts", body={"facts": listed}) if listed else []
+            self._resource.post(list[LearnResult], "facts", body={"facts": listed})
+            if listed
+            else []
         )
         if progress is not None:
             progress(len(listed))
@@ -363,39 +365,39 @@ class RemoteMemory(Memory):
 
     def accept(self, fact_id: str) -> Fact:
         """Accept a quarantined, refused or archived fact."""
-        return self.resource.post(Fact, *_fact(fact_id), "accept", body={})
+        return self._resource.post(Fact, *_fact(fact_id), "accept", body={})
 
     def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
         """Never recall a fact again."""
-        return self.resource.post(Fact, *_fact(fact_id), "reject", body={"reason": reason})
+        return self._resource.post(Fact, *_fact(fact_id), "reject", body={"reason": reason})
 
     def recall(self, query: str | None, **options: Any) -> RecallResult:
         """Return what answers ``query``; its use is recorded if the token may write."""
         record = options.pop("record", True)
         if record or "weights" in options:
             try:
-                return self.resource.post(RecallResult, "recall", body={"query": query, **options})
+                return self._resource.post(RecallResult, "recall", body={"query": query, **options})
             except (NotPermitted, ReadOnly):
                 options.pop("weights", None)  # A read-only ledger can still be asked.
-        return self.resource.get(RecallResult, "recall", query=query, **options)
+        return self._resource.get(RecallResult, "recall", query=query, **options)
 
     def fact(self, fact_id: str) -> Fact:
         """Return one fact in any state."""
-        return self.resource.get(Fact, *_fact(fact_id))
+        return self._resource.get(Fact, *_fact(fact_id))
 
     def history(self, fact_id: str) -> list[FactChange]:
         """Return every change to a fact, in order."""
-        return self.resource.get(list[FactChange], *_fact(fact_id), "history")
+        return self._resource.get(list[FactChange], *_fact(fact_id), "history")
 
     def facts(self, **filters: Any) -> Page[Fact]:
         """Return one page of the scope's facts, newest first."""
         if isinstance(filters.get("state"), str):
             filters["state"] = [filters["state"]]
-        return self.resource.get(Page[Fact], "facts", **filters)
+        return self._resource.get(Page[Fact], "facts", **filters)
 
     def episodes(self, **filters: Any) -> Page[Episode]:
         """Return one page of the scope's episodes, newest first."""
-        return self.resource.get(Page[Episode], "episodes", **filters)
+        return self._resource.get(Page[Episode], "episodes", **filters)
 
 
 def _fact(fact_id: str) -> tuple[str, str]:

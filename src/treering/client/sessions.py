@@ -69,7 +69,7 @@ class RemoteSession(Session):
         self._mode = mode
         self._settings = None
         self._engine = cast("Engine", engine)
-        self.resource = Resource(
+        self._resource = Resource(
             engine.connection, "scopes", self.scope, "sessions", self.session_id
         )
 
@@ -90,7 +90,7 @@ class RemoteSession(Session):
             if name != "mode"
         }
         body = {"agent": self.agent, "user": self.user, "mode": self._mode, **options}
-        self.resource.post(SessionOutline, "open", body=body, is_repeatable=True)
+        self._resource.post(SessionOutline, "open", body=body, is_repeatable=True)
         self._settings = self._given
 
     def close(
@@ -100,7 +100,7 @@ class RemoteSession(Session):
         self.open()
         text = reason if isinstance(reason, str) else reason.reason
         body = {"reason": text, "agent": self.agent, "expected_seq": expected_seq}
-        return self.resource.post(Header, "close", body=body)
+        return self._resource.post(Header, "close", body=body)
 
     def fork(
         self,
@@ -122,7 +122,7 @@ class RemoteSession(Session):
             "whole_turn": whole_turn,
             "ts_ms": ts_ms,
         }
-        made = self.resource.post(SessionOutline, "fork", body=body)
+        made = self._resource.post(SessionOutline, "fork", body=body)
         return RemoteSession(
             cast("RemoteEngine", self._engine),
             made.session_id,
@@ -134,11 +134,11 @@ class RemoteSession(Session):
 
     def undo(self, *, turns: int = 1) -> Header:
         """Hide the last turns from history, context and goals."""
-        return self.resource.post(Header, "undo", body={"turns": turns, "agent": self.agent})
+        return self._resource.post(Header, "undo", body={"turns": turns, "agent": self.agent})
 
     def redo(self) -> Header:
         """Show again what was undone last."""
-        return self.resource.post(Header, "redo", body={"agent": self.agent})
+        return self._resource.post(Header, "redo", body={"agent": self.agent})
 
     # Reading.
 
@@ -152,15 +152,15 @@ class RemoteSession(Session):
 
     def history(self, *, last: int | None = None) -> list[dict[str, Any]]:
         """Return the end of the conversation as messages that a model takes."""
-        return self.resource.get(list[dict[str, Any]], "messages", last=_last(last))
+        return self._resource.get(list[dict[str, Any]], "messages", last=_last(last))
 
     def turns(self, *, last: int | None = None) -> Iterator[TurnView]:
         """Return its last turns in order."""
-        return iter(self.resource.get(list[TurnView], "turns", last=_last(last)))
+        return iter(self._resource.get(list[TurnView], "turns", last=_last(last)))
 
     def tool_calls(self, *, last: int | None = None) -> Iterator[ToolRecord]:
         """Return its last tool calls in order."""
-        return iter(self.resource.get(list[ToolRecord], "tool-calls", last=_last(last)))
+        return iter(self._resource.get(list[ToolRecord], "tool-calls", last=_last(last)))
 
     def summary(self) -> Counts:
         """Return how many events of each sort it holds."""
@@ -176,17 +176,17 @@ class RemoteSession(Session):
 
     def goals(self) -> list[Goal]:
         """Return the goals that were set and not removed."""
-        return self.resource.get(list[Goal], "goals")
+        return self._resource.get(list[Goal], "goals")
 
     def context(self, max_tokens: int | None = None, **options: Any) -> Context:
         """Return what a model is shown next: dialect, system, reserve_output_tokens, model."""
-        return self.resource.get(Context, "context", max_tokens=max_tokens, **options)
+        return self._resource.get(Context, "context", max_tokens=max_tokens, **options)
 
     def compact_if_needed(self, max_tokens: int) -> None:
         """Do nothing: a run assembles no context over HTTP."""
 
     def _glance(self) -> SessionAnswer:
-        return self.resource.get(SessionAnswer)
+        return self._resource.get(SessionAnswer)
 
     def _timeline(
         self,
@@ -215,7 +215,7 @@ class RemoteSession(Session):
     ) -> Iterator[Any]:
         while left is None or left > 0:
             limit = PAGE_ITEMS_MAX if left is None else min(left, PAGE_ITEMS_MAX)
-            items = self.resource.get(
+            items = self._resource.get(
                 list[kind], "timeline", limit=limit, after_seq=after_seq, **query
             )
             yield from items
