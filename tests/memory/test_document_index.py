@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +12,13 @@ import pytest
 import treering
 from builders import HERE, said
 from treering import Ledger
-from treering.derive.memory_state import FactPayload, hashed
+from treering.derive.memory_state import FactPayload, FactRow, hashed
 from treering.embedders.static import StaticEmbedder
 from treering.errors import Unavailable
-from treering.memory import document_index, scope_memory
+from treering.memory import document_index, lexical, memory_fold, scope_memory
 from treering.memory.document_index import DocumentIndex
 from treering.memory.events import fact_event
+from treering.memory.fact_columns import FactColumns
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
@@ -248,6 +249,49 @@ def test_garbage_is_collected_after_the_first_recall_as_before(*, enabled: bool)
             assert gc.isenabled() == enabled
     finally:
         gc.enable()
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (memory_fold.MemoryFold, "_drop_oldest"),
+        (DocumentIndex, "_add_vectors"),
+        (FactColumns, "update"),
+        (lexical._IndexSegment, "__init__"),
+    ],
+    ids=lambda place: place[1],
+)
+def test_a_memory_that_was_interrupted_answers_as_before(
+    tmp_path: Path, place: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(tmp_path / "l.db", embedder="static") as ledger:
+        memory = ledger.memory(HERE)
+        for text in CRAFTS[:2]:
+            memory.learn(text, user="ann")
+        memory.recall("cello", user="ann", record=False)
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(*place, interrupt)
+            memory.learn(CRAFTS[2], user="ann")
+            memory.recall("goats", user="ann", record=False)
+        for text in CRAFTS[2:]:
+            memory.learn(text, user="ann")
+        found = [memory.recall(text, user="ann", record=False).facts for text in CRAFTS]
+        states = {row.id: row.uses for row in held_facts(ledger)}
+
+    with treering.open(tmp_path / "l.db", mode="ro", embedder="static") as ledger:
+        memory = ledger.memory(HERE)
+        assert [memory.recall(text, user="ann", record=False).facts for text in CRAFTS] == found
+        assert {row.id: row.uses for row in held_facts(ledger)} == states
+    assert all(text in facts for text, facts in zip(CRAFTS, found, strict=True))
+
+
+def held_facts(ledger: Ledger) -> list[FactRow]:
+    held = ledger._memory_factory.scope_memories.of(SCOPE)
+    return list(held.fold.state.facts.values())
 
 
 def test_garbage_is_collected_once_all_threads_have_read(monkeypatch: pytest.MonkeyPatch) -> None:

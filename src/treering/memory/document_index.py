@@ -73,7 +73,14 @@ class DocumentIndex:
         """Vectors of texts that the next step will index, if they were needed before."""
         self._unstored: dict[int, IndexEntry] = {}
         """The newest documents, by position, as long as they are in this process alone."""
+        self._is_reading = False
+        """Whether documents were being read when somebody interrupted it."""
         self.clear()
+
+    def reset(self) -> None:
+        """Have everything read again."""
+        self.clear()
+        self.generation = -1
 
     def clear(self) -> None:
         """Drop everything held in memory."""
@@ -209,11 +216,12 @@ class DocumentIndex:
     def refresh(self) -> None:
         """Read new documents; read all of them if any were removed."""
         state = self._store.index_state(self._scope, self._index_name)
-        if state.generation != self.generation:
+        if state.generation != self.generation or self._is_reading:
             self.clear()
             self.generation = state.generation
         if self._newest >= state.newest:
             return
+        self._is_reading = True
         # They are stored by now, in an order and with numbers of the store's.
         self.drop_unstored()
         self._skip(state)
@@ -223,6 +231,7 @@ class DocumentIndex:
             ):
                 self._add(page, state.count)
                 self._newest = page[-1][0]
+        self._is_reading = False
 
     def _skip(self, state: IndexState) -> None:
         """Skip the oldest documents, if there are more than are ranked."""

@@ -196,22 +196,22 @@ class Lexicon:
         """Index the pending documents."""
         import numpy as np  # noqa: PLC0415
 
-        if self._pending:
-            waiting, self._pending = self._pending, []
-            self._take(*map(np.concatenate, zip(*waiting, strict=True)))
-
-    def _take(self, terms: Numbers, lengths: NDArray[np.int32]) -> None:
-        import numpy as np  # noqa: PLC0415
-
-        first = len(self._lengths)
-        self._lengths = np.append(self._lengths, lengths.astype(np.float32))
-        self._present = np.append(self._present, np.ones(len(lengths), bool))
-        self._count()
+        if not self._pending:
+            return
+        terms, lengths = map(np.concatenate, zip(*self._pending, strict=True))
+        first, segments = len(self._lengths), list(self._segments)
+        all_lengths = np.append(self._lengths, lengths.astype(np.float32))
+        present = np.append(self._present, np.ones(len(lengths), bool))
         # Merge with the previous segment unless that is twice as large: n documents have log n
         # segments, and each document is sorted log n times.
-        while self._segments and len(self._segments[-1].lengths) < 2 * len(lengths):
-            before = self._segments.pop()
+        while segments and len(segments[-1].lengths) < 2 * len(lengths):
+            before = segments.pop()
             first = before.first
             terms = np.append(before.terms, terms)
             lengths = np.append(before.lengths, lengths)
-        self._segments.append(_IndexSegment(first, terms, lengths))
+        segments.append(_IndexSegment(first, terms, lengths))
+        # All at once, so that an interrupt leaves the documents pending or indexed.
+        self._lengths, self._present, self._segments, self._pending = (
+            all_lengths, present, segments, [],
+        )  # fmt: skip
+        self._count()

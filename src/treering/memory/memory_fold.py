@@ -166,11 +166,20 @@ class MemoryFold:
         # Cached: a session's settings change only by an erasure, which starts a new fold.
         return MemoryState(cache(partial(self._attributed, self.scope)))
 
+    def reset(self) -> None:
+        """Have the saved rows read again, and what was recorded since folded again."""
+        self._clear()
+        self._start, self._applied_erasures = (), set()
+        self._replaces_saved, self._may_save, self._loaded = False, True, False
+
     def _start_over(self) -> None:
+        self._clear()
+        self._start = self._store.end(self.scope)
+        self._replaces_saved, self._may_save = True, True
+
+    def _clear(self) -> None:
         self.state = self._empty_state()
         self.generation += 1
-        self._start = self._store.end(self.scope)
         self._mark = ()
         self._unsettled = []
         self._texts.clear()
-        self._replaces_saved, self._may_save = True, True

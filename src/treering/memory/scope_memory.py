@@ -59,6 +59,8 @@ class ScopeMemory:
         self._built_from: tuple[int, int] = (-1, -1)
         self._unindexed: list[str] = []
         """Ids of facts that the store has not indexed yet."""
+        self._is_refreshing = False
+        """Whether a refresh has begun and not ended: what it left half done is read again."""
 
     def refresh(self, progress: Callable[[int], None] | None = None, *, store: bool = True) -> None:
         """Apply what was recorded since.
@@ -66,6 +68,11 @@ class ScopeMemory:
         Unless ``store``, a few new facts are indexed in this process alone; a later call stores
         their words and vectors.
         """
+        if self._is_refreshing:
+            self.fold.reset()
+            self.documents.reset()
+            self._built_from = (-1, -1)
+        self._is_refreshing = True
         with contextlib.nullcontext() if self.fold.state.facts else uncollected():
             self.fold.refresh()
         state = self.fold.state
@@ -89,6 +96,7 @@ class ScopeMemory:
         elif touched or self._unindexed:
             self._unindexed = self._enter(list(dict.fromkeys([*self._unindexed, *touched])))
         state.touched.clear()
+        self._is_refreshing = False
 
     def save(self) -> None:
         """Save what was folded and indexed, for the next process."""
