@@ -79,6 +79,24 @@ def test_what_is_learnt_is_compared_with_what_an_embedder_missed() -> None:
         assert memory.learn("No longer keeps goats", user="u1").superseded == (missed.fact_id,)
 
 
+def test_closing_a_ledger_waits_for_no_embedder(tmp_path: Path) -> None:
+    embedder = Moody()
+    with treering.open(tmp_path / "a.db", embedder=embedder) as ledger:
+        memory = ledger.memory(HERE)
+        for text in ("Plays the cello", "Keeps two goats"):
+            memory.learn(text, user="u1")
+        session = ledger.session("s1", scope=HERE, agent="lyria", user="u1")
+        with session.turn() as turn:
+            turn.user("Please book a boat for Friday, from the harbour of Ostend")
+        session.close()
+        embedder.embedded.clear()
+
+    assert embedder.embedded == []
+    with treering.open(tmp_path / "a.db", embedder=embedder) as ledger:
+        found = ledger.memory(HERE).recall("goats", user="u1", record=False)
+        assert found.facts == "- Keeps two goats (personal)"
+
+
 def test_a_fact_that_is_learnt_is_embedded_once() -> None:
     embedder = Moody()
     with treering.open(":memory:", embedder=embedder) as ledger:

@@ -118,14 +118,21 @@ class DocumentIndex:
 
     # Catching up.
 
-    def catch_up(self, texts: Texts, *, progress: Callable[[int], None] | None = None) -> None:
+    def catch_up(
+        self,
+        texts: Texts,
+        *,
+        progress: Callable[[int], None] | None = None,
+        embedding: bool = True,
+    ) -> None:
         """Let the store index new events, then read them.
 
-        While the embedder fails nothing is indexed; a later call makes up for it.
+        While the embedder fails nothing is indexed; a later call makes up for it. Unless
+        ``embedding``, neither is what it would be asked for.
         """
         self.embedder_failed = False
         try:
-            while self._step(texts, progress):
+            while self._step(texts, progress, embedding=embedding):
                 pass
         except Unavailable:
             self.embedder_failed = True
@@ -133,12 +140,14 @@ class DocumentIndex:
             self.ahead = {}
         self.refresh()
 
-    def _step(self, texts: Texts, progress: Callable[[int], None] | None) -> bool:
+    def _step(
+        self, texts: Texts, progress: Callable[[int], None] | None, *, embedding: bool
+    ) -> bool:
         """Let the store index one page; return whether there is more."""
         step = self._store.follow_documents(
             self._scope,
             self._index_name,
-            lambda events: self._entries(events, texts),
+            lambda events: self._entries(events, texts, embedding=embedding),
             embedder="" if self.embedder is None else self.embedder.name,
         )
         if progress is not None and step.events:
@@ -155,8 +164,12 @@ class DocumentIndex:
             self.embedder_failed = True
             return None
 
-    def _entries(self, events: Sequence[Event], texts: Texts) -> list[IndexEntry]:
+    def _entries(
+        self, events: Sequence[Event], texts: Texts, *, embedding: bool = True
+    ) -> list[IndexEntry]:
         new = [event for event in events if event.position not in self._unstored]
+        if not embedding and self.embedder is not None and any(map(texts, new)):
+            raise Unavailable("the embedder is not asked now", hint="recall something")
         entered = {
             entry.position: entry
             for entry in entries(new, texts, self.embedder, self.term_ids, self.ahead)

@@ -102,7 +102,8 @@ class ScopeMemory:
         """Save what was folded and indexed, for the next process."""
         self.fold.save()
         if self.documents.unstored_count and not self.is_sealed:
-            self.documents.catch_up(memory_texts)
+            # Whoever closes a ledger waits for no model.
+            self.documents.catch_up(memory_texts, embedding=False)
 
     @property
     def is_elsewhere(self) -> bool:
