@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import sqlite3
 from contextlib import closing
 from random import Random
@@ -18,6 +19,7 @@ from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.projections import in_sqlite
 from treering.storage.sqlite import tool_records
+from treering.storage.tool_calls import number
 from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
 
 if TYPE_CHECKING:
@@ -125,12 +127,21 @@ def test_events_are_followed_by_position_and_fetched_by_seq(
     stretch = plan(tool_records.IN_STRETCH, {"after": 0, "until": 9, "call": 1, "result": 2})
     fetched = plan(tool_records.AT_PLACES, ("[]",))
     among = {"scope": 1, "pairs": b"[[1, 2]]"}
-    paired = [plan(in_sqlite(one), among) for one in (tool_table.LATEST, tool_table.DROP)]
+    asked = (tool_table.KNOWN, tool_table.LATEST, tool_table.DROP)
+    paired = [plan(in_sqlite(one), among) for one in asked]
 
     assert "e USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in stretch
     assert "seqs_by_session USING PRIMARY KEY (session=? AND seq=?)" in fetched
     assert "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)" in fetched
     assert all("tool_calls_by_call (scope=? AND session=? AND call=?" in one for one in paired)
+
+
+@pytest.mark.parametrize("key", [b"", b"key", bytes(range(64)), bytes(range(65))])
+def test_a_name_is_stored_as_the_beginning_of_its_keyed_hash(key: bytes) -> None:
+    """Another number would find no record in the tables that a ledger has."""
+    kept = hmac.digest(key, "grep ✓".encode(), "sha256")
+
+    assert number(key, "grep ✓") == int.from_bytes(kept[:8], "big", signed=True)
 
 
 def told(dice: Random, number: int) -> list[treering.NewEvent]:

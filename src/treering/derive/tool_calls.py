@@ -26,7 +26,7 @@ SAME_ID_MAX: Final = 64
 """A result finds its call among this many latest records with its call id in the session."""
 
 
-class CallState(msgspec.Struct, kw_only=True, gc=False):
+class CallState(msgspec.Struct, gc=False):
     """The state of one call; it changes as facts arrive."""
 
     position: int
@@ -88,8 +88,10 @@ def settle(group: list[CallState], fact: ToolFact) -> CallState | None:
 
     Return None for a result that changes nothing, because the call has its outcome.
     """
-    latest = group[-SAME_ID_MAX:]
-    call = _without_call(latest, fact) if fact.is_call else _without_result(latest, fact)
+    call = None
+    if group:
+        latest = group[-SAME_ID_MAX:]
+        call = _without_call(latest, fact) if fact.is_call else _without_result(latest, fact)
     if call is None:
         call = _opened(fact)
         group.append(call)
@@ -202,23 +204,22 @@ def _is_late(call: CallState, fact: ToolFact) -> bool:
 
 
 def _opened(fact: ToolFact) -> CallState:
-    call = CallState(
-        position=fact.position,
-        call_id=fact.call_id,
-        tool=None,
-        run=None,
-        status="open",
-        reason=None,
-        started_ms=None,
-        ended_ms=None,
-        duration_ms=None,
-        output_bytes=None,
-        call_seq=None,
-        result_seq=None,
+    is_call = fact.is_call
+    return CallState(
+        fact.position,
+        fact.call_id,
+        fact.tool,
+        fact.run,
+        fact.status,
+        fact.reason,
+        started_ms=fact.ts_ms if is_call else None,
+        ended_ms=None if is_call else fact.ts_ms,
+        duration_ms=fact.duration_ms,
+        output_bytes=fact.output_bytes,
+        call_seq=fact.seq if is_call else None,
+        result_seq=None if is_call else fact.seq,
         late_seq=None,
     )
-    (_take_call if fact.is_call else _take_result)(call, fact)
-    return call
 
 
 def _take_call(call: CallState, fact: ToolFact) -> None:

@@ -10,7 +10,7 @@ from treering.model.parts import SafePart, ToolCalled, ToolReturned, safe_part
 from treering.model.tools import Reason, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from treering.model.events import Header
 
@@ -22,7 +22,17 @@ Name = str | int
 """A text, or a number that represents it."""
 
 
-class ToolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class _Texts(dict[str, str]):
+    """Every text as it is; nothing is kept."""
+
+    def __missing__(self, text: str) -> str:
+        return text
+
+
+_TEXTS: Final = _Texts()
+
+
+class ToolFact(msgspec.Struct, frozen=True, gc=False):
     """What one event says about a tool call."""
 
     position: int
@@ -53,23 +63,23 @@ def read_fact(
     place: tuple[int, int, int],
     run_id: str | None,
     part: SafePart,
-    name: Callable[[str], Name] = str,
+    names: Mapping[str, Name] = _TEXTS,
 ) -> ToolFact:
     """Return what a tool event says; ``place`` is its position, seq and time.
 
-    ``name`` returns what represents a text.
+    ``names`` has what represents a text.
     """
     position, seq, ts_ms = place
     if isinstance(part, ToolReturned):
         status = _status_of(part)
         return ToolFact(
-            position=position,
-            seq=seq,
-            ts_ms=ts_ms,
+            position,
+            seq,
+            ts_ms,
             is_call=False,
-            call_id=name(part.call_id) if part.call_id else None,
-            tool=name(part.tool) if part.tool else None,
-            run=name(run) if (run := run_id or part.run) else None,
+            call_id=names[part.call_id] if part.call_id else None,
+            tool=names[part.tool] if part.tool else None,
+            run=names[run] if (run := run_id or part.run) else None,
             status=status,
             reason=part.reason if status == "synthetic" else None,
             duration_ms=plausible(part.duration_ms),
@@ -78,13 +88,13 @@ def read_fact(
         )
     called = part if isinstance(part, ToolCalled) else ToolCalled()
     return ToolFact(
-        position=position,
-        seq=seq,
-        ts_ms=ts_ms,
+        position,
+        seq,
+        ts_ms,
         is_call=True,
-        call_id=name(called.call_id) if called.call_id else None,
-        tool=name(called.tool) if called.tool else None,
-        run=name(run_id) if run_id else None,
+        call_id=names[called.call_id] if called.call_id else None,
+        tool=names[called.tool] if called.tool else None,
+        run=names[run_id] if run_id else None,
         status="open",
     )
 

@@ -5,13 +5,14 @@ The tables hold hashes where the events hold texts. What is shown is read from t
 
 from __future__ import annotations
 
-import hmac
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from hashlib import sha256
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from treering.derive.tool_calls import CallState, settle
-from treering.derive.tool_facts import TOOL_KINDS, read_fact
+from treering.derive.tool_facts import TOOL_KINDS, ToolFact, read_fact
 from treering.model.codec import decode
 from treering.model.parts import PARTS, SafePart, safe_part
 from treering.model.tools import REASONS, STATUSES
@@ -19,7 +20,6 @@ from treering.model.tools import REASONS, STATUSES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from treering.derive.tool_facts import ToolFact
     from treering.model.views import RunState
     from treering.storage.encoding import Row
 
@@ -28,15 +28,16 @@ COLUMNS: Final = (
     "ended_ms", "duration_ms", "output_bytes", "call_seq", "result_seq", "late_seq",
 )  # fmt: skip
 _PARTS: Final = {kind: msgspec.json.Decoder(PARTS[kind]) for kind in TOOL_KINDS}
+_BLOCK: Final = 64
+_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+_FIRST: Final = Struct(">q24x").unpack
 RUN_STATES: Final[tuple[RunState, ...]] = ("open", "ended", "failed", "interrupted")
 """By the number that the tables of runs have."""
 
 
-class Placed(NamedTuple):
-    """What an event says, in the session that it says it in."""
-
-    session: int
-    fact: ToolFact
+Placed = tuple[int, ToolFact]
+"""A session, and what one of its events says."""
 
 
 class Changes(msgspec.Struct, kw_only=True):
@@ -60,8 +61,7 @@ Facts = dict[Any, list[Placed]]
 
 def number(key: bytes, text: str) -> int:
     """Return the number that ``text`` is stored as; it is never 0."""
-    # The beginning of name_key, past its cache: that is for names which come back for long.
-    return int.from_bytes(hmac.digest(key, text.encode(), "sha256")[:8], "big", signed=True) or 1
+    return _Numbers(key)[text]
 
 
 def read_facts(rows: Iterable[Row], key_of: Callable[[Any], bytes]) -> Facts:
@@ -73,13 +73,10 @@ def read_facts(rows: Iterable[Row], key_of: Callable[[Any], bytes]) -> Facts:
     facts: Facts = {}
     numbers: dict[Any, _Numbers] = {}
     for scope, session, position, seq, ts_ms, kind, run, refs in rows:
-        named = numbers.get(scope)
-        if named is None:
-            named, facts[scope] = _Numbers(key_of(scope)), []
-            numbers[scope] = named
-        place = (position, seq, ts_ms)
-        fact = read_fact(place, run, _part(kind, refs), named.__getitem__)
-        facts[scope].append(Placed(session, fact))
+        if scope not in facts:
+            numbers[scope], facts[scope] = _Numbers(key_of(scope)), []
+        fact = read_fact((position, seq, ts_ms), run, _part(kind, refs), numbers[scope])
+        facts[scope].append((session, fact))
     return facts
 
 
@@ -97,10 +94,16 @@ class _Numbers(dict[str, int]):
     """The numbers of names under one key; a call and its result ask for the same ones."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        # Together they are HMAC-SHA-256, and begin as name_key; its key is taken in only once.
+        block = (key if len(key) <= _BLOCK else sha256(key).digest()).ljust(_BLOCK, b"\0")
+        self._inner = sha256(block.translate(_INNER)).copy
+        self._outer = sha256(block.translate(_OUTER)).copy
 
     def __missing__(self, name: str) -> int:
-        self[name] = value = number(self._key, name)
+        inner, outer = self._inner(), self._outer()
+        inner.update(name.encode())
+        outer.update(inner.digest())
+        self[name] = value = _FIRST(outer.digest())[0] or 1
         return value
 
 
@@ -117,18 +120,21 @@ def take_in(
     ``seen`` is the last seq of each group: events up to it change nothing.
     """
     changes = Changes()
+    changed = changes.calls
     for session, fact in facts:
         if fact.call_id is None:
             call = settle([], fact)
         else:
-            group = session, int(fact.call_id)
+            group: Group = (session, fact.call_id)  # type: ignore[assignment]
             if fact.seq <= seen.get(group, 0):
                 continue
-            call = settle(groups.setdefault(group, []), fact)
+            if group not in groups:
+                groups[group] = []
+            call = settle(groups[group], fact)
             if call is None:
                 changes.extras.append((*group, fact.seq))
         if call is not None:
-            changes.calls[call.position] = (session, call)
+            changed[call.position] = (session, call)
     return changes
 
 

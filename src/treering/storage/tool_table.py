@@ -33,6 +33,15 @@ _OF_SCOPE: Final = f"SELECT {SELECTED} FROM tool_calls AS t WHERE t.scope = :sco
 _EXTRAS_OF_SCOPE: Final = """
 SELECT seq, session, call FROM tool_extras WHERE scope = :scope ORDER BY session, call, seq
 """
+# Most calls are new: one look at each group spares the others.
+KNOWN: Final = """
+SELECT g.a, g.b
+FROM $pairs AS g
+WHERE EXISTS (
+  SELECT 1 FROM tool_calls AS t INDEXED BY tool_calls_by_call
+  WHERE t.scope = :scope AND t.session = g.a AND t.call = g.b
+)
+"""
 # Of each group only the last few are compared with new events.
 LATEST: Final = f"""
 SELECT {SELECTED}
@@ -251,9 +260,10 @@ def _load(
     table: ProjectionTable, scope: int | str, groups: set[Group]
 ) -> tuple[dict[Group, list[CallState]], dict[Group, int]]:
     """Return the latest calls of each group, and the last seq it has seen."""
-    if not groups:
+    known = groups and table.rows(KNOWN, {"scope": scope, "pairs": pairs_value(sorted(groups))})
+    if not known:
         return {}, {}
-    values = {"scope": scope, "pairs": pairs_value(groups)}
+    values = {"scope": scope, "pairs": pairs_value(known)}
     latest: dict[Group, list[CallState]] = {}
     for row in table.rows(LATEST, values):
         latest.setdefault((row[1], row[2]), []).append(call_of(row))
