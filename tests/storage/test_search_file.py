@@ -15,7 +15,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from concurrency.processes import colleagues
-from treering.storage.sqlite import search_shards
+from treering.storage.sqlite import search_index, search_shards
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -340,6 +340,24 @@ def test_a_forked_child_searches_on_its_own(tmp_path: Path) -> None:
         assert found(ledger, "numbat") == {"e2"}
         for end in (reading, writing):
             os.close(end)
+
+
+def test_a_shard_that_can_be_filled_is_filled_in_one_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words are written once; events that fill none are entered a page at a time."""
+    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
+    steps: list[int] = []
+    with treering.open(tmp_path / "a.db") as ledger:
+        ledger.append([said(f"quokka n{n}") for n in range(130)])
+        ledger.search("quokka", scope=HERE, progress=steps.append)
+        ledger.append([said(f"quokka m{n}") for n in range(21)])
+        ledger.search("quokka", scope=HERE, progress=steps.append)
+
+        assert steps == [50, 50, 20, 10, 20, 1]
+        assert all(len(found(ledger, word)) == 1 for word in ("n0", "n49", "n50", "n129", "m20"))
+        assert ledger.admin.verify(derived=True).intact
 
 
 def test_shards_are_searched_the_newest_first_and_hold_one_scope_each(

@@ -264,7 +264,7 @@ def _strings(payload: Any) -> list[str]:
     """Return the distinct texts in a payload, in order, up to the size limit."""
     walked: list[str] = []
     _walk(payload, 0, walked)
-    if not walked or (len(walked) == 1 and len(walked[0]) <= _UNREADABLE):
+    if not walked or (len(walked) == 1 and _is_read_whole(walked[0])):
         return walked
     texts: dict[str, None] = {}
     beginnings: list[str] = []
@@ -275,7 +275,7 @@ def _strings(payload: Any) -> list[str]:
             continue
         if len(beginnings) < _BEGINNINGS_MAX:
             beginnings.append(beginning)
-        if len(text) > _UNREADABLE and not _BLANKS.search(text[:_UNREADABLE]) and text.isascii():
+        if not _is_readable(text):
             continue
         clipped_text = (
             text if len(text) <= room else f"{text[: room // 2]}\n…\n{text[-(room // 2) :]}"
@@ -285,6 +285,18 @@ def _strings(payload: Any) -> list[str]:
         if room <= 0 or len(texts) >= STRINGS_MAX:
             break
     return list(texts)
+
+
+def _is_read_whole(text: str) -> bool:
+    return len(text) <= WIDE_CHARACTERS_MAX and _is_readable(text)
+
+
+def _is_readable(text: str) -> bool:
+    return (
+        len(text) <= _UNREADABLE
+        or _BLANKS.search(text[:_UNREADABLE]) is not None
+        or not text.isascii()
+    )
 
 
 def _repeats(text: str, beginnings: list[str]) -> bool:

@@ -105,10 +105,9 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
     words = _plain_words(text) if text.isascii() else _words(chunks)
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
     # In the order of the alphabet, so that the same text always gives the same pieces.
-    lookups = [_CHUNK_NAMES[chunk] for chunk in sorted(unknown)]
+    lookups = [entry for chunk in sorted(unknown) if (entry := _CHUNK_NAMES[chunk])[0]]
     pieces = dict.fromkeys([piece for _, pieces in lookups for piece in pieces])
-    names = [name for name, _ in lookups if name]
-    return TextTokens(" ".join(words), " ".join(pieces), " ".join(names))
+    return TextTokens(" ".join(words), " ".join(pieces), " ".join([name for name, _ in lookups]))
 
 
 def spelt(text: str) -> str:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from treering.model.search_queries import SearchQuery, Term
     from treering.storage.sqlite.reader import Reader
 
-STEP_EVENTS: Final = 1_000
-"""Events entered in one transaction."""
+PAGE_EVENTS: Final = 1_000
+"""Events read at once. One transaction enters a page, or as many as fill a shard."""
+STEP_CHARACTERS: Final = 16_000_000
+"""Characters after which a transaction ends earlier, if texts are long."""
 CANDIDATES_MAX: Final = 1_000
 """How many of the newest matches are ranked."""
 WORD_MATCHES_MAX: Final = 20_000
@@ -95,23 +97,42 @@ class SearchIndex:
             number = find_scope(ledger, scope)[0]
         if not number:
             return FollowStep(0, more=False)
-        after = self._followed(index, number)
-        events, last, more = self._stretch(scope, after, sealed=sealed)
-        search_shards.enter(index, number, _documents(events, read))
+        after = last = self._followed(index, number)
+        room = self._room(index, number, after)
+        documents: list[search_shards.Document] = []
+        events, characters, more = 0, 0, True
+        while more and events < room and characters < STEP_CHARACTERS:
+            limit = min(room - events, PAGE_EVENTS)
+            page, last, more = self._page(scope, last, limit=limit, sealed=sealed)
+            entered = _documents(page, read)
+            documents += entered
+            events += len(page)
+            characters += sum(len(words) for _, words, *_ in entered)
+        # At once: another statement in between would have the words written that are in memory.
+        search_shards.enter(index, number, documents)
         if last > after:
             index.execute(
                 "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
                 (number, last, self._file.link_at(last)),
             )
-        return FollowStep(len(events), more=more)
+        return FollowStep(events, more=more)
 
-    def _stretch(self, scope: Scope, after: int, *, sealed: bool) -> tuple[list[Event], int, bool]:
+    def _room(self, index: apsw.Connection, scope: int, after: int) -> int:
+        """Return how many events one transaction enters: a page, or what fills a shard."""
+        room = search_shards.room(index, scope)
+        with self._database.reading() as ledger:
+            newest = fetch_value(ledger, "SELECT max(position) FROM events") or 0
+        return max(room, PAGE_EVENTS) if newest - after >= room else PAGE_EVENTS
+
+    def _page(
+        self, scope: Scope, after: int, *, limit: int = PAGE_EVENTS, sealed: bool
+    ) -> tuple[list[Event], int, bool]:
         """Return the next events of a scope, the last position, and whether there are more."""
         if sealed:
-            stretch = self._reader.headers_after(scope, (after,), limit=STEP_EVENTS)
+            stretch = self._reader.headers_after(scope, (after,), limit=limit)
             events = [Event(*msgspec.structs.astuple(header)) for header in stretch.items]
             return events, stretch.last[0], stretch.more
-        followed = self._reader.events_after(scope, (after,), limit=STEP_EVENTS)
+        followed = self._reader.events_after(scope, (after,), limit=limit)
         return followed.items, followed.last[0], followed.more
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
@@ -133,7 +154,7 @@ class SearchIndex:
     ) -> Iterator[search_shards.Document]:
         after, more = 0, True
         while more:
-            events, after, more = self._stretch(scope, after, sealed=sealed)
+            events, after, more = self._page(scope, after, sealed=sealed)
             yield from _documents(events, read)
 
     def _compare(

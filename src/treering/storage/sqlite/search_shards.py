@@ -45,6 +45,11 @@ CREATE INDEX shards_by_scope ON shards (scope, last);
 
 SHARD_DOCUMENTS_MAX: Final = 16_384
 """Documents rewritten when one of them is erased: a fraction of a second."""
+HASH_BYTES: Final = 32 * 2**20
+"""Words that a table holds in memory before it writes them: a shard's, unless texts are long.
+
+A shard that is filled in one transaction is then written once, and never merged.
+"""
 
 Document = tuple[int, str, str, str, str, str]
 """position, words, pieces, files, marks, names"""
@@ -79,6 +84,12 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
         if len(part) == room:
             # It is full and will not change much: one segment is read faster than several.
             _optimize(connection, shard)
+
+
+def room(connection: apsw.Connection, scope: int) -> int:
+    """Return how many documents of a scope the shard takes that is filled next."""
+    row = _last(connection, scope)
+    return SHARD_DOCUMENTS_MAX - (row[1] % SHARD_DOCUMENTS_MAX if row else 0)
 
 
 def count(connection: apsw.Connection, scope: int) -> int:
@@ -203,11 +214,7 @@ def _drop(connection: apsw.Connection, shard: int) -> None:
 
 def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
     """Return the shard for the next documents, and how many it has room for."""
-    row: Row | None = fetch_one(
-        connection,
-        "SELECT id, documents FROM shards WHERE scope = ? ORDER BY last DESC, id DESC LIMIT 1",
-        (scope,),
-    )
+    row = _last(connection, scope)
     if row is not None and row[1] < SHARD_DOCUMENTS_MAX:
         return row[0], SHARD_DOCUMENTS_MAX - row[1]
     connection.execute(
@@ -217,10 +224,20 @@ def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
     for letter, layout in _LAYOUTS.items():
         connection.execute(f"CREATE VIRTUAL TABLE {letter}_{shard} USING {layout}")
         # Its parts are merged when it is full, or when there are sixteen of them.
-        connection.execute(
-            f"INSERT INTO {letter}_{shard} ({letter}_{shard}, rank) VALUES ('automerge', 0)"
-        )
+        for name, value in (("automerge", 0), ("hashsize", HASH_BYTES)):
+            connection.execute(
+                f"INSERT INTO {letter}_{shard} ({letter}_{shard}, rank) VALUES (?, ?)",
+                (name, value),
+            )
     return shard, SHARD_DOCUMENTS_MAX
+
+
+def _last(connection: apsw.Connection, scope: int) -> Row | None:
+    return fetch_one(
+        connection,
+        "SELECT id, documents FROM shards WHERE scope = ? ORDER BY last DESC, id DESC LIMIT 1",
+        (scope,),
+    )
 
 
 def _chunks(positions: list[int], size: int) -> Iterable[list[int]]:
