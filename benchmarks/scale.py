@@ -1,4 +1,4 @@
-"""Scale: the last hundred headers of a large ledger, against the same of a small one."""
+"""Scale: the last hundred headers of a large ledger, against a small one, and its verification."""
 
 import random
 import statistics
@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import treering
 from large import fill, large_ledger
-from report import Section, at_most
-from workload import AGENT, SCOPE, SEED, Effort, session_name
+from report import Row, Section, at_most
+from workload import AGENT, SCOPE, SEED, Effort, session_name, timed
 
 SMALL: Final = 1_000
 CALLS: Final = 20
+VERIFY_US: Final = 5.0
 
 
 def run(effort: Effort, folder: Path) -> Section:
@@ -35,7 +36,18 @@ def run(effort: Effort, folder: Path) -> Section:
                     f"{large_us / small_us:.2f} x ({large_us:.0f} : {small_us:.0f} µs)",
                 )
             )
+        rows.append(_verifying(many))
     return Section(title="Scale", rows=rows)
+
+
+def _verifying(ledger: treering.Ledger) -> Row:
+    with timed() as spent:
+        proved = ledger.admin.verify()
+    if not proved.intact:
+        raise AssertionError(f"the ledger is broken: {proved.first_broken}")
+    wall_us, cpu_us = (one / proved.events * 1e6 for one in (spent.wall_s, spent.cpu_s))
+    shown = f"{wall_us:.1f} µs an event (CPU {cpu_us:.1f} µs)"
+    return at_most(f"verify of {proved.events:,} events", wall_us, VERIFY_US, shown, "µs")
 
 
 def _session_tail(ledger: treering.Ledger) -> list[Any]:
