@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from broken.ledgers import SCOPE, marked, open_ledger, raw_bytes, said, traces
 from concurrency.processes import Colleague, check_order
-from treering.errors import LedgerMoved
+from treering.errors import Busy, LedgerMoved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -321,6 +322,139 @@ def test_a_ledger_whose_file_was_replaced_leaves_the_log_of_the_new_one_alone(
         assert event_ids(again) == ["held"]
 
 
+@pytest.mark.parametrize("suffixes", [("-shm",), ("-wal",), ("-wal", "-shm")])
+def test_whoever_comes_when_the_log_was_removed_undoes_nothing_and_is_not_undone(
+    path: Path, ledger: Ledger, suffixes: tuple[str, ...]
+) -> None:
+    acknowledged = ["first"]
+    ledger.append([said("first", event_id="first")])
+    for suffix in suffixes:
+        Path(f"{path}{suffix}").unlink()
+
+    acknowledged += append_beside(path, "by another")
+    ledger.append([said("second", event_id="second")])
+    acknowledged += ["second", *append_beside(path, "by a third")]
+    ledger.close()
+
+    with open_ledger(path) as again:
+        assert event_ids(again) == acknowledged
+        assert again.admin.verify().intact
+
+
+@pytest.mark.parametrize("look", [look_with_sqlite3, look_with_program])
+def test_a_tool_that_opens_the_file_without_its_log_takes_nothing_acknowledged_with_it(
+    path: Path, ledger: Ledger, look: Callable[[Path], None]
+) -> None:
+    ledger.append([said("first", event_id="first")])
+    Path(f"{path}-wal").unlink()
+    with contextlib.suppress(sqlite3.Error, subprocess.CalledProcessError):
+        look(path)
+    ledger.close()
+
+    with open_ledger(path) as again:
+        assert event_ids(again) == ["first"]
+
+
+def test_two_who_have_the_file_open_go_on_when_its_log_is_removed(
+    path: Path, ledger: Ledger
+) -> None:
+    other = Colleague(append_while_open, path, 0)
+    ids = []
+    for number, suffixes in enumerate([("-wal",), ("-shm",), ("-wal", "-shm")]):
+        for suffix in suffixes:
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        for event_id in (f"ours-{number}", f"theirs-{number}"):
+            ids.append(event_id)
+            if event_id.startswith("ours"):
+                ledger.append([said("x", event_id=event_id)])
+            else:
+                other.tell(event_id)
+                other.hear()
+    other.tell(None)
+    other.join()
+
+    assert event_ids(ledger) == ids
+    assert check_order(ledger) == len(ids)
+
+
+def test_a_second_name_of_a_file_in_use_is_refused(path: Path, ledger: Ledger) -> None:
+    ledger.append([said("first", event_id="first")])
+    link = path.with_name("link.db")
+    link.hardlink_to(path)
+
+    assert append_beside(link, "by another") == []
+    with pytest.raises(Busy, match="several names"):
+        open_ledger(link, patience_s=0)
+    ledger.append([said("second", event_id="second")])
+    assert append_beside(path, "by its own name") == ["by its own name"]
+    ledger.close()
+
+    assert append_beside(link, "third") == ["third"]
+    with open_ledger(path) as again:
+        assert event_ids(again) == ["first", "second", "by its own name", "third"]
+
+
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_a_file_that_became_a_copy_of_itself_keeps_what_was_acknowledged(
+    path: Path, ledger: Ledger, tmp_path: Path, *, is_noticed: bool
+) -> None:
+    ledger.append([said("first", event_id="first")])
+    shutil.copyfile(path, tmp_path / "copy.db")
+    path.unlink()
+    if is_noticed:  # As when it is moved to another disk, and back.
+        with pytest.raises(LedgerMoved):
+            ledger.headers(SCOPE)
+    (tmp_path / "copy.db").rename(path)
+
+    # The log is in use for what was there before.
+    assert append_beside(path, "by another") == []
+    with pytest.raises(LedgerMoved):
+        ledger.append([said("refused", event_id="refused")])
+    ledger.close()
+
+    with open_ledger(path) as again:
+        assert event_ids(again) == ["first"]
+        again.append([said("second", event_id="second")])
+        assert again.admin.verify().intact
+
+
+def test_a_backup_that_is_put_in_place_is_not_mixed_with_the_log_of_the_file_before(
+    path: Path, tmp_path: Path
+) -> None:
+    assert append_beside(path, "first") == ["first"]
+    shutil.copyfile(path, tmp_path / "backup.db")
+    with open_ledger(path) as ledger:
+        ledger.append([said("gone with the file", event_id="gone")])
+        look_with_sqlite3(path, "PRAGMA wal_checkpoint")  # Now they differ.
+        ledger.append([said("gone with its log")])
+        (tmp_path / "backup.db").rename(path)
+        assert append_beside(path, "too early") == []
+        with pytest.raises(LedgerMoved):
+            ledger.headers(SCOPE)
+        assert append_beside(path, "second") == ["second"]
+
+    with open_ledger(path) as again:
+        assert event_ids(again) == ["first", "second"]
+        assert again.admin.verify().intact
+
+
+def test_a_new_ledger_where_one_was_removed_loses_nothing_when_the_old_one_is_closed(
+    path: Path, ledger: Ledger
+) -> None:
+    ledger.append([said("first")])
+    path.unlink()
+    assert append_beside(path, "too early") == []
+    with pytest.raises(LedgerMoved):
+        ledger.headers(SCOPE)
+
+    assert append_beside(path, "of the new one") == ["of the new one"]
+    ledger.close()
+
+    with open_ledger(path) as again:
+        assert event_ids(again) == ["of the new one"]
+        assert again.admin.verify().intact
+
+
 # What other processes do.
 
 
@@ -330,6 +464,32 @@ def append_and_close(pipe: Connection, path: Path, _: int) -> None:
         with open_ledger(path) as ledger:
             ledger.append([said("by a shell", event_id=event_id)])
         pipe.send(event_id)
+
+
+def append_while_open(pipe: Connection, path: Path, _: int) -> None:
+    """Append an event of each id that is told, with the ledger open all the time."""
+    with open_ledger(path) as ledger:
+        while (event_id := pipe.recv()) is not None:
+            ledger.append([said("beside", event_id=event_id)])
+            pipe.send(event_id)
+
+
+def append_beside(path: Path, event_id: str) -> list[str]:
+    """Append as another process that opens and closes the file; return what is acknowledged."""
+    script = (
+        "import sys; from broken.ledgers import *\n"
+        "with open_ledger(sys.argv[1], patience_s=0.3) as ledger:\n"
+        "    ledger.append([said('beside', event_id=sys.argv[2])])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(path), event_id],
+        check=False,
+        capture_output=True,
+        timeout=LIMIT_S,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert ended.returncode == 0 or b"treering.errors." in ended.stderr, ended.stderr.decode()
+    return [event_id] if ended.returncode == 0 else []
 
 
 def append_and_hold(pipe: Connection, path: Path, _: int) -> None:

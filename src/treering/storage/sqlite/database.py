@@ -219,14 +219,14 @@ class Database:
         )
 
     def _fold_elsewhere(self) -> None:
-        """Fold the log into our own file, wherever it is, and cut it.
-
-        SQLite would apply a log that stays there to any other file at the path.
-        """
+        """Fold the log into our own file, wherever it is, and cut it; or leave it to a copy."""
+        if self.guard.leaves_log():
+            return
         if self._writer is not None and not self._writer.in_transaction:
             with contextlib.suppress(apsw.Error):
                 self._writer.set_busy_timeout(RESCUE_PATIENCE_MS)
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                if not fetch_value(self._writer, "PRAGMA wal_checkpoint(TRUNCATE)"):
+                    self.guard.leave_log()
                 self.restore_patience(self._writer)
 
     def _return_to_log(self) -> None:
@@ -237,14 +237,24 @@ class Database:
                     f"the log of {self.path} was replaced, and reads of the old one continue",
                     hint="let them end, then try again",
                 )
-            lasting = self.guard.is_lasting and self._writer is not None
-            if lasting and self.guard.is_without_log():
-                # What was acknowledged is in the log that we still have open, and nobody
-                # else can have opened the file without making a new one.
-                self.writer().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._fold_removed_log()
             self._close_connections()
         finally:
             self._lend_again()
+
+    def _fold_removed_log(self) -> None:
+        """Fold a log that was removed by name into the file. The caller holds ``lock``."""
+        writer = self._writer
+        if writer is None or not (self.guard.is_lasting and self.guard.is_without_log()):
+            return
+        # What was acknowledged is in the log that we still have open, and nobody else can have
+        # written to the file without writing another.
+        is_busy = fetch_value(writer, "PRAGMA wal_checkpoint(TRUNCATE)")
+        if is_busy:
+            raise Busy(
+                f"the log of {self.path} was removed, and reads of it continue",
+                hint="let them end, then try again",
+            )
 
     def rewrite_pages(self) -> None:
         """Write every page again, so that none holds bytes of something that was erased.
@@ -267,6 +277,7 @@ class Database:
         with self.lock.guard, self.lock:
             if self.guard.moved() == "ledger":
                 self._fold_elsewhere()
+            self._fold_removed_log()
             self._closed = True
             self._copy = None
             self._close_connections()
@@ -504,6 +515,7 @@ class Database:
             return
         # A read that takes longer keeps its connection, which the child leaves alone.
         self._await_readers()
+        self._fold_removed_log()
         self._close_connections()
         self.write_lock.close()
 

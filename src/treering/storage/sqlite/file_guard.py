@@ -20,7 +20,12 @@ import apsw
 
 from treering.errors import Busy, LedgerMoved, check_from_system
 from treering.locks import Lock
-from treering.storage.sqlite.lease_files import IS_SUPPORTED, PAUSE_S, lock_bytes
+from treering.storage.sqlite.lease_files import (
+    IS_SUPPORTED,
+    PAUSE_S,
+    is_locked_elsewhere,
+    lock_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +41,7 @@ _SHARED: Final = (0x4000_0002, 510)
 # A process that finds this byte of the shared memory unlocked empties it.
 _IN_USE: Final = (128, 1)
 _MODE_AT: Final = 18
+_PIECE_BYTES: Final = 1024**2
 _WITH_LOG: Final = b"\x02\x02"
 """What a file that is written through a log has there."""
 
@@ -55,9 +61,9 @@ class FileGuard:
     def __init__(self, path: str, *, patience_s: float) -> None:
         self._path = path
         # SQLite has them beside the file itself, wherever a link to it is.
-        self._beside = os.path.realpath(path)
-        self._log = self._beside + "-wal"
-        self._memory = self._beside + "-shm"
+        self.beside = os.path.realpath(path)
+        self._log = self.beside + "-wal"
+        self._memory = self.beside + "-shm"
         self._patience_s = patience_s
         self._lock = Lock()
         self._file: _HeldFile | None = None
@@ -73,6 +79,9 @@ class FileGuard:
         self._seen_at = 0.0
         self.is_lasting = False
         """Whether only a program that removes files by name can take the log away."""
+        self._has_opened = False
+        self._spares_log = False
+        """Whether the log is left to whatever has taken the place of our file, or will."""
 
     def hold(self) -> bool:
         """Keep others from deleting the log, before it is opened; return False if there is none."""
@@ -85,14 +94,57 @@ class FileGuard:
                         f"{self._path} is no longer there",
                         hint="put the file back, or close the ledger and open another",
                     ) from None
-            if not self._file.is_locked and self._is_settled(self._file):
-                self._file.lock(self._patience_s)
+            if any(user.beside != self.beside for user in self._file.users):
+                raise self._other_log()
+            if not self._file.is_locked:
+                is_settled = self._is_settled(self._file)
+                self._await_one_log(self._file, is_settled=is_settled)
+                if is_settled:
+                    self._file.lock(self._patience_s)
             return self._file.is_locked
 
     def _is_settled(self, file: _HeldFile) -> bool:
         # To switch a file over to a log, or to undo a switch that was cut off, a process needs it
         # unlocked.
-        return file.has_log() and not os.path.exists(self._beside + "-journal")  # noqa: PTH110
+        return file.has_log() and not os.path.exists(self.beside + "-journal")  # noqa: PTH110
+
+    def _await_one_log(self, file: _HeldFile, *, is_settled: bool) -> None:
+        """Wait until all who have the file open use the log beside it, and nobody else does.
+
+        With two logs each writer would undo what the other has recorded. Raise Busy if it stays so.
+        Who had the file open before has seen to its log, and need not wait for others to do so.
+        """
+        # A process that opens or closes the file has only one of the locks for a moment.
+        deadline = time.monotonic() + self._patience_s
+        while not self._has_opened and self._has_two_logs(file, is_settled=is_settled):
+            if time.monotonic() > deadline:
+                raise self._other_log()
+            time.sleep(PAUSE_S)
+        self._has_opened = True
+
+    def _has_two_logs(self, file: _HeldFile, *, is_settled: bool) -> bool:
+        in_use = is_locked_elsewhere(file.descriptors[0], *_SHARED)
+        if in_use is None:
+            return False
+        try:
+            memory = _open(self._memory, _IN_USE, self)
+        except FileNotFoundError:
+            return in_use and is_settled
+        is_live = memory.is_locked or is_locked_elsewhere(memory.descriptors[0], *_IN_USE)
+        with _lock.guard, _lock:
+            _release(self, memory)
+        _close([memory])
+        if in_use:
+            return is_settled and not is_live
+        # A log that was cut belongs to no file.
+        return bool(is_live) and os.path.exists(self._log) and os.path.getsize(self._log) > 0  # noqa: PTH110, PTH202
+
+    def _other_log(self) -> Busy:
+        return Busy(
+            f"a program that is running has {self._path} open with another log: the file has"
+            " several names, or it or its log was moved",
+            hint="close the programs that have it open, or open it by the name that they use",
+        )
 
     def pin(self) -> None:
         """Note which files are in use, as soon as a connection has read the log."""
@@ -146,6 +198,7 @@ class FileGuard:
         except OSError as error:
             check_from_system(error)
             return "ledger"
+        self._spares_log = False
         try:
             return None if (_place(self._log), _place(self._memory)) == (log, memory) else "log"
         except OSError as error:
@@ -153,8 +206,34 @@ class FileGuard:
             return "log"
 
     def is_without_log(self) -> bool:
-        """Whether the log was removed and nobody has made another."""
-        return self.moved() == "log" and not os.path.exists(self._log)  # noqa: PTH110
+        """Whether the log was removed and nobody has written another."""
+        if self.moved() != "log":
+            return False
+        try:
+            # Any tool that opens the file makes an empty one.
+            return os.stat(self._log).st_size == 0  # noqa: PTH116  (the path is text)
+        except FileNotFoundError:
+            return True
+
+    def leaves_log(self) -> bool:
+        """Whether the log is to be left as it is, though our file is not at its path any more.
+
+        It belongs to a copy of our file as well, and it is all that is left of what is in no file:
+        one that was moved to another disk may come back. SQLite would apply it to any other file
+        at the path.
+        """
+        if self._file is not None and not self._spares_log:
+            try:
+                self._spares_log = self._file.leaves_log_to(self._path)
+            except FileNotFoundError:
+                return self._file.is_removed()
+            except OSError as error:
+                check_from_system(error)
+        return self._spares_log
+
+    def leave_log(self) -> None:
+        """Note that the log was cut: what is in it from now on belongs to others."""
+        self._spares_log = True
 
     def renew(self) -> None:
         """Lock again what something in this process may have unlocked."""
@@ -165,9 +244,11 @@ class FileGuard:
     def release(self, connections: Iterable[apsw.Connection]) -> None:
         """Close the last connections, and release the files."""
         # SQLite deletes the log by its name, whosever it is by now.
-        spare_log = self._has_foreign_log()
+        is_left = self._spares_log and os.path.exists(self._path)  # noqa: PTH110  (it is text)
+        spare_log = is_left or self._has_foreign_log()
         with self._lock.guard, self._lock:
             self._file = self._shared = self._places = self._unchanged = None
+            self._spares_log = False
         held = _release_files(self)
         for connection in connections:
             with contextlib.suppress(apsw.Error):
@@ -179,10 +260,17 @@ class FileGuard:
     def _has_foreign_log(self) -> bool:
         places = self._places
         try:
-            return places is not None and _place(self._log) != places[1]
+            if places is None or _place(self._log) != places[1]:
+                return places is not None
         except OSError as error:
             check_from_system(error)
             return False
+        try:
+            # Others may have added to our log what our shared memory does not know of.
+            return _place(self._memory) != places[2]
+        except OSError as error:
+            check_from_system(error)
+            return True
 
 
 class _HeldFile:
@@ -205,6 +293,27 @@ class _HeldFile:
         return (
             not IS_SUPPORTED or os.pread(self.descriptors[0], len(_WITH_LOG), _MODE_AT) == _WITH_LOG
         )
+
+    def is_removed(self) -> bool:
+        """Whether the file has no name any more."""
+        return os.fstat(self.descriptors[0]).st_nlink == 0
+
+    def leaves_log_to(self, path: str) -> bool:
+        """Whether the file at ``path`` is a copy of this one, or is in use."""
+        other = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if is_locked_elsewhere(other, *_SHARED):
+                return True
+            if os.fstat(other).st_size != os.fstat(self.descriptors[0]).st_size:
+                return False
+            at = 0
+            while piece := os.pread(other, _PIECE_BYTES, at):
+                if piece != os.pread(self.descriptors[0], _PIECE_BYTES, at):
+                    return False
+                at += len(piece)
+            return True
+        finally:
+            os.close(other)
 
     def lock(self, patience_s: float) -> None:
         """Lock the stretch, or lock it again. Raise Busy if another program has it alone."""
@@ -259,10 +368,14 @@ def _release_files(user: FileGuard) -> list[_HeldFile]:
         _close_inherited()
         held = [file for file in _files.values() if user in file.users]
         for file in held:
-            file.users.discard(user)
-            if not file.users:
-                file.unlock()
+            _release(user, file)
         return held
+
+
+def _release(user: FileGuard, file: _HeldFile) -> None:
+    file.users.discard(user)
+    if not file.users:
+        file.unlock()
 
 
 def _close(files: Iterable[_HeldFile]) -> None:

@@ -36,6 +36,7 @@ _MODE: Final = 0o600
 # Linux has locks that belong to the opened file: another that opens and closes it, a backup say,
 # does not drop them. A child shares them, so it closes the file at once.
 _OF_FILE: Final = getattr(fcntl, "F_OFD_SETLK", None)
+_LOOK_OF_FILE: Final = getattr(fcntl, "F_OFD_GETLK", None)
 _FLOCK: Final = "hhqqi0q"
 _SORTS: Final = (
     {
@@ -210,3 +211,16 @@ def _is_at(path: str, key: tuple[int, int]) -> bool:
     except FileNotFoundError:
         return False
     return (status.st_dev, status.st_ino) == key
+
+
+def is_locked_elsewhere(descriptor: int, start: int, length: int) -> bool | None:
+    """Whether anything but ``descriptor`` has locked bytes of its file; None if nobody can say."""
+    if _LOOK_OF_FILE is None:
+        return None
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    try:
+        found = fcntl.fcntl(descriptor, _LOOK_OF_FILE, asked)
+    except OSError as error:
+        check_from_system(error)
+        return None
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
