@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
@@ -205,6 +207,24 @@ def test_a_file_that_is_lost_or_damaged_is_made_anew(
     # In a connection that was open before, what was cached may hide the damage.
     assert after.generation != before.generation or opened == "already"
     ledger.close()
+
+
+def test_rows_that_no_fold_has_saved_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    texts = {"Lives in Porto", "Has two cats"}
+    with treering.open(path) as ledger:
+        memory = ledger.memory(HERE)
+        for text in texts:
+            memory.learn(text, user="ann")
+        memory.recall("cats", user="ann", record=False)
+    with contextlib.closing(sqlite3.connect(f"{path}.memory")) as connection:
+        connection.execute("DELETE FROM marks")
+        lie = "SELECT body FROM memory_rows WHERE sort LIKE 'fact%' ORDER BY key LIMIT 1"
+        connection.execute(f"UPDATE memory_rows SET body = ({lie}) WHERE sort LIKE 'fact%'")
+        connection.commit()
+
+    with treering.open(path) as ledger:
+        assert {fact.text for fact in ledger.memory(HERE).facts(user="ann").items} == texts
 
 
 def test_a_ledger_that_was_put_back_from_a_copy_is_remembered_as_it_is_now(

@@ -154,6 +154,8 @@ class MemoryFold:
         self._saved = rows.mark
         try:
             self.state.load((item.sort, item.key, item.body or b"") for item in rows.items)
+            if rows.items and not rows.mark:
+                raise ValueError  # noqa: TRY301  (rows that no fold has saved)
         except ValueError:
             # Another version, or damaged.
             self._start_over()
