@@ -12,6 +12,7 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, called, run_of, said
 from postgres_places import Place
+from treering.errors import Corrupt
 
 if TYPE_CHECKING:
     from postgres_server import Places, Server
@@ -330,6 +331,22 @@ def test_whatever_surrounds_the_events_is_proved_too(eventful: Place, statement:
     tamper(eventful, statement)
 
     first_broken(eventful)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE ledger SET value = value || 'x' WHERE name = 'version'",
+        "UPDATE ledger SET value = value || 'x' WHERE name = 'lock_key'",
+        "DELETE FROM ledger WHERE name = 'lock_key'",
+        "DELETE FROM ledger WHERE name = 'id'",
+    ],
+)
+def test_a_ledger_whose_notes_cannot_be_read_is_damaged(story: Place, statement: str) -> None:
+    tamper(story, statement)
+
+    with pytest.raises(Corrupt, match="is damaged"):
+        treering.open(story.url)
 
 
 def test_dropping_the_view_breaks_nothing(eventful: Place) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import uuid_utils
 from psycopg import sql
 
-from treering.errors import NotFound, SchemaTooNew, SchemaTooOld, Unsupported
+from treering.errors import Corrupt, NotFound, SchemaTooNew, SchemaTooOld, Unsupported
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -69,7 +69,17 @@ def stored_version(connection: Connection, address: Address) -> int:
     if table is None or table[0] is None:
         return 0
     row = connection.execute("SELECT value FROM ledger WHERE name = 'version'").fetchone()
+    if row is not None and not row[0].isdecimal():
+        raise damaged(address, f"its version is {row[0]!r:.40}")
     return int(row[0]) if row else 0
+
+
+def damaged(address: Address, what: str) -> Corrupt:
+    """Return the error for notes of a ledger that are not what was written."""
+    return Corrupt(
+        f"{address.shown} is damaged: {what}",
+        hint="restore from a backup, then run treering verify",
+    )
 
 
 def check_version(version: int, address: Address) -> None:

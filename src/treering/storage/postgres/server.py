@@ -324,7 +324,12 @@ class Server:
         if facts is None:
             raise AssertionError
         self.walled: bool = facts[0]
-        self.lock_key: bytes = bytes.fromhex(facts[1])
+        try:
+            self.lock_key: bytes = bytes.fromhex(facts[1] or "")
+        except ValueError:
+            self.lock_key = b""
+        if not self.lock_key or facts[2] is None:
+            raise schema.damaged(self.address, "its name or its key of locks is gone")
         self.ledger_id: str = facts[2]
         self.rekeyed_ms: int | None = facts[3]
 
