@@ -12,7 +12,8 @@ import treering
 from builders import HERE
 from treering import InvalidInput, TreeringError
 from treering.ledger.admin import LedgerAdmin
-from treering.ledger.import_access import ImportAccess
+from treering.ledger.import_access import Bookmarks, ImportAccess
+from treering.ledger.keyed_records import KeyedRecords
 from treering.ledger.keys import LedgerKeys
 from treering.memory.identity import UserIdentities
 from treering.model.arguments import annotations_of
@@ -33,6 +34,8 @@ FITTING: Final[dict[str, Any]] = {
 UNTRIED: Final = {
     ("Ledger", "close"),
     ("Session", "close"),
+    # They are for our own importers, whose notes are JSON.
+    ("Ledger.importing.bookmarks", "keep"),
     # Whoever waits for so long waits.
     ("Session", "take"),
 }
@@ -40,7 +43,9 @@ CLASSES: Final[dict[str, type]] = {
     "Ledger": treering.Ledger,
     "Ledger.admin": LedgerAdmin,
     "Ledger.importing": ImportAccess,
+    "Ledger.importing.bookmarks": Bookmarks,
     "Ledger.keys": LedgerKeys,
+    "Ledger.records": KeyedRecords,
     "Session": treering.Session,
     "Run": treering.Run,
     "ToolCall": treering.ToolCall,
@@ -56,6 +61,14 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "record": treering.record,
     "tool": treering.tool,
 }
+
+SINKS: Final = [
+    name
+    for name in treering.sinks.__all__
+    if name.endswith("Sink")
+    and "__init__" in vars(getattr(treering.sinks, name))
+    and not getattr(getattr(treering.sinks, name), "_is_protocol", False)
+]
 
 
 def _methods(name: str) -> list[str]:
@@ -86,7 +99,9 @@ class Stage:
             "Ledger": self._ledger,
             "Ledger.admin": self._ledger.admin,
             "Ledger.importing": self._ledger.importing,
+            "Ledger.importing.bookmarks": self._ledger.importing.bookmarks(HERE),
             "Ledger.keys": self._ledger.keys,
+            "Ledger.records": self._ledger.records(HERE, "settings"),
             "Session": session,
             "Run": run,
             "ToolCall": run.tools.started("look", {"a": 1}),
@@ -171,6 +186,15 @@ def test_a_function_says_which_argument_is_wrong(
     monkeypatch.chdir(tmp_path)
 
     assert _try(FUNCTIONS[name], FEW) == []
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_a_sink_says_which_argument_is_wrong(
+    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert _try(getattr(treering.sinks, name), FEW) == []
 
 
 def test_every_public_function_is_tried() -> None:

@@ -140,6 +140,7 @@ def accept_id_key(store: EventStore, scope: Scope) -> None:
         store.cursors.set(scope, name, mark)
 
 
+@checks_arguments
 class Bookmarks:
     """The notes of one scope, kept in the ledger itself: they are lost with it."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.model.arguments import check_arguments
 from treering.model.envelopes import ENVELOPE_SOURCES, ENVELOPE_VERSION
 from treering.model.fields import instant
 from treering.sinks.bundle_files import file_name
@@ -104,6 +105,7 @@ class TranscriptSink:
     are not repeated.
     """
 
+    @check_arguments
     def __init__(
         self, folder: str | os.PathLike[str], *, durable: bool = False, name: str = "transcript"
     ) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from treering.errors import InvalidInput, Unavailable
 from treering.lazy import lazy_logger
+from treering.model.arguments import check_arguments
 from treering.sinks.webhook import cloud_event
 from treering.spine.ports import Delivery, Undeliverable
 
@@ -48,6 +49,7 @@ class NatsSink:
 
     visibility: Literal["safe", "private"] = "safe"
 
+    @check_arguments
     def __init__(
         self,
         url: str,

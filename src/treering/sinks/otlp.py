@@ -11,6 +11,7 @@ import msgspec
 from treering.errors import InvalidInput
 from treering.lazy import lazy_logger
 from treering.ledger.spans import trace_request
+from treering.model.arguments import check_arguments
 from treering.model.kinds import RUN_ENDS
 from treering.sinks.webhook import WebEndpoint
 from treering.spine.ports import Delivery, Undeliverable
@@ -64,6 +65,7 @@ class OtlpSink:
 
     visibility: Literal["safe", "private"] = "safe"
 
+    @check_arguments
     def __init__(
         self,
         url: str,

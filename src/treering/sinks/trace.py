@@ -15,6 +15,7 @@ import msgspec
 
 from treering.errors import InvalidInput, KeyMissing
 from treering.ledger.runs import safe_events
+from treering.model.arguments import check_arguments
 from treering.model.carried import PrivateEvent, SafeEvent
 from treering.model.envelopes import SafeEnvelope
 from treering.model.sessions import settings_of
@@ -99,6 +100,7 @@ class TraceSink(_RunSink[SafeEvent]):
     even if another process closed it; deltas are not in the ledger.
     """
 
+    @check_arguments
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -124,6 +126,7 @@ class PrivateTraceSink(_RunSink[PrivateEvent]):
 
     visibility: Literal["private"] = "private"
 
+    @check_arguments
     def __init__(
         self,
         folder: str | os.PathLike[str],

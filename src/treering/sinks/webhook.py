@@ -27,6 +27,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from treering.errors import InvalidInput, Unavailable
+from treering.model.arguments import check_arguments
 from treering.model.carried import PrivateEvent
 from treering.model.fields import instant
 from treering.spine.ports import Delivery, Undeliverable
@@ -58,6 +59,7 @@ class WebhookSink:
 
     visibility: Literal["safe", "private"] = "safe"
 
+    @check_arguments
     def __init__(
         self,
         url: str,
