@@ -924,6 +924,59 @@ def test_what_only_looks_like_being_told_is_left_alone(text: str) -> None:
     assert masked(text) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            r"net use Z: \\nas\in P4nther!x /user:bob",
+            r"net use Z: \\nas\in [redacted:password] /user:bob",
+        ),
+        (
+            "sshpass -f <(echo Kite-4471) ssh bob@h",
+            "sshpass -f <(echo [redacted:password]) ssh bob@h",
+        ),
+        (
+            "psexec.py 'corp/jo:Kite!4471@10.1.1.5'",
+            "psexec.py 'corp/jo:[redacted:password]@10.1.1.5'",
+        ),
+        (
+            "keytool -srcstorepass Kite_4471 -deststorepass Kite_4472",
+            "keytool -srcstorepass [redacted:password] -deststorepass [redacted:password]",
+        ),
+        (
+            "nmcli dev wifi connect A password 'kite.4471'",
+            "nmcli dev wifi connect A password '[redacted:password]'",
+        ),
+        ("rclone obscure kite-4471", "rclone obscure [redacted:password]"),
+        ("creds -> admin:Kite_4471", "creds -> admin:[redacted:password]"),
+        (f"/weather?q=Oslo&appid={HEX[:32]}", "/weather?q=Oslo&appid=[redacted:password]"),
+        (f"routing_key: {HEX[:32]}", "routing_key: [redacted:password]"),
+        (f"Deepgram('{HEX[:40]}')", "Deepgram('[redacted:password]')"),
+    ],
+)
+def test_a_secret_in_its_usual_place_is_found_without_a_name(text: str, expected: str) -> None:
+    assert masked(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"net use Z: \\nas\in /persistent:yes",
+        r"net use Z: \\nas\in * /user:bob",
+        "sshpass -f <(echo $PASS) ssh bob@h",
+        "psexec.py corp/jo@10.1.1.5",
+        "keytool -list -storepass changeit -keystore a.jks",
+        "nmcli dev wifi connect Home --ask",
+        "routing_key: orders.created.eu-west-1",
+        "credentials: aws:default",
+        "creds: localhost:5432",
+        "/authorize?appid=shop-web&scope=openid",
+    ],
+)
+def test_the_usual_place_of_a_secret_may_be_empty(text: str) -> None:
+    assert masked(text) == text
+
+
 def test_all_guards_of_a_process_share_what_takes_long_to_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -58,6 +58,7 @@ PHRASES: Final = (
     # Commands, by the flag for a password.
     Phrase("curl", rf"{_ON}(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{{1,64}}:"),
     Phrase("sshpass", rf"{_ON}-p ?"),
+    Phrase("sshpass", rf"{_ON}-f ?<\((?:echo|printf)[ ]", bare=r"[^\s\"'$<)-][^\s\"')]{2,127}"),
     Phrase("docker login", rf"{_ON}-p[ =]"),
     Phrase("redis-cli", rf"{_ON}-a "),
     Phrase("sqlcmd|bcp |ipmitool", rf"{_ON}-P ?"),
@@ -101,6 +102,21 @@ PHRASES: Final = (
     Phrase("ssh-keygen", rf"{_ON}-[NP][ ]"),
     Phrase("bw unlock|bw login", r"[ ](?:\S{1,64}@\S{1,64}[ ])?", is_mixed),
     Phrase("rclone", rf"{_ON}pass[ =]", is_mixed),
+    Phrase("rclone obscure", r"[ ]", is_mixed),
+    Phrase("SSWS ", r"", is_random, r"00[\w-]{38,48}(?![\w-])"),
+    Phrase("appid=|APPID=", r"", is_random, r"[0-9a-f]{32}(?![0-9a-f])"),
+    Phrase(
+        "routing_key|routingKey|integration_key|integrationKey",
+        r"[\"']?\s?[:=]\s?",
+        is_random,
+        r"[A-Za-z0-9]{32}(?!\w)",
+    ),
+    Phrase(
+        "creds|Creds|credentials",
+        r"[ ]?(?:->|=>|[:=])[ ]?[\w.-]{1,64}:",
+        is_no_port,
+        r"[^\s\"'$<@/{(-][^\s\"'@/]{5,63}",
+    ),
     Phrase("snmp-server community|snmp community|rocommunity|rwcommunity", r"[ ]", is_mixed),
     Phrase(
         "isakmp key|server key|pre-shared-key",
@@ -119,6 +135,17 @@ PHRASES: Final = (
     Phrase("http -a|https -a", r"[ =]?[\"']?[^\s:\"'$]{1,64}:"),
     Phrase("htpasswd", rf"{_ON}-[a-zA-Z]{{0,3}}b[a-zA-Z]{{0,3}}\s\S{{1,128}}\s\S{{1,64}}\s"),
     Phrase("net use", rf"(?:r[ ]\S{{1,64}}[ ]|{_ON}/user:\S{{1,64}}[ ])", is_mixed),
+    Phrase(
+        "net use", r"[ ](?:\S{1,8}[ ])?\\\\\S{1,128}[ ]", is_mixed, r"[^\s\"'$<*/-][^\s\"']{2,127}"
+    ),
+    Phrase("storepass|keypass", r"(?:wd|word)?[ ](?:pass:)?", is_mixed),
+    Phrase("nmcli", rf"{_ON}(?:password|wifi-sec\.psk)[ ]"),
+    Phrase(
+        "impacket|secretsdump|psexec|smbexec|wmiexec|GetUserSPNs",
+        r"[^\n]{0,128}?[ '\"](?:[\w.-]{1,64}/)?[\w.$-]{1,64}:",
+        is_mixed,
+        r"[^\s\"'$<@/-][^\s\"'@]{2,127}(?=@)",
+    ),
     Phrase("iwconfig", rf"{_ON}key (?:s:)?"),
     Phrase("useradd|usermod", rf"{_ON}-p ", bare=r"\$?[^\s\"'<-][^\s\"']{2,127}", check=is_mixed),
     Phrase(
@@ -145,7 +172,12 @@ PHRASES: Final = (
     Phrase(
         "SET PASSWORD|Set password|set password", r"[^\n=]{0,80}=\s{0,4}(?i:password\()?", bare=""
     ),
-    Phrase("login(|Client(|Client::new(|connect(", r"\s{0,4}", is_random, ""),
+    Phrase(
+        "login(|Client(|Client::new(|connect(|Deepgram(|ElevenLabs(|Mistral(|Groq(|Cohere(",
+        r"\s{0,4}",
+        is_random,
+        "",
+    ),
     Phrase("Client(|Client::new(|.new(", _FIRST_OF_TWO, is_random, ""),
     # Calls whose argument is a password or a key.
     Phrase("HTTPBasicAuth(|redential(|redentials(|Authentication(", _FIRST_OF_TWO, bare=""),
