@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -85,5 +86,37 @@ def test_a_sink_that_closes_the_ledger_while_it_is_closed_is_not_closed_again(
 
     sink.close = close  # type: ignore[method-assign]
     in_another_thread(ledger.close)
+
+    assert sink.closings == 1
+
+
+def test_a_sink_whose_close_cannot_even_be_looked_up_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unwilling(Hanging):
+        @property
+        def close(self) -> Any:
+            raise RuntimeError("no")
+
+    ledger = treering.open(tmp_path / "ledger.db")
+    ledger.spine([Unwilling(durable=False)])
+
+    with caplog.at_level(logging.WARNING, "treering.spine"):
+        ledger.close()
+
+    assert "cannot be closed: RuntimeError: no" in caplog.text
+
+
+def test_a_close_that_is_async_is_awaited(tmp_path: Path) -> None:
+    class Later(Hanging):
+        async def close(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+            self.closings += 1
+
+    sink = Later(durable=False)
+    ledger = treering.open(tmp_path / "ledger.db")
+    ledger.spine([sink])
+
+    ledger.close()
 
     assert sink.closings == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import time
@@ -270,13 +271,13 @@ class _SinkClosing:
         self._notes = notes
         self._worker: Worker | None = None
         self._call: BoundedCall | None = None
-        if (close := getattr(sink, "close", None)) is not None:
+        if _may_close(sink):
             try:
                 self._worker = Worker(f"treering-close-{sink.name}")
             except RuntimeError as error:  # There are too many, or the interpreter ends.
                 self._report(f"cannot be closed: {error}")
             else:
-                self._call = self._worker.begin(close)
+                self._call = self._worker.begin(_close, self._worker, sink)
                 self._call.when_done(self._note_failure)
                 self._worker.end()
 
@@ -295,6 +296,18 @@ class _SinkClosing:
         for note in self._notes:
             note(text)
         _log.warning("sink %s: %s", self._sink.name, text)
+
+
+def _may_close(sink: Sink) -> bool:
+    """Whether ``sink`` may have a ``close()``, as far as one can say without running its code."""
+    is_there = inspect.getattr_static(sink, "close", None) is not None
+    return is_there or hasattr(type(sink), "__getattr__")
+
+
+def _close(worker: Worker, sink: Sink) -> None:
+    close = getattr(sink, "close", None)
+    if close is not None:
+        worker.finish(close(), SINK_CLOSE_S)
 
 
 FLUSH_S: Final = 5.0
