@@ -21,7 +21,7 @@ from treering.model.arguments import annotations_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FEW: Final = [None, 5, b"x", ["x"], object()]
+FEW: Final = [None, 5, 10**5_000, b"x", ["x"], object()]
 MANY: Final = [
     *FEW, -1, 0, True, 2**70, float("nan"), "x", "", "\ud800", "x" * 100_000, [], [None], (), {},
     {1: 2}, {"x"}, Exception("x"), io.StringIO(),
@@ -162,7 +162,8 @@ def _try(function: Callable[..., Any], values: list[Any]) -> list[str]:
             except TreeringError:
                 continue
             except Exception as error:  # noqa: BLE001  (whatever it is, it is wrong)
-                found.append(f"{parameter.name}={value!r:.40}: {type(error).__name__}: {error}")
+                shown = "a number" if isinstance(value, int) else f"{value!r:.40}"
+                found.append(f"{parameter.name}={shown}: {type(error).__name__}: {error}")
     return found
 
 

@@ -42,6 +42,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from treering.errors import InvalidInput, Unsupported
+from treering.model.arguments import check_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,6 +286,7 @@ Encoding = Literal["o200k_base", "cl100k_base"]
 ENCODINGS: Final[tuple[str, ...]] = get_args(Encoding)
 
 
+@check_arguments
 def exact_counter(encoding: Encoding | str = "o200k_base") -> Counter:
     """Return a counter of tokens in ``encoding``; special tokens count as plain text.
 

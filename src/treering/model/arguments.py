@@ -7,6 +7,7 @@ compared with the annotations, and the first mismatch is reported.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -102,8 +103,10 @@ def _find_wrong(
         annotation = annotations.get(name)
         if annotation is not None and not _fits(value, annotation, function):
             shown = f"a {type(value).__name__}"
+            # Python writes out no number of more than some thousand digits.
             if type(value) in {str, int, float, bool, type(None)}:
-                shown = ascii(value)[:_ECHO_CHARACTERS_MAX]
+                with contextlib.suppress(ValueError):
+                    shown = ascii(value)[:_ECHO_CHARACTERS_MAX]
             return InvalidInput(f"{name} cannot be {shown}", hint=f"pass {name}: {annotation}")
     return None
 
