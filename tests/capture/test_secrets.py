@@ -947,6 +947,12 @@ def test_what_only_looks_like_being_told_is_left_alone(text: str) -> None:
             "nmcli dev wifi connect A password 'kite.4471'",
             "nmcli dev wifi connect A password '[redacted:password]'",
         ),
+        ("hydra -l root -p Kite!4471 ssh://h", "hydra -l root -p [redacted:password] ssh://h"),
+        ("cryptsetup open a b <<< 'Kite-4471'", "cryptsetup open a b <<< '[redacted:password]'"),
+        (
+            "gpg --passphrase-fd 3 3< <(echo Kite-4471)",
+            "gpg --passphrase-fd 3 3< <(echo [redacted:password])",
+        ),
         ("rclone obscure kite-4471", "rclone obscure [redacted:password]"),
         ("creds -> admin:Kite_4471", "creds -> admin:[redacted:password]"),
         (f"/weather?q=Oslo&appid={HEX[:32]}", "/weather?q=Oslo&appid=[redacted:password]"),

@@ -138,6 +138,14 @@ PHRASES: Final = (
     Phrase(
         "net use", r"[ ](?:\S{1,8}[ ])?\\\\\S{1,128}[ ]", is_mixed, r"[^\s\"'$<*/-][^\s\"']{2,127}"
     ),
+    Phrase("cryptsetup", rf"{_ON}<<< ?", is_mixed),
+    Phrase("hydra|medusa", rf"{_ON}-p ", is_mixed),
+    Phrase(
+        "passphrase-fd",
+        r"[^\n]{0,32}?<\((?:echo|printf)[ ]",
+        is_mixed,
+        r"[^\s\"'$<)-][^\s\"')]{2,127}",
+    ),
     Phrase("storepass|keypass", r"(?:wd|word)?[ ](?:pass:)?", is_mixed),
     Phrase("nmcli", rf"{_ON}(?:password|wifi-sec\.psk)[ ]"),
     Phrase(
