@@ -36,12 +36,13 @@ IDS_AT_ONCE: Final = 500
 # Reads are right without the mark, and slow; verify reports that it is gone.
 INDEXED_POSITION: Final = "coalesce((SELECT value FROM ledger WHERE name = 'indexed_position'), 0)"
 
+# Not sorted: a few hundred events of a few sessions come nearly in the order of the index, so that
+# sorting them takes longer than it saves. Ids alone may come in any order.
 _ENTER_SEQS: Final = f"""
 INSERT OR IGNORE INTO seqs_by_session (session, seq, position)
 SELECT e.session, e.seq, e.position
 FROM events AS e
 WHERE e.position > {INDEXED_POSITION}
-ORDER BY e.session, e.seq
 """
 _ENTER_IDS: Final = f"""
 INSERT OR IGNORE INTO ids_by_scope (scope, event_id, position)
@@ -104,14 +105,17 @@ def indexed_position(connection: apsw.Connection) -> int:
     return position if isinstance(position, int) else 0
 
 
-def enter(connection: apsw.Connection, newest: int) -> None:
-    """Enter the tail, up to ``newest``, the last event. Call inside a write transaction."""
+def enter(connection: apsw.Connection, newest: int, *, many: bool = False) -> None:
+    """Enter the tail, up to ``newest``, the last event. Call inside a write transaction.
+
+    ``many`` sorts them first, for pages that are full and written once.
+    """
     # An event that another program doubled must not stop all writers: verify
     # reports it.
-    connection.execute(_ENTER_SEQS)
+    connection.execute(f"{_ENTER_SEQS} ORDER BY e.session, e.seq" if many else _ENTER_SEQS)
     connection.execute(_ENTER_IDS)
     connection.execute(_SET_INDEXED, (newest,))
-    timeline.enter(connection, newest)
+    timeline.enter(connection, newest, many=many)
 
 
 def rebuild(connection: apsw.Connection) -> None:
@@ -120,7 +124,8 @@ def rebuild(connection: apsw.Connection) -> None:
     connection.execute("DELETE FROM ids_by_scope")
     connection.execute(_SET_INDEXED, (0,))
     timeline.empty(connection)
-    enter(connection, fetch_value(connection, "SELECT coalesce(max(position), 0) FROM events"))
+    newest = fetch_value(connection, "SELECT coalesce(max(position), 0) FROM events")
+    enter(connection, newest, many=True)
 
 
 def rebuild_ids(connection: apsw.Connection) -> None:

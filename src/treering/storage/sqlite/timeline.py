@@ -29,14 +29,12 @@ INSERT INTO times_by_session (session, ts_ms, position)
 SELECT e.session, e.ts_ms, e.position
 FROM events AS e
 WHERE {_UNTIMED}
-ORDER BY e.session, e.ts_ms, e.position
 """
 _ENTER_KINDS: Final = f"""
 INSERT INTO times_by_kind (scope, kind, ts_ms, position)
 SELECT e.scope, e.kind, e.ts_ms, e.position
 FROM events AS e
 WHERE {_UNTIMED}
-ORDER BY e.scope, e.kind, e.ts_ms, e.position
 """
 _SET_TIMED: Final = "UPDATE ledger SET value = ? WHERE name = 'timed_position'"
 _RESET_TIMED: Final = """
@@ -85,10 +83,15 @@ WHERE {_UNTIMED} AND e.scope = :scope AND e.kind = :kind
 """
 
 
-def enter(connection: apsw.Connection, newest: int) -> None:
-    """Enter every event that is not in yet. Call inside a write transaction."""
-    connection.execute(_ENTER_SESSIONS)
-    connection.execute(_ENTER_KINDS)
+def enter(connection: apsw.Connection, newest: int, *, many: bool = False) -> None:
+    """Enter every event that is not in yet, if there are ``many`` sorted.
+
+    Call inside a write transaction.
+    """
+    by_session = "ORDER BY e.session, e.ts_ms, e.position" if many else ""
+    by_kind = "ORDER BY e.scope, e.kind, e.ts_ms, e.position" if many else ""
+    connection.execute(_ENTER_SESSIONS + by_session)
+    connection.execute(_ENTER_KINDS + by_kind)
     connection.execute(_SET_TIMED, (newest,))
 
 
