@@ -106,29 +106,154 @@ class Drafter:
         self._sealed.add(scope)
         self._plain.clear()
 
-    def draft(
+    def draft(  # noqa: C901, PLR0912, PLR0915  (straight on: every event passes here)
         self,
         events: Sequence[NewEvent],
         numbers: Sequence[int | None] | None = None,
         *,
         counted: bool = False,
+        vouching: bool = False,
     ) -> list[Draft]:
         """Return a draft for each of ``events``. Raises InvalidInput for the first bad one.
 
         ``numbers`` are those in runs of events that do not say theirs; if ``counted``, the store
-        gives all others theirs.
+        gives all others theirs. ``vouching`` is for the ledger's own words about erasures.
         """
+        # Every append goes through here, mostly with cold caches: few calls, known names first. The
+        # last digest is the one that ``chain.header_digest`` returns.
+        salts = os.urandom(SALT_BYTES * len(events))
+        now_ms = self._clock()
+        plain, names, scopes = self._plain, self._names, self._scopes
+        mode = self._mode
+        suspicious = None if mode == "off" else (self._found_guard or self._find_guard()).suspicious
+        drafts: list[Draft] = []
+        at = 0
         try:
-            return self._draft(events, numbers, counted=counted)
+            for event, number in zip(events, numbers or repeat(None, len(events)), strict=True):
+                kind = (
+                    KINDS[event.kind]
+                    if vouching
+                    else _RECORDABLE.get(event.kind) or _recordable(event.kind)
+                )
+                is_sealed = False
+                if event.payload is not None and event.scope not in plain and not vouching:
+                    is_sealed = self._is_sealed(event.scope)
+                    if is_sealed:
+                        event = without_words(event)  # noqa: PLW2901  (the same, for such a scope)
+                scope = scopes.get(event.scope) or self._new_scope(event.scope)
+                session_id, agent_id = event.session_id, event.agent_id
+                run_id, turn_id = event.run_id, event.turn_id
+                user_id, origin = event.user_id, event.origin
+                # A text of another class may equal a known name, and cannot be stored.
+                if session_id not in names or type(session_id) is not str:
+                    names.add(check_name(session_id, "session_id"))
+                if agent_id not in names or type(agent_id) is not str:
+                    names.add(check_name(agent_id, "agent_id"))
+                if run_id is not None and (run_id not in names or type(run_id) is not str):
+                    names.add(check_name(run_id, "run_id"))
+                if turn_id is not None and (turn_id not in names or type(turn_id) is not str):
+                    names.add(check_name(turn_id, "turn_id"))
+                if user_id is not None and (user_id not in names or type(user_id) is not str):
+                    names.add(check_name(user_id, "user_id"))
+                if origin is not None and (origin not in names or type(origin) is not str):
+                    names.add(check_name(origin, "origin"))
+                source = event.source or kind.source
+                visibility = event.visibility or kind.visibility
+                if type(source) is not str or not (
+                    source in SOURCES and visibility in VISIBILITIES
+                ):
+                    raise _bad_choice(source, visibility)
+                run_seq = event.run_seq if number is None else number
+                if run_seq is not None and (
+                    type(run_seq) is not int or not 0 < run_seq <= _INTEGER_MAX
+                ):
+                    raise InvalidInput(f"run_seq must be > 0, not {run_seq!r}", hint="count from 1")
+                given_ms = event.ts_ms
+                if given_ms is None:
+                    ts_ms = now_ms
+                elif type(given_ms) is int and MILLISECONDS_MIN <= given_ms <= TIME_MS_MAX:
+                    ts_ms = given_ms
+                else:
+                    ts_ms = check_time(given_ms)
+                summary, refs_value = event.summary, event.refs
+                payload_value = event.payload
+                try:
+                    content, refs, payload = canonical_content(summary, refs_value, payload_value)
+                except InvalidInput:
+                    readable = without_bytes(event)
+                    if readable is event:
+                        raise
+                    refs_value, payload_value = readable.refs, readable.payload
+                    content, refs, payload = canonical_content(summary, refs_value, payload_value)
+                if mode == "reject":
+                    _refuse_opaque(refs_value)
+                # In the content, the payload comes last, before one bracket.
+                if suspicious is not None and suspicious(
+                    content[: -len(payload) - 1]
+                    if mode == "safe" and payload is not None
+                    else content
+                ):
+                    masked = self._masked(event, summary, refs_value, payload_value)
+                    if masked is not None:
+                        summary, refs_value, payload_value = masked
+                        content, refs, payload = canonical_content(*masked)
+                if (
+                    not summary
+                    or summary.isspace()
+                    or len(summary) > SUMMARY_CHARACTERS_MAX
+                    or "\0" in summary
+                ):
+                    check_summary(summary)
+                if refs is not None:
+                    if len(refs) > REFS_BYTES_MAX:
+                        raise _too_many_refs(len(refs))
+                    # A copy: the header does not follow what its author does later.
+                    refs_value = decode(refs)
+                size, blob = 0, None
+                if payload is not None:
+                    size = len(payload)
+                    if size > PAYLOAD_BYTES_MAX:
+                        blob = compressed(payload)
+                if event.event_id is None:
+                    made = uuid7()
+                    event_id, made_id = str(made), made.bytes
+                else:
+                    event_id, made_id = check_id(event.event_id), None
+                is_counted = counted and run_id is not None and number is None
+                is_unnumbered = is_counted and run_seq is None
+                salt = salts[at : at + SALT_BYTES]
+                at += SALT_BYTES
+                draft = Draft(
+                    scope, session_id, kind.name, run_id, event_id, made_id, given_ms is not None,
+                    number is None and not is_unnumbered, is_counted, is_sealed,
+                    (
+                        event_id, scope, session_id, kind.name, source, origin, run_id, run_seq,
+                        turn_id, agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,
+                    ),
+                    refs, payload, size, blob, salt,
+                    sha256(salt + content).digest(),
+                    b"" if is_unnumbered else sha256(encode((
+                        event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source,
+                        origin, ts_ms, now_ms, visibility, SCHEMA_VERSION,
+                    ))).digest(),
+                )  # fmt: skip
+                if type(event) is FirstEvent:
+                    draft.is_first = True
+                elif type(event) is KeyedEvent and event.expected:
+                    draft.expected = event.expected
+                drafts.append(draft)
         except (TypeError, AttributeError) as error:
             raise InvalidInput(
                 f"a field of an event has the wrong type: {error}",
                 hint="see treering.NewEvent for what each field takes",
             ) from error
+        if len(names) > NAMES_MAX:
+            names.clear()
+        return drafts
 
     def vouch(self, event: NewEvent) -> Draft:
         """Return a draft of the ledger's own word about an erasure."""
-        return self._draft([event], vouching=True)[0]
+        return self.draft([event], vouching=True)[0]
 
     def _is_sealed(self, name: str) -> bool:
         """Whether to draft for a scope whose payloads are sealed. One that is not is remembered."""
@@ -139,151 +264,6 @@ class Drafter:
             self._plain.clear()
         self._plain.add(name)
         return False
-
-    def _draft(  # noqa: C901, PLR0912, PLR0915  (straight on: every event passes here)
-        self,
-        events: Sequence[NewEvent],
-        numbers: Sequence[int | None] | None = None,
-        *,
-        counted: bool = False,
-        vouching: bool = False,
-    ) -> list[Draft]:
-        # Every append goes through here, mostly with cold caches: few calls, known names first. The
-        # last digest is the one that ``chain.header_digest`` returns.
-        salts = os.urandom(SALT_BYTES * len(events))
-        now_ms = self._clock()
-        plain, names, scopes = self._plain, self._names, self._scopes
-        mode = self._mode
-        suspicious = None if mode == "off" else (self._found_guard or self._find_guard()).suspicious
-        drafts: list[Draft] = []
-        at = 0
-        for event, number in zip(events, numbers or repeat(None, len(events)), strict=True):
-            kind = (
-                KINDS[event.kind]
-                if vouching
-                else _RECORDABLE.get(event.kind) or _recordable(event.kind)
-            )
-            is_sealed = False
-            if event.payload is not None and event.scope not in plain and not vouching:
-                is_sealed = self._is_sealed(event.scope)
-                if is_sealed:
-                    event = without_words(event)  # noqa: PLW2901  (the same, for such a scope)
-            scope = scopes.get(event.scope) or self._new_scope(event.scope)
-            session_id, agent_id = event.session_id, event.agent_id
-            run_id, turn_id = event.run_id, event.turn_id
-            user_id, origin = event.user_id, event.origin
-            # A text of another class may equal a known name, and cannot be stored.
-            if session_id not in names or type(session_id) is not str:
-                names.add(check_name(session_id, "session_id"))
-            if agent_id not in names or type(agent_id) is not str:
-                names.add(check_name(agent_id, "agent_id"))
-            if run_id is not None and (run_id not in names or type(run_id) is not str):
-                names.add(check_name(run_id, "run_id"))
-            if turn_id is not None and (turn_id not in names or type(turn_id) is not str):
-                names.add(check_name(turn_id, "turn_id"))
-            if user_id is not None and (user_id not in names or type(user_id) is not str):
-                names.add(check_name(user_id, "user_id"))
-            if origin is not None and (origin not in names or type(origin) is not str):
-                names.add(check_name(origin, "origin"))
-            source, visibility = event.source or kind.source, event.visibility or kind.visibility
-            if type(source) is not str or source not in SOURCES or visibility not in VISIBILITIES:
-                raise _bad_choice(source, visibility)
-            run_seq = event.run_seq if number is None else number
-            if run_seq is not None and (
-                type(run_seq) is not int or not 0 < run_seq <= _INTEGER_MAX
-            ):
-                raise InvalidInput(f"run_seq must be > 0, not {run_seq!r}", hint="count from 1")
-            given_ms = event.ts_ms
-            if given_ms is None:
-                ts_ms = now_ms
-            elif type(given_ms) is int and MILLISECONDS_MIN <= given_ms <= TIME_MS_MAX:
-                ts_ms = given_ms
-            else:
-                ts_ms = check_time(given_ms)
-            summary, refs_value = event.summary, event.refs
-            payload_value = event.payload
-            try:
-                content, refs, payload = canonical_content(summary, refs_value, payload_value)
-            except InvalidInput:
-                readable = without_bytes(event)
-                if readable is event:
-                    raise
-                refs_value, payload_value = readable.refs, readable.payload
-                content, refs, payload = canonical_content(summary, refs_value, payload_value)
-            if suspicious is not None:
-                if mode == "reject" and type(refs_value) is dict and refs_value.get("opaque"):
-                    raise SensitiveContent(
-                        "the payload holds bytes, which the guard cannot check for secrets",
-                        hint="record text or JSON, or open the ledger with another guard",
-                    )
-                # In the content, the payload comes last, before one bracket.
-                if suspicious(
-                    content[: -len(payload) - 1]
-                    if mode == "safe" and payload is not None
-                    else content
-                ):
-                    safe = self._guarded(summary, refs_value, payload_value)
-                    # A guard gives back what is clean as it is.
-                    if (
-                        safe[0] is not summary
-                        or safe[1] is not refs_value
-                        or safe[2] is not payload_value
-                    ):
-                        if safe[1] is not refs_value and type(event) is KeyedEvent:
-                            raise SensitiveContent(
-                                "the key of a record appears to hold a secret",
-                                hint="use an id as the key, and put the rest into the value",
-                            )
-                        summary, refs_value, payload_value = safe
-                        content, refs, payload = canonical_content(*safe)
-            if (
-                not summary
-                or summary.isspace()
-                or len(summary) > SUMMARY_CHARACTERS_MAX
-                or "\0" in summary
-            ):
-                check_summary(summary)
-            if refs is not None:
-                if len(refs) > REFS_BYTES_MAX:
-                    raise _too_many_refs(len(refs))
-                # A copy: the header that is returned does not follow what its author does later.
-                refs_value = decode(refs)
-            size, blob = 0, None
-            if payload is not None:
-                size = len(payload)
-                if size > PAYLOAD_BYTES_MAX:
-                    blob = compressed(payload)
-            if event.event_id is None:
-                made = uuid7()
-                event_id, made_id = str(made), made.bytes
-            else:
-                event_id, made_id = check_id(event.event_id), None
-            is_counted = counted and run_id is not None and number is None
-            is_unnumbered = is_counted and run_seq is None
-            salt = salts[at : at + SALT_BYTES]
-            at += SALT_BYTES
-            draft = Draft(
-                scope, session_id, kind.name, run_id, event_id, made_id, given_ms is not None,
-                number is None and not is_unnumbered, is_counted, is_sealed,
-                (
-                    event_id, scope, session_id, kind.name, source, origin, run_id, run_seq,
-                    turn_id, agent_id, user_id, ts_ms, now_ms, visibility, summary, refs_value,
-                ),
-                refs, payload, size, blob, salt,
-                sha256(salt + content).digest(),
-                b"" if is_unnumbered else sha256(encode((
-                    event_id, run_id, run_seq, turn_id, agent_id, user_id, kind.name, source,
-                    origin, ts_ms, now_ms, visibility, SCHEMA_VERSION,
-                ))).digest(),
-            )  # fmt: skip
-            if type(event) is FirstEvent:
-                draft.is_first = True
-            elif type(event) is KeyedEvent and event.expected:
-                draft.expected = event.expected
-            drafts.append(draft)
-        if len(names) > NAMES_MAX:
-            names.clear()
-        return drafts
 
     def _find_guard(self) -> ContentGuard:
         # Made when first needed: its rules take longer to load than a short command to run.
@@ -297,7 +277,13 @@ class Drafter:
         self._scopes[text] = scope
         return scope
 
-    def _guarded(self, summary: str, refs: Any, payload: Any) -> tuple[str, Any, Any]:
+    def _masked(
+        self, event: NewEvent, summary: str, refs: Any, payload: Any
+    ) -> tuple[str, Any, Any] | None:
+        """Return the content of ``event`` without secrets, None if there are none.
+
+        Raises SensitiveContent where they must not be masked.
+        """
         guard = self._found_guard or self._find_guard()
         if self._mode == "reject":
             summary_rule = next((finding.rule for finding in guard.find_text(summary)), None)
@@ -311,12 +297,28 @@ class Drafter:
                         f"{name} appears to hold a secret ({rule})",
                         hint="remove it, or record it with the guard set to mask",
                     )
-            return summary, refs, payload
-        if refs is not None:
-            refs = guard.mask_value(refs)
-        if payload is not None and self._mode == "mask":
-            payload = guard.mask_value(payload)
-        return guard.mask_text(summary), refs, payload
+            return None
+        # A guard gives back what is clean as it is.
+        safe_refs = None if refs is None else guard.mask_value(refs)
+        is_looked_at = payload is not None and self._mode == "mask"
+        safe_payload = guard.mask_value(payload) if is_looked_at else payload
+        safe_summary = guard.mask_text(summary)
+        if safe_refs is not refs and type(event) is KeyedEvent:
+            raise SensitiveContent(
+                "the key of a record appears to hold a secret",
+                hint="use an id as the key, and put the rest into the value",
+            )
+        if safe_summary is summary and safe_refs is refs and safe_payload is payload:
+            return None
+        return safe_summary, safe_refs, safe_payload
+
+
+def _refuse_opaque(refs: Any) -> None:
+    if type(refs) is dict and refs.get("opaque"):
+        raise SensitiveContent(
+            "the payload holds bytes, which the guard cannot check for secrets",
+            hint="record text or JSON, or open the ledger with another guard",
+        )
 
 
 def _recordable(name: str) -> Kind:

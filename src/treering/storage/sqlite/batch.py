@@ -371,20 +371,21 @@ class Batch:
             run = turn = user = None
             if run_id is not None:
                 run = names.get(run_id) or name(connection, run_id)
-                if kind in RUN_KINDS or runs.get((session, run)) != RUN_OPEN:
+                run_key = (session, run)
+                if kind in RUN_KINDS or runs.get(run_key) != RUN_OPEN:
                     self._follow_run(session, run, draft, seq)
                 if draft.counted:
-                    number, at, generation = run_seqs.get((session, run), _NEVER)
+                    number, at, generation = run_seqs.get(run_key, _NEVER)
                     # Another process may have numbered events since, unless ours is the session's
                     # last one.
                     if generation != ids.generation and at != seq - 1:
                         number = self._last_run_seq(session, run, number, at)
                     if not draft.given_run_seq or run_seq <= number:
                         run_seq = draft.number_after(number)
-                    run_seqs[session, run] = (run_seq, seq, ids.generation)
+                    run_seqs[run_key] = (run_seq, seq, ids.generation)
                 elif run_seq is not None:
-                    number, at, generation = run_seqs.get((session, run), _NEVER)
-                    run_seqs[session, run] = (max(number, run_seq), at, generation)
+                    number, at, generation = run_seqs.get(run_key, _NEVER)
+                    run_seqs[run_key] = (max(number, run_seq), at, generation)
             if kind in KEYED_KINDS:
                 event = (kind, session, refs, event_id)
                 self.follow_keys(scope, scope_key, event, position + 1)
@@ -419,7 +420,8 @@ class Batch:
                 position, scope, session, seq, key, event_name,
                 names.get(kind) or name(connection, kind),
                 names.get(source) or name(connection, source),
-                None if origin is None else name(connection, origin), run, run_seq, turn,
+                None if origin is None else names.get(origin) or name(connection, origin),
+                run, run_seq, turn,
                 names.get(agent_id) or name(connection, agent_id), user, ts_ms, recorded_ms, flags,
                 SCHEMA_VERSION, payload_bytes, digest, last, summary, draft.refs,
             ))  # fmt: skip
