@@ -44,8 +44,8 @@ class Job:
         """Whether it has its headers or its error."""
         self.is_done = False
         """Whether it is finished, or given up."""
-        self.bell: Bell | None = None
-        """Rung to wake its caller, if that is asleep."""
+        self.bell = Bell()
+        """Rung to wake its caller."""
 
 
 class GroupCommit:
@@ -109,12 +109,15 @@ class GroupCommit:
     def _await(self, job: Job) -> None:
         """Return when ``job`` is done, by another caller or by this one."""
         deadline = time.monotonic() + PATIENCE_S
-        patience_s = 0.0
-        while not job.is_done:
-            self._lead(patience_s)
+        # Another caller was leading after the job had come into the queue. It has taken the job
+        # along, or sees it when it has finished: in both cases it rings.
+        while True:
+            is_woken = job.bell.wait(ASLEEP_S)
+            if job.is_done:
+                return
             if time.monotonic() > deadline:
                 raise self._overdue(job)
-            patience_s = 0.0 if self._sleep(job) else LOOK_S * (LOOKS_MIN + 1)
+            self._lead(0.0 if is_woken else LOOK_S * (LOOKS_MIN + 1))
 
     def _lead(self, patience_s: float) -> None:
         """Commit every job in the queue, unless another caller is doing so."""
@@ -130,7 +133,7 @@ class GroupCommit:
         # After the lock is free, or it would be woken in vain. One that is not woken wakes up soon.
         if self._queue:
             with contextlib.suppress(IndexError):
-                _wake(self._queue[0])
+                self._queue[0].bell.ring()
 
     def _commit(self) -> None:
         if self._company > 1:
@@ -161,8 +164,7 @@ class GroupCommit:
             if not job.is_carried_out and job.error is None:
                 job.error = _stopped(job)
             job.is_done = True
-            if job.bell is not None:
-                _wake(job)
+            job.bell.ring()
         self._group = []
 
     def _await_company(self) -> None:
@@ -171,13 +173,6 @@ class GroupCommit:
         while waiting < len(self._queue) < self._company:
             waiting = len(self._queue)
             time.sleep(0)
-
-    def _sleep(self, job: Job) -> bool:
-        """Sleep until the caller of ``job`` is woken; return False after the timeout."""
-        if job.bell is None:
-            job.bell = Bell()
-            return True  # It may have been done a moment ago, when there was nothing to ring.
-        return job.bell.wait(ASLEEP_S)
 
     def _withdraw(self, job: Job) -> None:
         """Leave the queue, if ``job`` is still in it: its caller was interrupted."""
@@ -192,11 +187,6 @@ class GroupCommit:
             f"another thread of this process has been recording for {PATIENCE_S:g} s",
             hint="look for a thread that is stuck in the ledger, then try again",
         )
-
-
-def _wake(job: Job) -> None:
-    if job.bell is not None:
-        job.bell.ring()
 
 
 def _stopped(job: Job) -> OutcomeUnknown:
