@@ -217,7 +217,8 @@ class LockSet:
     def __exit__(self, *_: object) -> None:
         frame = _frame(1)
         for lock in self._locks:
-            lock.release_for(frame)
+            if lock._inner._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+                lock.release_for(frame)
 
 
 class Bell:
