@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capture.intake_logs import VOYAGES
 from formats.logs.claude_code import SESSION, Log
 from formats.logs.strangers import STRANGERS
 from formats.logs.terminals import LOGS, RECORDS, qwen
-from treering.formats.format import share
+from treering.formats.format import CLEARLY, OwnShare, share
 from treering.formats.registry import find_format, formats, named_format
 
 
@@ -80,3 +82,19 @@ def test_the_share_is_of_the_values_that_tell() -> None:
     assert share([True, False]) == share([None]) == share([]) == 0.0
     assert share([True, *[None] * 10]) == 0.0
     assert share([True, True, True, *[None] * 30]) == 1.0
+
+
+@given(
+    verdicts=st.lists(st.sampled_from([True, False, None]), max_size=45),
+    best=st.floats(min_value=0, max_value=1),
+)
+def test_a_share_is_given_up_only_if_it_is_clearly_below_the_best(
+    verdicts: list[bool | None], best: float
+) -> None:
+    score = OwnShare(lambda value: value["verdict"])
+    values = [{"verdict": verdict} for verdict in verdicts]
+
+    given_up = score.against(values, best)
+
+    assert score(values) == share(verdicts)
+    assert given_up == share(verdicts) or (not given_up and best - share(verdicts) >= CLEARLY)

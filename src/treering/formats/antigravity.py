@@ -18,7 +18,7 @@ from treering.formats.event_content import (
     thought,
     trouble,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import digest, fields_of, name, text_of, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import ReaderState, RecordReader
@@ -26,7 +26,6 @@ from treering.formats.whole import json_of
 from treering.model.codec import decode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import PurePath
 
 NAME: Final = "antigravity"
@@ -41,13 +40,6 @@ _ASIDE: Final = frozenset({"CONVERSATION_HISTORY", "SYSTEM_MESSAGE", "EPHEMERAL_
 _FAILED: Final = frozenset({"ERROR", "FAILED", "CANCELED", "CANCELLED", "INTERRUPTED"})
 _ENVELOPE: Final = frozenset({"step_index", "source", "type", "status", "created_at", "content"})
 OPEN_MAX: Final = 64
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Antigravity's steps."""
-    return share(
-        {"step_index", "source", "type", "status"} <= fields_of(value).keys() for value in values
-    )
 
 
 class AntigravityState(ReaderState, kw_only=True):
@@ -183,6 +175,9 @@ def _left_out(path: Path) -> str | None:
     is_artifact = "brain" in path.parts and ".metadata.json" in path.name
     return "what an artifact is" if is_artifact else None
 
+
+score: Final = OwnShare(lambda value: {"step_index", "source", "type", "status"} <= value.keys())
+"""Returns the share of values that are Antigravity's steps."""
 
 FORMAT: Final = Format(
     name=NAME,

@@ -17,7 +17,7 @@ from treering.formats.codex.drafts import (
     said,
     short_id,
 )
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import fields_of, says_something, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader
@@ -43,11 +43,6 @@ _ALL: Final = "all"
 _FAILED: Final = frozenset({"failed", "error", "finished_with_error"})
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are conversations."""
-    return share(_is_own(fields_of(value)) for value in conversations(values))
-
-
 def conversations(values: Sequence[Any]) -> Iterator[Any]:
     """Yield conversations, which may be in a list."""
     for value in values:
@@ -60,6 +55,10 @@ def _is_own(value: dict[str, Any]) -> bool:
         return False
     node = fields_of(next(iter(mapping.values()), None))
     return not mapping or "children" in node or "message" in node
+
+
+score: Final = OwnShare(_is_own, lambda values: [*conversations(values)])
+"""Returns the share of values that are conversations."""
 
 
 class ChatGptReader(WholeReader):

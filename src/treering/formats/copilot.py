@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -20,14 +20,11 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import count, digest, fields_of, keep, name, text_of, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import NAMES_MAX, ReaderState, RecordReader
 from treering.spine.words import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME: Final = "copilot"
 EVENTS: Final = "events.jsonl"
@@ -41,11 +38,6 @@ _DETAILS: Final = {
 _FAMILIES: Final = frozenset(
     {"session", "user", "assistant", "tool", "subagent", "hook", "system", "skill", "abort"}
 )
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Copilot's events."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 class CopilotState(ReaderState, kw_only=True):
@@ -323,13 +315,6 @@ _PARSERS: Final = {
     "abort": CopilotReader.abort,
 }
 
-FORMAT: Final = Format(
-    name=NAME,
-    score=score,
-    reader=CopilotReader,
-    places=(LogPlace(".copilot", "session-state", "COPILOT_HOME"),),
-)
-
 
 def _is_own(value: dict[str, Any]) -> bool | None:
     sort = word(value.get("type"))
@@ -337,3 +322,14 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         return False
     family = sort.partition(".")[0]
     return family in _FAMILIES and "timestamp" in value
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are Copilot's events."""
+
+FORMAT: Final = Format(
+    name=NAME,
+    score=score,
+    reader=CopilotReader,
+    places=(LogPlace(".copilot", "session-state", "COPILOT_HOME"),),
+)

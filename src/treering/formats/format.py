@@ -199,6 +199,8 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     by its path."""
 
 
+CLEARLY: Final = 0.1
+"""By how much the score of the best format must exceed that of the second."""
 OWN_MIN: Final = 3
 """This many own values claim a file even if most of its values are ambiguous."""
 _PART: Final = 4
@@ -214,3 +216,38 @@ def share(verdicts: Iterable[bool | None]) -> float:
     own, others = listed.count(True), listed.count(False)
     enough = own >= OWN_MIN or _PART * own >= len(listed)
     return own / (own + others) if enough and own > others else 0.0
+
+
+class OwnShare:
+    """Scores a file by the share of its values that are a format's own."""
+
+    def __init__(
+        self,
+        verdict: Callable[[dict[str, Any]], bool | None],
+        parts: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+    ) -> None:
+        """Take what says of an object what ``share`` asks; ``parts`` takes values apart first."""
+        self._verdict = verdict
+        self._parts = parts
+
+    def __call__(self, values: Sequence[Any]) -> float:
+        """Return the score."""
+        return self.against(values, 0.0)
+
+    def against(self, values: Sequence[Any], best: float) -> float:
+        """Return the score; 0 as soon as it is clearly below ``best``, whatever is still to come.
+
+        Most formats never write any of the values of a file, which the first few tell.
+        """
+        parts = values if self._parts is None else self._parts(values)
+        all_parts, others = len(parts), 0
+        verdicts: list[bool | None] = []
+        for part in parts:
+            verdict = self._verdict(part if isinstance(part, dict) else {})
+            verdicts.append(verdict)
+            if verdict is False:
+                others += 1
+                most = all_parts - others
+                if most <= others or best - most / all_parts >= CLEARLY:
+                    return 0.0
+        return share(verdicts)

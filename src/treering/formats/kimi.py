@@ -23,7 +23,7 @@ from treering.formats.event_content import (
     thought,
     used,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -41,7 +41,6 @@ from treering.formats.record_reader import ReaderState, RecordReader
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path, PurePath
 
 NAME: Final = "kimi"
@@ -61,11 +60,6 @@ _MESSAGES: Final = frozenset({
     "ApprovalRequest", "ApprovalResponse", "SubagentEvent", "SteerInput",
 })  # fmt: skip
 _QUIET: Final = frozenset({"TurnEnd", "StepBegin", "CompactionBegin"})
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Kimi's records."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 class KimiState(ReaderState, kw_only=True):
@@ -338,18 +332,6 @@ def _left_out(path: Path) -> str | None:
     return None
 
 
-FORMAT: Final = Format(
-    name=NAME,
-    score=score,
-    reader=KimiReader,
-    places=(
-        LogPlace(".kimi", "sessions", "KIMI_SHARE_DIR"),
-        LogPlace(".kimi-code", "sessions", "KIMI_CODE_HOME"),
-    ),
-    left_out=_left_out,
-)
-
-
 def _is_own(value: dict[str, Any]) -> bool | None:
     sort = word(value.get("type"))
     if sort is None:
@@ -360,6 +342,21 @@ def _is_own(value: dict[str, Any]) -> bool | None:
     family, dot, _ = sort.partition(".")
     is_known = bool(dot) and family in _FAMILIES
     return is_known and "time" in value and "data" not in value
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are Kimi's records."""
+
+FORMAT: Final = Format(
+    name=NAME,
+    score=score,
+    reader=KimiReader,
+    places=(
+        LogPlace(".kimi", "sessions", "KIMI_SHARE_DIR"),
+        LogPlace(".kimi-code", "sessions", "KIMI_CODE_HOME"),
+    ),
+    left_out=_left_out,
+)
 
 
 def _model_in(record: dict[str, Any]) -> str | None:

@@ -65,7 +65,8 @@ class IndexedSession(msgspec.Struct, frozen=True, kw_only=True):
 
 def score(values: Sequence[Any]) -> float:
     """Return the share of values that are OpenClaw's entries."""
-    return family_score(values) if has_marks(values) else 0.0
+    own = family_score(values)
+    return own if own and has_marks(values) else 0.0
 
 
 def has_marks(values: Sequence[Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
 from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
@@ -40,15 +40,6 @@ ROW_SCHEMA: Final = "openclaw-mem.episodic.v0"
 DEFAULT_SCOPE: Final = "global"
 _JSON: Final = frozenset({"payload_json", "refs_json"})
 _ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "created_at"})
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are lines of its spool or rows of its table."""
-    objects = [fields_of(value) for value in values]
-    return share(
-        value.get("schema") == SPOOL_SCHEMA or value.get("schema_version") == ROW_SCHEMA
-        for value in objects
-    )
 
 
 class OpenClawMemReader:
@@ -153,6 +144,11 @@ def _rows(path: Path, databases: DatabaseReader) -> Iterator[dict[str, Any]]:
     with databases.open(path) as database:
         yield from database.rows(TABLE, COLUMNS, order=[ORDER])
 
+
+score: Final = OwnShare(
+    lambda value: value.get("schema") == SPOOL_SCHEMA or value.get("schema_version") == ROW_SCHEMA
+)
+"""Returns the share of values that are lines of its spool or rows of its table."""
 
 FORMAT: Final = (
     Format(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from treering.formats.event_content import EventContent, observation
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import (
     bounded,
     count,
@@ -30,7 +30,6 @@ from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, Sessio
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import PurePath
 
 NAME: Final = "openclaw-receipts"
@@ -47,12 +46,6 @@ _NAMES: Final = ("kind", "type", "event")
 _STATUSES: Final = {"error": "failed", "failed": "failed", "skipped": "skipped"}
 _TIMES: Final = ("ts", "ts_ms", "timestamp", "time", "createdAt", "generatedAt")
 _LAST_KEYS_MAX: Final = 200
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are receipts."""
-    objects = [fields_of(value) for value in values]
-    return share(_is_cron_run(value) or _receipt_in(value) is not None for value in objects)
 
 
 def content_of(record: dict[str, Any]) -> EventContent:
@@ -151,6 +144,9 @@ class OpenClawReceiptsReader:
             del self._counts[next(iter(self._counts))]
         return content_key(f"rc-{content}" if again == 1 else f"rc-{content}~{again}")
 
+
+score: Final = OwnShare(lambda value: _is_cron_run(value) or _receipt_in(value) is not None)
+"""Returns the share of values that are receipts."""
 
 FORMAT: Final = Format(name=NAME, score=score, reader=OpenClawReceiptsReader)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from treering.formats.event_content import (
     EventContent,
@@ -18,13 +18,10 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import count, fields_of, name, without_none, word
 from treering.formats.parsed import SessionHeader
 from treering.formats.record_reader import RecordReader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME: Final = "qwen"
 _TYPES: Final = frozenset({"user", "assistant", "tool_result", "system"})
@@ -33,11 +30,6 @@ _INJECTED: Final = re.compile(r"\s*<qwen:[\w-]+>")
 _ASIDE: Final = frozenset({"notification", "cron", "background", "goal_continuation"})
 """Subtypes of user lines that no user wrote."""
 _FAILED: Final = frozenset({"error", "cancelled", "canceled", "failed"})
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Qwen Code's lines."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 class QwenReader(RecordReader):
@@ -201,6 +193,19 @@ class QwenReader(RecordReader):
 
 _OF_A_RESULT: Final = frozenset({"callId", "status", "durationMs", "resultDisplay"})
 
+
+def _is_own(value: dict[str, Any]) -> bool | None:
+    if word(value.get("type")) not in _TYPES or "uuid" not in value or "sessionId" not in value:
+        return False
+    if "message" not in value:
+        return True if "systemPayload" in value else None
+    message = fields_of(value["message"])
+    return "parts" in message and "content" not in message
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are Qwen Code's lines."""
+
 FORMAT: Final = Format(
     name=NAME, score=score, reader=QwenReader, places=(LogPlace(".qwen", "projects"),)
 )
@@ -213,12 +218,3 @@ def _answer(text: str, **named: Any) -> EventContent:
 def _parts(record: dict[str, Any]) -> list[dict[str, Any]]:
     parts = fields_of(record.get("message")).get("parts")
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-
-
-def _is_own(value: dict[str, Any]) -> bool | None:
-    if word(value.get("type")) not in _TYPES or "uuid" not in value or "sessionId" not in value:
-        return False
-    if "message" not in value:
-        return True if "systemPayload" in value else None
-    message = fields_of(value["message"])
-    return "parts" in message and "content" not in message

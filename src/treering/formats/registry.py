@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.formats.format import Format, LogPlace, theirs
+from treering.formats.format import CLEARLY, Format, LogPlace, OwnShare, theirs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +27,6 @@ NATIVE: Final = "treering"
 """Treering's own export, which is restored rather than parsed."""
 GROUP: Final = "treering.readers"
 """The entry points of plug-ins: each is a ``Format``."""
-CLEARLY: Final = 0.1
-"""By how much the score of the best format must exceed that of the second."""
 
 _RELATIVES: Final = (
     Format(
@@ -123,17 +121,18 @@ def find_format(values: Sequence[Any], *, content: Content = "json") -> Format |
     Return None if no format claims it, or none clearly: an unread log can be read later, while one
     that is read as another agent's is recorded wrongly.
     """
-    candidates = [candidate for candidate in formats() if candidate.content == content]
-    ranked = sorted(
-        ((_score(candidate, values), candidate) for candidate in candidates),
-        key=lambda pair: pair[0],
-        reverse=True,
-    )
-    if not ranked or ranked[0][0] <= 0:
+    best, winner = 0.0, None
+    scores: dict[str, float] = {}
+    for candidate in formats():
+        if candidate.content == content:
+            score = _score(candidate, values, best)
+            # One agent may have several formats.
+            scores[candidate.name] = max(score, scores.get(candidate.name, 0.0))
+            if score > best:
+                best, winner = score, candidate
+    if winner is None:
         return None
-    best, winner = ranked[0]
-    # One agent may have several formats.
-    second = next((score for score, other in ranked if other.name != winner.name), 0.0)
+    second = max((score for name, score in scores.items() if name != winner.name), default=0.0)
     return winner if best - second >= CLEARLY else None
 
 
@@ -275,9 +274,13 @@ def _left_out(one: Format, path: Path) -> str | None:
         return None
 
 
-def _score(candidate: Format, values: Sequence[Any]) -> float:
+def _score(candidate: Format, values: Sequence[Any], best: float) -> float:
+    """Return the score of a format; 0 if it is clearly below ``best``."""
+    score = candidate.score
     try:
-        return min(1.0, float(candidate.score(values)))
+        if type(score) is OwnShare:
+            return score.against(values, best)
+        return min(1.0, float(score(values)))
     except Exception:  # noqa: BLE001  (a plug-in must not end an import)
         return 0.0
 

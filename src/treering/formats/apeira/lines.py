@@ -13,24 +13,17 @@ from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in
 from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
 from treering.formats.apeira.slices import TYPES, next_after, parse_episode
 from treering.formats.event_content import observation
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, stem
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import PurePath
 
     from treering.formats.apeira.slices import Episode
     from treering.formats.parsed import LogRecord
 
 NAME: Final = "apeira"
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are episodes or stored states."""
-    objects = [fields_of(value) for value in values]
-    return share(_is_episode(value) or _is_state(value) for value in objects)
 
 
 class ApeiraReader:
@@ -157,6 +150,9 @@ class ApeiraReader:
             refs=content.refs,
         )
 
+
+score: Final = OwnShare(lambda value: _is_episode(value) or _is_state(value))
+"""Returns the share of values that are episodes or stored states."""
 
 FORMAT: Final = Format(name=NAME, score=score, reader=ApeiraReader)
 

@@ -20,12 +20,12 @@ from treering.formats.clawser.log import event_id_of, identity_of
 from treering.formats.clawser.text import truthy
 from treering.formats.clawser.workspaces import repeats
 from treering.formats.event_content import observation
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
 from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import PurePath
 
     from treering.formats.parsed import LogRecord
@@ -40,12 +40,6 @@ _CARD: Final = "meta.json"
 NO_TIME_MS: Final = 1
 """The time of events without one: the importer uses the file's time instead."""
 CARD_BYTES_MAX: Final = 1024 * 1024
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Clawser's events or older conversations."""
-    objects = [fields_of(value) for value in values]
-    return share(_is_event(value) or _is_older(value) for value in objects)
 
 
 class ClawserReader:
@@ -163,6 +157,9 @@ def reader_with_title(path: PurePath | None) -> ClawserReader:
                 title = word(stated.get("title")) or word(stated.get("name"))
     return ClawserReader(path, title)
 
+
+score: Final = OwnShare(lambda value: _is_event(value) or _is_older(value))
+"""Returns the share of values that are Clawser's events or older conversations."""
 
 FORMAT: Final = Format(
     name=NAME,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from treering.formats.codex.drafts import PendingEvent
 from treering.formats.codex.twins import LaneText
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.loose import fields_of, word
 from treering.formats.parsed import LogRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HELD_MAX: Final = 12
 """Records that wait at most."""
@@ -30,11 +27,6 @@ _BARE_ITEMS: Final = frozenset(
     {"function_call", "function_call_output", "reasoning", "local_shell_call", "custom_tool_call",
      "custom_tool_call_output", "web_search_call"}
 )  # fmt: skip
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of a file that is records of a rollout, wrapped or bare."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 def opened(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -75,6 +67,10 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         # Other agents keep the reasoning of the same models in the same shape.
         return None if sort == "reasoning" else True
     return _is_bare_opening(value)
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of a file that is records of a rollout, wrapped or bare."""
 
 
 def timeless(value: Any) -> Any:

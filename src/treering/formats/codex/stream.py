@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -16,12 +16,9 @@ from treering.formats.event_content import (
     trouble,
     used,
 )
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import count, digest, fields_of, name, text_of, word
 from treering.formats.record_reader import ReaderState, RecordReader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME: Final = "codex-exec"
 AGENT: Final = "codex"
@@ -33,11 +30,6 @@ _FAILED: Final = frozenset({"failed", "error", "declined"})
 _OF_A_CALL: Final = frozenset(
     {"id", "type", "item_type", "status", "aggregated_output", "exit_code", "result", "error"}
 )
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are events of a thread."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 class ThreadState(ReaderState, kw_only=True):
@@ -152,8 +144,6 @@ _CALLS: Final = {
 }
 """Items that are calls, and their tools."""
 
-FORMAT: Final = Format(name=NAME, score=score, reader=CodexExecReader)
-
 
 def _is_own(value: dict[str, Any]) -> bool | None:
     sort = word(value.get("type"))
@@ -171,3 +161,9 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         case "turn.failed":
             return "error" in value
     return isinstance(value.get("item"), dict)
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are events of a thread."""
+
+FORMAT: Final = Format(name=NAME, score=score, reader=CodexExecReader)

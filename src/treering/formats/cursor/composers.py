@@ -25,7 +25,7 @@ from treering.formats.codex.drafts import (
     short_id,
 )
 from treering.formats.cursor.words import SESSION_KEY
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.loose import fields_of, says_something, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import ParsedRecord, SessionHeader
@@ -66,15 +66,14 @@ _ENDS: Final = {
 _NO_MODEL: Final = frozenset({"default", "auto"})
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are its rows, a JSON object each."""
-    return share(map(is_row, values))
-
-
 def is_row(value: Any) -> bool:
     """Return whether a value is one of its rows."""
     row = fields_of(value)
     return row.keys() == {"key", "value"} and isinstance(row["key"], str) and ":" in row["key"]
+
+
+score: Final = OwnShare(is_row)
+"""Returns the share of values that are its rows, a JSON object each."""
 
 
 class ComposerReader(WholeReader):

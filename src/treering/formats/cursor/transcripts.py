@@ -36,7 +36,7 @@ from treering.formats.blocks import WaitingCalls, block_events
 from treering.formats.codex.drafts import observed
 from treering.formats.cursor.composers import ComposerReader, is_row
 from treering.formats.cursor.words import SESSION_KEY, asked
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.loose import bounded, fields_of, stem, time_ms, word
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
@@ -60,11 +60,6 @@ _TRUSTED: Final = ".workspace-trusted"
 """A file in the folder of a project, with the project's path."""
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are lines of a transcript."""
-    return share(_is_own(fields_of(value)) for value in values)
-
-
 def _is_own(value: dict[str, Any]) -> bool | None:
     if value.get("type") == "turn_ended":
         return True if set(value) <= {"type", "status", "error", "timestamp"} else None
@@ -76,6 +71,10 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         and "content" in message
         and "role" not in message
     )
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are lines of a transcript."""
 
 
 class TranscriptReader(WholeReader):

@@ -21,7 +21,7 @@ from treering.formats.event_content import (
     titled,
     used,
 )
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.loose import (
     blocks_of,
     count,
@@ -165,11 +165,6 @@ _BACKEND: Final = {
     "code_interpreter_call": "code_interpreter",
 }
 """Items of an answer that are calls of the provider's own tools."""
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are Grok's messages."""
-    return share(_is_own(fields_of(value)) for value in values)
 
 
 class HistoryReader(RecordReader):
@@ -342,3 +337,7 @@ def _is_own(value: dict[str, Any]) -> bool | None:
         case "user":
             return True if {"prompt_index", "synthetic_reason"} & value.keys() else None
     return None
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are Grok's messages."""

@@ -29,7 +29,7 @@ from treering.formats.event_content import (
     undone,
     used,
 )
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.grok.history import (
     NAME,
     SESSION_KEY,
@@ -70,17 +70,16 @@ _TICKS: Final = 10_000_000_000
 """Of these, the costs are a dollar."""
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are updates of a session, as Grok writes them to a file."""
-    return share(_is_own(fields_of(value)) for value in values)
-
-
 def _is_own(value: dict[str, Any]) -> bool | None:
     update = fields_of(fields_of(value.get("params", value)).get("update"))
     if word(update.get("sessionUpdate")) is None:
         return False
     # A message of the protocol itself says so; a file of updates has times instead.
     return None if "jsonrpc" in value else True
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are updates of a session, as Grok writes them to a file."""
 
 
 def records(path: Path, _: DatabaseReader) -> Iterator[LogRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.format import share
+from treering.formats.format import OwnShare
 from treering.formats.loose import fields_of, time_ms
 from treering.formats.loose import name as name_of
 from treering.formats.parsed import LogRecord
@@ -33,11 +33,6 @@ _PARTS: Final = frozenset({"message", "part", "session_diff", "todo"})
 _WITH_ITS_SESSION: Final = "a part of a session, which is read with it"
 
 
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are a session in a file of its own, or rows as lines."""
-    return share(_is_own(fields_of(value)) for value in values)
-
-
 def score_tables(tables: Sequence[Any]) -> float:
     """Return whether these are OpenCode's tables."""
     columns = {str(table.get("table")): table.get("columns") for table in map(fields_of, tables)}
@@ -50,6 +45,10 @@ def _is_own(value: dict[str, Any]) -> bool:
     span = fields_of(value.get("time"))
     is_session = {"id", "title"} <= value.keys() and ("directory" in value or "projectID" in value)
     return is_session and "created" in span and "mapping" not in value
+
+
+score: Final = OwnShare(_is_own)
+"""Returns the share of values that are a session in a file of its own, or rows as lines."""
 
 
 def as_row(value: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from treering.formats.format import Format, LogPlace, share
+from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -74,17 +74,14 @@ def score(values: Sequence[Any]) -> float:
     """Return the share of values that are pi's entries and not OpenClaw's."""
     from treering.formats import openclaw  # noqa: PLC0415  (it is built on this module)
 
-    return 0.0 if openclaw.has_marks(values) else family_score(values)
+    own = family_score(values)
+    return 0.0 if own and openclaw.has_marks(values) else own
 
 
 def family_score(values: Sequence[Any]) -> float:
     """Return the share of values in the format of pi and OpenClaw."""
-    verdicts = [_is_own(value) for value in values]
     first = next((fields_of(value) for value in values if not _is_title(fields_of(value))), {})
-    if _is_header(first):
-        # After a header, ambiguous values count as the format's own.
-        verdicts = [verdict is not False for verdict in verdicts]
-    return share(verdicts)
+    return (_AFTER_HEADER if _is_header(first) else _OWN)(values)
 
 
 def id_in_name(path: str) -> str | None:
@@ -358,9 +355,8 @@ def _parent_in(value: Any) -> str | None:
     return name(fields_of(value).get("parentId"))
 
 
-def _is_own(value: Any) -> bool | None:
+def _is_own(entry: dict[str, Any]) -> bool | None:
     """Return whether a value is pi's or OpenClaw's; None if other formats have it too."""
-    entry = fields_of(value)
     if _is_header(entry):
         return True
     type_ = word(entry.get("type"))
@@ -370,6 +366,11 @@ def _is_own(value: Any) -> bool | None:
     if type_ not in ENTRIES or "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
         return False
     return _is_own_message(fields_of(entry.get("message"))) if type_ == "message" else None
+
+
+_OWN: Final = OwnShare(_is_own)
+_AFTER_HEADER: Final = OwnShare(lambda value: _is_own(value) is not False)
+"""After a header, ambiguous values count as the format's own."""
 
 
 def _is_own_message(message: dict[str, Any]) -> bool | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.formats.event_content import EventContent, observation, outcome
-from treering.formats.format import Format, share
+from treering.formats.format import Format, OwnShare
 from treering.formats.loose import (
     blocks_of,
     bounded,
@@ -24,7 +24,6 @@ from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import PurePath
 
     from treering.formats.parsed import LogRecord
@@ -50,11 +49,6 @@ KINDS: Final = frozenset({
 
 SECONDS_MAX: Final = 100_000_000_000
 """Larger times are in milliseconds."""
-
-
-def score(values: Sequence[Any]) -> float:
-    """Return the share of values that are entries of a tape."""
-    return share(_is_entry(fields_of(value)) for value in values)
 
 
 class TapeReader:
@@ -139,15 +133,6 @@ class TapeReader:
         return self._key
 
 
-FORMAT: Final = Format(name=NAME, score=score, reader=TapeReader)
-
-
-def _time_of(value: Any) -> int | None:
-    """Return the time of an entry in milliseconds; older tapes count seconds."""
-    in_seconds = type(value) in {int, float} and value < SECONDS_MAX
-    return time_ms(value * 1_000.0 if in_seconds else value)
-
-
 def _is_entry(value: dict[str, Any]) -> bool:
     return (
         word(value.get("kind")) in KINDS
@@ -155,6 +140,18 @@ def _is_entry(value: dict[str, Any]) -> bool:
         and ("id" in value or "meta" in value)
         and "type" not in value
     )
+
+
+score: Final = OwnShare(_is_entry)
+"""Returns the share of values that are entries of a tape."""
+
+FORMAT: Final = Format(name=NAME, score=score, reader=TapeReader)
+
+
+def _time_of(value: Any) -> int | None:
+    """Return the time of an entry in milliseconds; older tapes count seconds."""
+    in_seconds = type(value) in {int, float} and value < SECONDS_MAX
+    return time_ms(value * 1_000.0 if in_seconds else value)
 
 
 class OpenCalls:
