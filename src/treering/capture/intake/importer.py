@@ -37,6 +37,8 @@ Every record ends in exactly one of: imported, duplicate, skipped (with a reason
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -69,6 +71,8 @@ BOOKMARK_SCOPE: Final = "treering"
 """The scope that keeps the bookmarks of files whose sessions go to scopes of their own."""
 CHUNK_FILES: Final = 100
 """Files whose notes are read at once."""
+GARBAGE_OBJECTS: Final = 50_000
+"""Objects after which Python looks for cycles while it imports, 700 by default."""
 
 _Thing = TypeVar("_Thing")
 
@@ -77,8 +81,9 @@ def import_files(
     importer: Importer, paths: Sequence[str | os.PathLike[str]], *, since_ms: int | None
 ) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
-    files = look_through([Path(path) for path in paths])
-    receipt = importer.run(list(files.found.values()), since_ms=since_ms)
+    with _collecting_rarely():
+        files = look_through([Path(path) for path in paths])
+        receipt = importer.run(list(files.found.values()), since_ms=since_ms)
     return msgspec.structs.replace(
         receipt,
         others=dict(files.others.most_common()),
@@ -220,6 +225,21 @@ class Importer:
         self._done += done
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+@contextlib.contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Have Python look for cycles rarely: what a batch holds is in use, and much to look at."""
+    before = gc.get_threshold()
+    during = (max(before[0], GARBAGE_OBJECTS), *before[1:])
+    if before[0]:
+        gc.set_threshold(*during)
+    try:
+        yield
+    finally:
+        # Of two imports in two threads, the one that came first sets it back.
+        if gc.get_threshold() == during:
+            gc.set_threshold(*before)
 
 
 def _former(note: Any, probed: Probe) -> str | None:
