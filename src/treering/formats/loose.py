@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from treering.errors import InvalidInput
-from treering.model.codec import canonical, decode, encode
+from treering.model.codec import canonical_content, decode, encode
 from treering.model.events import NAME_CHARACTERS_MAX
 from treering.model.fields import TIME_MS_MAX
 from treering.spine.words import shorten
@@ -177,7 +177,7 @@ def keep(entries: dict[str, Value], at: str, value: Value, most: int) -> None:
 def storable(value: Any) -> bool:
     """Return whether the ledger can store ``value`` unchanged."""
     try:
-        canonical([value], "value")
+        canonical_content("", None, [value])
     except InvalidInput:
         return False
     return True

@@ -27,9 +27,10 @@ from treering.formats.codex.events import UsageCounter, mcp_call_of, read_event
 from treering.formats.codex.events import observation_of as event_observed
 from treering.formats.codex.items import has_pictures, observation_of, read_item
 from treering.formats.codex.records import QueuedRecord, RecordQueue, opened, score, timeless
+from treering.formats.codex.straight_line import mark_of, read_straight
 from treering.formats.codex.twins import LaneText, Twins
 from treering.formats.format import Format, LogPlace, LogRetention
-from treering.formats.loose import bounded, fields_of
+from treering.formats.loose import bounded, fields_of, usual_time_ms
 from treering.formats.loose import name as name_of
 from treering.formats.loose import time_ms as time_of
 from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
@@ -58,6 +59,8 @@ OPEN_CALLS_MAX: Final = 256
 TURNS_MAX: Final = 200
 """Turns that can be rolled back."""
 
+_STRAIGHT: Final = ("function_call", "function_call_output", "token_count")
+"""Types of what records hold that are mostly read at once."""
 _SKIPPED: Final = {
     "user": "repeats the user message",
     "assistant": "repeats the assistant's message",
@@ -105,6 +108,10 @@ class CodexReader:
 
     def read(self, record: LogRecord) -> list[ParsedRecord]:
         """Return the records that are complete with ``record``."""
+        if not self._waiting.pages:
+            outcome = self._read_straight(record)
+            if outcome is not None:
+                return [outcome]
         page = self._page(record)
         opening = self._now.opening
         if self._now.at == 1 and opening is not None and opening.forked_from is not None:
@@ -144,6 +151,50 @@ class CodexReader:
         self.sessions = {}
         if self._now.opening is not None:
             self.sessions[self._now.opening.session] = self._now.opening
+
+    # A usual record, at once.
+
+    def _read_straight(self, record: LogRecord) -> ParsedRecord | None:
+        """Return the outcome of an ordinary record that no other one repeats; None if it may be."""
+        value, now = record.value, self._now
+        content = value.get("payload") if type(value) is dict else None
+        if type(content) is not dict or now.opening is None:
+            return None
+        part = content.get("type")
+        if part not in _STRAIGHT:
+            return None
+        sort, time = value.get("type"), value.get("timestamp")
+        ts_ms = usual_time_ms(time) if type(time) is str else None
+        if not ts_ms:
+            return None
+        session = now.opening.session
+        if sort == "response_item":
+            event = read_straight(content, now.tools, session, ts_ms)
+            if event is None or self._repeats.is_repeat(mark_of(event)):
+                return None
+            now.at, now.ts_ms = now.at + 1, ts_ms
+            self._follow(event)
+            key = self._repeats.key(event.key)
+            if key != event.key:
+                event = msgspec.structs.replace(event, key=key)
+        elif sort == "event_msg" and part == "token_count":
+            now.at, now.ts_ms = now.at + 1, ts_ms
+            report = self._count(content)
+            if isinstance(report, str):
+                return ParsedRecord(record=record, skipped=report)
+            key = self._repeats.key(report.key)
+            event = ParsedEvent(
+                session=session,
+                key=key,
+                kind=report.kind,
+                summary=report.summary,
+                ts_ms=ts_ms,
+                payload=report.payload,
+                refs=report.refs or None,
+            )
+        else:
+            return None
+        return ParsedRecord(record=record, events=[event])
 
     # One record, read.
 
@@ -214,12 +265,9 @@ class CodexReader:
         return any(self._now.twins.repeats(part, self._now.at) for part in said_now)
 
     def _event(self, event: dict[str, Any]) -> list[PendingEvent | LaneText] | str:
-        now = self._now
         sort = event.get("type")
         if sort == "token_count":
-            report = now.counts.report(event, now.model, now.provider)
-            if isinstance(report, PendingEvent):
-                now.context_tokens = report.refs.get("total_tokens", now.context_tokens)
+            report = self._count(event)
             return report if isinstance(report, str) else [report]
         if sort == "thread_rolled_back" and (turns := count_of(event.get("num_turns"))):
             refs = {"turns": turns}
@@ -238,6 +286,14 @@ class CodexReader:
             is_known = call_id and self._repeats.has(f"call:{short_id(call_id)}")
             return [event_observed(event)] if is_known else [*mcp_call_of(event)]
         return [*read_event(event)]
+
+    def _count(self, event: dict[str, Any]) -> PendingEvent | str:
+        """Return what was used, or why that is not new."""
+        now = self._now
+        report = now.counts.report(event, now.model, now.provider)
+        if isinstance(report, PendingEvent):
+            now.context_tokens = report.refs.get("total_tokens", now.context_tokens)
+        return report
 
     def _context(self, content: dict[str, Any]) -> list[PendingEvent | LaneText] | str:
         self._now.model = name_of(content.get("model")) or self._now.model
@@ -299,13 +355,14 @@ class CodexReader:
             return self._undo(draft, key)
         return draft if key == draft.key else msgspec.structs.replace(draft, key=key)
 
-    def _follow(self, draft: PendingEvent) -> None:
+    def _follow(self, draft: PendingEvent | ParsedEvent) -> None:
         """Remember which calls are open, and of which tool."""
-        call_id, tools = draft.refs["call_id"], self._now.tools
+        refs, tools = draft.refs or {}, self._now.tools
+        call_id = refs["call_id"]
         if draft.kind == "tool.result":
             tools.pop(call_id, None)
             return
-        tools[call_id] = draft.refs["tool"]
+        tools[call_id] = refs["tool"]
         if len(tools) > OPEN_CALLS_MAX:
             del tools[next(iter(tools))]
 

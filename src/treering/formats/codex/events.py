@@ -115,8 +115,12 @@ class UsageCounter(msgspec.Struct):
 
 
 def _counts(stated: Any) -> dict[str, int]:
-    counts = {ours: count_of(fields_of(stated).get(theirs)) for theirs, ours in _COUNTS.items()}
-    return {name: count for name, count in counts.items() if count is not None}
+    counts: dict[str, int] = {}
+    for theirs, ours in _COUNTS.items() if isinstance(stated, dict) else ():
+        count = stated.get(theirs)
+        if type(count) is int and count >= 0:
+            counts[ours] = count
+    return counts
 
 
 def _read_user(event: dict[str, Any]) -> list[Part]:

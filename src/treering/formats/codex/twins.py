@@ -68,17 +68,22 @@ class Twins(msgspec.Struct):
         """Whether ``saying``, in record number ``at``, came in another lane before."""
         while self.heard and self.heard[0].at < at - WINDOW_RECORDS:
             del self.heard[0]
-        role, lane = saying.role, saying.lane
-        waiting = [heard for heard in self.heard if heard.role == role and lane not in heard.lanes]
-        mark = _mark(saying.text)
-        twin = next((heard for heard in waiting if heard.mark == mark), None)
-        if twin is None and saying.role == "user" and saying.lane == "item":
+        role, lane, mark = saying.role, saying.lane, _mark(saying.text)
+        for heard in self.heard:
+            if heard.mark == mark and heard.role == role and lane not in heard.lanes:
+                heard.lanes.append(lane)
+                return True
+        if role == "user" and lane == "item":
             # An item wraps the user's words in further context for the model.
-            twin = next((heard for heard in waiting if _is_within(heard, saying.text)), None)
-        if twin is None:
-            return False
-        twin.lanes.append(saying.lane)
-        return True
+            for heard in self.heard:
+                if (
+                    heard.role == role
+                    and lane not in heard.lanes
+                    and _is_within(heard, saying.text)
+                ):
+                    heard.lanes.append(lane)
+                    return True
+        return False
 
     def add(self, saying: LaneText, at: int) -> None:
         """Remember a text."""
