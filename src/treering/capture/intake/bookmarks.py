@@ -132,6 +132,13 @@ def make_bookmark(
     )
 
 
+def note_of_bookmark(bookmark: Bookmark) -> dict[str, Any]:
+    """Return a bookmark as JSON."""
+    # The state is JSON already, and most of it.
+    bare = msgspec.structs.replace(bookmark, state=None)
+    return {**msgspec.to_builtins(bare), "state": bookmark.state}
+
+
 def read_bookmark(note: Any) -> Bookmark | None:
     """Return the bookmark in a note; None if there is none, or it cannot be read."""
     try:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import time
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import msgspec
 
-from treering.capture.intake.bookmarks import make_bookmark
+from treering.capture.intake.bookmarks import make_bookmark, note_of_bookmark
 from treering.capture.intake.reading import (
     UNCHANGED,
     ReadJob,
@@ -67,6 +66,7 @@ class FileImport(RecordImport):
         super().__init__(
             buffer,
             file=str(probe.source.path),
+            real_path=probe.real_path,
             format_name=probe.name,
             scope=scope,
             live=live,
@@ -217,7 +217,7 @@ class FileImport(RecordImport):
         if UNFINISHED in self._counter.skipped:
             # It may be left as it is, and is read again then.
             bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)
-        self._buffer.add_bookmark(os.path.realpath(file.path), msgspec.to_builtins(bookmark))
+        self._buffer.add_bookmark(self._probe.real_path, note_of_bookmark(bookmark))
 
 
 PART_BYTES: Final = 1024 * 1024

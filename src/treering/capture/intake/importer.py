@@ -161,9 +161,11 @@ class Importer:
     def _probe_all(self, files: Sequence[LogCandidate], since_ms: int | None) -> list[Probe]:
         probes: list[Probe] = []
         for some in _chunks(files):
-            self._notes.read_ahead([os.path.realpath(file.path) for file in some])
-            for file in some:
-                outcome = self._probe(file, since_ms)
+            # Unlike pathlib, it takes links in a circle.
+            real_paths = [os.path.realpath(file.path) for file in some]
+            self._notes.read_ahead(real_paths)
+            for file, real_path in zip(some, real_paths, strict=True):
+                outcome = self._probe(file, real_path, since_ms)
                 if isinstance(outcome, Probe):
                     probes.append(outcome)
                 elif outcome is not None:
@@ -187,7 +189,9 @@ class Importer:
         self._files.append(file_import)
         file_import.run()
 
-    def _probe(self, file: LogCandidate, since_ms: int | None) -> SourceReceipt | Probe | None:
+    def _probe(
+        self, file: LogCandidate, real_path: str, since_ms: int | None
+    ) -> SourceReceipt | Probe | None:
         """Return what to import of a file; its receipt, if nothing is; None if it is too old."""
         counter = LineCounter(str(file.path), None)
         if file.left_out is not None:
@@ -196,11 +200,17 @@ class Importer:
             source = source_at(file.path)
             if since_ms is not None and source.mtime_ns < since_ms * 1_000_000:
                 return None
-            note = self._notes.find(os.path.realpath(file.path))
+            note = self._notes.find(real_path)
             # A watcher names files because they were written to, not because they are trusted.
             is_named = file.is_named and not self._live
             usable_note = None if self._again else note
-            probed = probe(source, usable_note, is_named=is_named, databases=self._databases)
+            probed = probe(
+                source,
+                usable_note,
+                real_path=real_path,
+                is_named=is_named,
+                databases=self._databases,
+            )
             if self._again and probed is not None and probed.kind == "log":
                 probed.former = _former(note, probed)
             return probed or counter.receipt("unchanged")

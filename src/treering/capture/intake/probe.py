@@ -64,6 +64,7 @@ class Probe:
         self,
         source: Source,
         *,
+        real_path: str,
         kind: SourceKind,
         log_format: Format | None,
         bookmark: Bookmark | None,
@@ -71,6 +72,7 @@ class Probe:
         may_name_scope: bool,
     ) -> None:
         self.source = source
+        self.real_path = real_path
         self.kind = kind
         self.format = log_format
         self.bookmark = bookmark
@@ -131,19 +133,25 @@ def parents_first(probes: Sequence[Probe]) -> list[Probe]:
 
 
 def probe(
-    source: Source, note: Any, *, is_named: bool, databases: DatabaseReader | None = None
+    source: Source,
+    note: Any,
+    *,
+    is_named: bool,
+    real_path: str | None = None,
+    databases: DatabaseReader | None = None,
 ) -> Probe | None:
     """Return what a file is; None if it is as its bookmark left it.
 
     A file may name its scope only if the caller named the file, or if it is in OpenClaw's folder:
-    agents write to the folders of logs, and must not reach other scopes that way. ``databases``
-    reads SQLite files. Raises InvalidInput if the format is not known.
+    agents write to the folders of logs, and must not reach other scopes that way. ``real_path`` is
+    its path without links. ``databases`` reads SQLite files. Raises InvalidInput if the format is
+    not known.
     """
     bookmark = read_bookmark(note)
     if bookmark is not None and bookmark.is_current(whole_source(source, bookmark.format)):
         return None
-    is_openclaws = _is_in(source.path, openclaw.home())
-    trusted = is_named or is_openclaws
+    real_path = real_path or os.path.realpath(source.path)
+    trusted = is_named or _is_in(real_path, openclaw.home())
     with open_source(source.path) as stream:
         is_database = is_sqlite(stream)
         values = [] if is_database else sniff(stream)
@@ -151,6 +159,7 @@ def probe(
         database = _database_format(source.path, databases)
         return Probe(
             whole_source(source, database),
+            real_path=real_path,
             kind="records",
             log_format=database,
             bookmark=bookmark,
@@ -165,6 +174,7 @@ def probe(
             )
         return Probe(
             source,
+            real_path=real_path,
             kind="native",
             log_format=None,
             bookmark=bookmark,
@@ -184,6 +194,7 @@ def probe(
     has_records = log_format.records is not None
     return Probe(
         whole_source(source, log_format) if has_records else source,
+        real_path=real_path,
         kind="records" if has_records else "log",
         log_format=log_format,
         bookmark=bookmark,
@@ -192,9 +203,9 @@ def probe(
     )
 
 
-def _is_in(path: Path, folder: Path) -> bool:
+def _is_in(real_path: str, folder: Path) -> bool:
     # As strings: pathlib takes five times as long, and every file passes here.
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
+    return real_path.startswith(os.path.join(os.path.realpath(folder), ""))  # noqa: PTH118
 
 
 def _unknown(path: Path) -> InvalidInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,6 +51,7 @@ class RecordImport:
         *,
         file: str,
         format_name: str,
+        real_path: str | None = None,
         scope: Scope | None = None,
         live: bool = False,
         written_ms: int = 1,
@@ -59,6 +61,7 @@ class RecordImport:
         """Take where the records come from; ``former`` is the format they were last read in."""
         self._buffer = buffer
         self._format = format_name
+        self._real_path = real_path or os.path.realpath(file)
         self._live = live
         self._advance = advance
         self._counter = LineCounter(file, format_name, written_ms=written_ms)
@@ -90,7 +93,7 @@ class RecordImport:
             source,
             self.sessions,
             self._matcher,
-            file=counter.file,
+            file=self._real_path,
             format_name=self._format,
             written_ms=counter.written_ms,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Final
@@ -23,6 +22,7 @@ from treering.model.scopes import Scope
 if TYPE_CHECKING:
     from treering.capture.intake.ledger_buffer import LedgerBuffer
     from treering.formats.parsed import SessionHeader
+    from treering.ledger.sessions import Session
     from treering.model.events import NewEvent
 
 ROOTS_MAX: Final = 50
@@ -300,7 +300,7 @@ class Sessions:
     ) -> list[WaitingEvent]:
         """Return the events that open a session; one that repeats another's past is forked at once.
 
-        They come before its other events, in the same commit.
+        They come before its other events, in the same commit. ``file`` is the real path of its log.
         """
         self._open.add((scope, session))
         is_new = not self._state(scope, session).has_past
@@ -315,10 +315,13 @@ class Sessions:
                 self._buffer.foresee_opening(scope, self.name(session), location, marks)
             return []
         events: list[NewEvent] = []
+        handle = self._buffer.ledger.session(
+            self.name(session), scope=scope, agent=self.agent(header)
+        )
         if is_new and not (shared and self._fork(scope, session, header, shared, ts_ms)):
-            events.append(self._opened(scope, session, header, ts_ms))
+            events.append(self._opened(handle, header, ts_ms))
         if marks:
-            events.append(self._imported(scope, session, header, marks[0], ts_ms, file))
+            events.append(self._imported(handle, header, marks[0], ts_ms, file))
         return [
             WaitingEvent(event, session, opens=is_new and event.kind == "session.imported")
             for event in events
@@ -387,12 +390,7 @@ class Sessions:
             return False  # That past is gone, or another import was faster.
         return True
 
-    def _opened(
-        self, scope: Scope, session: str, header: SessionHeader | None, ts_ms: int
-    ) -> FirstEvent:
-        handle = self._buffer.ledger.session(
-            self.name(session), scope=scope, agent=self.agent(header)
-        )
+    def _opened(self, handle: Session, header: SessionHeader | None, ts_ms: int) -> FirstEvent:
         title = None if header is None else header.title
         parent = None if header is None else header.parent
         settings = stated(
@@ -410,21 +408,12 @@ class Sessions:
         return FirstEvent(**msgspec.structs.asdict(event))
 
     def _imported(
-        self,
-        scope: Scope,
-        session: str,
-        header: SessionHeader | None,
-        mark: str,
-        ts_ms: int,
-        file: str,
+        self, handle: Session, header: SessionHeader | None, mark: str, ts_ms: int, file: str
     ) -> NewEvent:
-        payload = {"file": os.path.realpath(file)}  # Unlike pathlib, it takes links in a circle.
+        payload = {"file": file}
         if header is not None:
             payload |= {} if header.cwd is None else {"cwd": header.cwd}
             payload |= {str(name): value for name, value in header.about.items()}
-        handle = self._buffer.ledger.session(
-            self.name(session), scope=scope, agent=self.agent(header)
-        )
         return handle.new_event(
             "session.imported",
             f"session taken from a log of {self._format}",
