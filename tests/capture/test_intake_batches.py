@@ -18,14 +18,16 @@ from capture.intake_logs import (
 )
 from formats.logs.claude_code import SESSION
 from treering.app import import_logs
+from treering.capture.intake.ledger_buffer import LedgerBuffer
 from treering.ledger.import_access import ImportAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from treering import NewEvent
     from treering.ledger.ledger import Ledger
+    from treering.model.scopes import Scope
 
 FILES = 30
 
@@ -63,6 +65,27 @@ def appends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many ids each search of an import asks for, as they come."""
+    sizes: list[int] = []
+    find_ids = LedgerBuffer.find_ids
+
+    def counted(self: LedgerBuffer, scope: Scope, event_ids: Collection[str]) -> Any:
+        ledger, search = self.ledger, self.ledger.find_ids
+
+        def searched(scope: str, ids: Sequence[str]) -> Any:
+            sizes.append(len(ids))
+            return search(scope, ids)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ledger, "find_ids", searched)
+            return find_ids(self, scope, event_ids)
+
+    monkeypatch.setattr(LedgerBuffer, "find_ids", counted)
+    return sizes
+
+
 def check_all_there(ledger: Ledger) -> None:
     for number in range(FILES):
         session = session_in(ledger, session_id(number))
@@ -71,6 +94,19 @@ def check_all_there(ledger: Ledger) -> None:
         assert (opened, imported) == ("session.opened", "session.imported")
         assert "session.opened" not in rest
     assert ledger.admin.verify().intact
+
+
+def test_the_ids_of_many_small_logs_are_searched_for_at_once(
+    ledger: Ledger, tmp_path: Path, searches: list[int]
+) -> None:
+    logs = fill(tmp_path / "logs")
+
+    import_logs(ledger, [logs], scope=EVERYWHERE)
+    again = import_logs(ledger, [logs], scope=EVERYWHERE, again=True)
+
+    assert len(searches) == 2
+    assert again.events == 0
+    check_all_there(ledger)
 
 
 def test_many_small_logs_are_recorded_in_one_commit(

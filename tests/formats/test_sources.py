@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from treering.errors import InvalidInput, NotFound
 from treering.formats import sources
@@ -216,3 +219,20 @@ def test_a_document_over_several_lines_is_shown_by_more_than_its_bracket(tmp_pat
     path.write_text(json.dumps({"title": "Tides", "agents": {}}, indent=2))
 
     assert first_line(path) == '{ "title": "Tides", "agents": {} }'
+
+
+ODD_LINES = st.sampled_from([
+    b'{"type": "user"}', b"{}", b"[]", b'""', b"null", b"7", b'"x"', b"", b"  ", b"{", b"}",
+    b"words", b'{"a": 1}\r', b'{"a": 1}{"b": 2}', b"\xef\xbb\xbf{}", b"\xff\xfe", b"\x00" * 9, b'{"a":',
+    b"1}", b"[" * 200 + b"]" * 200, b'{"a": "' + b"x" * 30_000 + b'"}', b'{"\xff": 1}',
+])  # fmt: skip
+
+
+@given(st.lists(ODD_LINES, max_size=50), st.sampled_from([b"", b"\n"]))
+def test_the_first_values_are_the_same_however_they_are_read(
+    lines: list[bytes], end: bytes
+) -> None:
+    log = b"\n".join(lines) + end
+    buffered = io.BufferedReader(cast("io.RawIOBase", io.BytesIO(log)))
+
+    assert sniff(buffered) == sniff(io.BytesIO(log))

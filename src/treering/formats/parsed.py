@@ -24,6 +24,14 @@ def is_content_key(key: str) -> bool:
     return _OF_WORDS in key
 
 
+def names_words(refs: dict[str, Any]) -> bool:
+    """Return whether a name among ``refs`` is derived from content."""
+    for name in refs.values():  # noqa: SIM110  (every event passes here: a generator costs)
+        if type(name) is str and _OF_WORDS in name:
+            return True
+    return False
+
+
 def without_mark(key: str) -> str:
     """Return a key without the mark."""
     return key.replace(_OF_WORDS, "")

@@ -23,6 +23,7 @@ import msgspec
 from treering.errors import InvalidInput, NotFound, TreeringError
 from treering.formats.records import RECORD_BYTES_MAX, list_elements, read_records
 from treering.formats.records.json_pieces import TORN
+from treering.model.codec import NESTING_MAX, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -41,6 +42,8 @@ UNPACKED_BYTES_FREE: Final = 256 * 1024 * 1024
 UNPACKED_TIMES_MAX: Final = 200
 """Above UNPACKED_BYTES_FREE, a file that expands more than this many times is refused."""
 
+_EMPTY: Final[tuple[Any, ...]] = ({}, [], "", None)
+"""Values that mean nothing: there may be thousands of them."""
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _GZIP: Final = b"\x1f\x8b"
 _OPENING_LINES: Final = 6
@@ -137,10 +140,13 @@ def sniff(stream: BinaryIO) -> list[Any]:
 
     Reads only the start of the stream, but a first value completely.
     """
-    values: list[Any] = []
+    values = _first_values(stream) if isinstance(stream, io.BufferedReader) else None
+    if values is not None:
+        return values
+    stream.seek(0)
+    values = []
     for record in read_records(cast("BinaryIO", _Beginning(stream, RECORD_BYTES_MAX))):
-        # Empty values mean nothing, and there may be thousands of them.
-        if record.fault is None and record.value not in ({}, [], "", None):
+        if record.fault is None and record.value not in _EMPTY:
             values.append(record.value)
         if len(values) == SNIFFED_MAX or record.end >= SNIFFED_BYTES_MAX:
             break
@@ -156,6 +162,34 @@ def sniff(stream: BinaryIO) -> list[Any]:
         return []
     elements = (record.value for record in list_elements(start) if record.fault is None)
     return list(islice((value for value in elements if value), SNIFFED_MAX))
+
+
+def _first_values(stream: BinaryIO) -> list[Any] | None:
+    """Return the first values of a log whose first lines are a value each; None if they are not.
+
+    As ``read_records`` would, at half of its price: every file passes here.
+    """
+    try:
+        start = stream.read(SNIFFED_TEXT_BYTES_MAX)
+    except OSError:
+        return None
+    lines = start.split(b"\n")
+    rest = lines.pop()
+    if rest and len(start) < SNIFFED_TEXT_BYTES_MAX:
+        lines.append(rest)
+    values: list[Any] = []
+    for line in lines:
+        try:
+            value = decode(line)
+        except (ValueError, RecursionError):
+            return None
+        if line.count(b"{") + line.count(b"[") > NESTING_MAX:
+            return None  # It may be too deep.
+        if value not in _EMPTY:
+            values.append(value)
+            if len(values) == SNIFFED_MAX:
+                return values
+    return values if values and len(start) < SNIFFED_TEXT_BYTES_MAX else None
 
 
 def read_list(path: Path) -> Iterator[LogRecord]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from treering.capture.intake.bookmarks import Bookmark
     from treering.capture.intake.ledger_buffer import LedgerBuffer
     from treering.capture.intake.probe import Probe
     from treering.capture.intake.record_import import LineCounter
@@ -62,6 +63,7 @@ class FileImport(RecordImport):
         parallel: bool,
         databases: DatabaseReader | None,
         advance: Callable[[int], None],
+        settle: Callable[[], None],
     ) -> None:
         super().__init__(
             buffer,
@@ -73,26 +75,45 @@ class FileImport(RecordImport):
             written_ms=probe.source.mtime_ns // 1_000_000,
             former=probe.former,
             advance=advance,
+            settle=settle,
         )
         self._probe = probe
         self._scope = scope
         self._parallel = parallel
         self._databases = databases
         self._reason: str | None = None
+        self._bookmark: Bookmark | None = None
         self._marks: list[str] = []
         """The groups of records that are imported."""
         self.sessions.scopes.folder = probe.folder
         self.sessions.scopes.may_be_named = probe.may_name_scope
 
-    def run(self) -> None:
-        """Import what is new in the file; the receipt says what is wrong with it."""
-        try:
+    def read(self) -> bool:
+        """Read what is new in the file; return whether it is left to ``finish`` to import that.
+
+        The receipt says what is wrong with the file.
+        """
+        with self._refusing():
+            if self._probe.kind == "log":
+                self._read_log()
+                return self._bookmark is not None
+            self._settle()
             if self._probe.kind == "native":
                 self._restore()
-            elif self._probe.kind == "records":
-                self._import_records()
             else:
-                self._import_log()
+                self._import_records()
+        return False
+
+    def finish(self) -> None:
+        """Import what was read."""
+        with self._refusing():
+            self.complete()
+            self._keep_bookmark()
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self._state, self._reason = "refused", str(error)
         except line_faults() as error:
@@ -104,8 +125,10 @@ class FileImport(RecordImport):
 
     # Where the records come from.
 
-    def _import_log(self) -> None:
+    def _read_log(self) -> None:
         probe = self._probe
+        if probe.header_mark is not None:
+            self._settle()  # A file before it may name its session.
         with open_source(probe.source.path) as stream:
             names = self._names()
             reader, bookmark = resume(probe, stream, names)
@@ -123,9 +146,9 @@ class FileImport(RecordImport):
             )
             apart = self._parallel and use_subprocess(probe.source.size - job.offset)
             source, steps = start_reading(job, stream, reader, apart=apart)
-            end = self.import_steps(source, steps, job.offset, job.line)
+            end = self.collect_steps(source, steps, job.offset, job.line)
             if end is not None:
-                self._keep_bookmark(stream, source, *end)
+                self._make_bookmark(stream, source, *end)
 
     def _import_records(self) -> None:
         probe = self._probe
@@ -138,7 +161,8 @@ class FileImport(RecordImport):
         records = self._records(values(probe.source.path, self._databases))
         self.import_steps(reader, read_steps(reader, records), 0, 1)
         with open_source(probe.source.path) as stream:
-            self._keep_bookmark(stream, None, 0, 1)
+            self._make_bookmark(stream, None, 0, 1)
+        self._keep_bookmark()
 
     def _records(self, values: Iterable[Any]) -> Iterator[LogRecord]:
         """Give the rows of a database, or the documents of a folder, as records by their numbers.
@@ -189,31 +213,37 @@ class FileImport(RecordImport):
         name = None if mark is None else self._buffer.notes.find(f"{_NAMED}{mark}")
         return {mark: name} if mark is not None and isinstance(name, str) else {}
 
-    def _keep_name(self, source: SessionSource) -> None:
-        mark, session = self._probe.header_mark, next(iter(source.sessions), None)
+    def _keep_name(self) -> None:
+        mark = self._probe.header_mark
+        session = None if mark is None else next(iter(self._source.sessions), None)
         if mark is not None and session is not None and not self._names():
             self._buffer.notes.keep(f"{_NAMED}{mark}", session)
 
     # The bookmark.
 
-    def _keep_bookmark(
+    def _make_bookmark(
         self, stream: BinaryIO, source: SessionSource | None, offset: int, line: int
     ) -> None:
-        if source is not None:
-            self._keep_name(source)
-        if self._buffer.dry_run:
-            return
-        file = self._probe.source
-        bookmark = make_bookmark(
-            file,
+        """Note how far the file was read."""
+        self._bookmark = make_bookmark(
+            self._probe.source,
             stream,
             (offset, line),
             format_name=self._format,
-            # Where a session that only repeats another leaves it is not known yet.
-            reader=None if self.sessions.only_repeats else source,
+            reader=None if self._buffer.dry_run else source,
             before=None if self._former is not None else self._probe.bookmark,
             marks=self._marks,
         )
+
+    def _keep_bookmark(self) -> None:
+        """Keep the bookmark of a file whose events are all on their way."""
+        self._keep_name()
+        bookmark = self._bookmark
+        if bookmark is None or self._buffer.dry_run:
+            return
+        if self.sessions.only_repeats:
+            # Where a session that only repeats another leaves it is not known yet.
+            bookmark = msgspec.structs.replace(bookmark, state=None, sessions={})
         if UNFINISHED in self._counter.skipped:
             # It may be left as it is, and is read again then.
             bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)

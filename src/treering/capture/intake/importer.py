@@ -71,6 +71,8 @@ BOOKMARK_SCOPE: Final = "treering"
 """The scope that keeps the bookmarks of files whose sessions go to scopes of their own."""
 CHUNK_FILES: Final = 100
 """Files whose notes are read at once."""
+COLLECTED_BYTES: Final = 512 * 1024
+"""Bytes of files whose events are matched with the ledger together."""
 GARBAGE_OBJECTS: Final = 50_000
 """Objects after which Python looks for cycles while it imports, 700 by default."""
 
@@ -118,6 +120,9 @@ class Importer:
         self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
         self._files: list[FileImport] = []
         """Files with events that wait for the next commit."""
+        self._collected: list[FileImport] = []
+        """Those of them whose events are not matched yet."""
+        self._collected_bytes = 0
         self._receipts: list[SourceReceipt] = []
         self._sessions: set[tuple[Scope, str]] = set()
         self._opened: set[tuple[Scope, str]] = set()
@@ -137,6 +142,7 @@ class Importer:
                 self._notes.read_ahead([probed.scope_note for probed in some if probed.scope_note])
             for probed in some:
                 self._import(probed)
+            self._settle()
         self._buffer.finish()
         self._close_files()
         return in_all(
@@ -174,8 +180,9 @@ class Importer:
 
     def _import(self, file: Probe) -> None:
         if file.source.size > BATCH_BYTES:
+            self._settle()
             self._buffer.commit()  # Reading a long file takes a while; nothing waits for it.
-        if not self._buffer.waits:
+        if not (self._buffer.waits or self._collected):
             self._close_files()
         file_import = FileImport(
             self._buffer,
@@ -185,9 +192,24 @@ class Importer:
             parallel=self._parallel,
             databases=self._databases,
             advance=self._advance,
+            settle=self._settle,
         )
         self._files.append(file_import)
-        file_import.run()
+        if file_import.read():
+            self._collected.append(file_import)
+            self._collected_bytes += file.source.size
+            if self._collected_bytes >= COLLECTED_BYTES:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Import what was read of the files that wait, with one search for all of their ids."""
+        files, self._collected, self._collected_bytes = self._collected, [], 0
+        if len(files) > 1:
+            self._buffer.look_ahead(set().union(*(file.look_ahead() for file in files)))
+        for file in files:
+            file.finish()
+        if len(files) > 1:
+            self._buffer.look_ahead(())
 
     def _probe(
         self, file: LogCandidate, real_path: str, since_ms: int | None

@@ -43,9 +43,8 @@ _GAP_MAX: Final = 8
 """Events between two wanted ones that are read with them."""
 _READ_MAX: Final = 200
 """Events that are read at once."""
-
-
-_NO_SEARCH: Final[tuple[Any, ...]] = (None, frozenset(), {})
+SEARCHED_MAX: Final = 4_000
+"""Ids whose places are remembered."""
 
 
 def batch_faults() -> tuple[type[Exception], ...]:
@@ -161,9 +160,10 @@ class LedgerBuffer:
         self._events = self._bytes = 0
         self._ids: dict[Scope, set[str | None]] = {}
         self._sessions: set[tuple[Scope, str]] = set()
-        self._last_search: tuple[Scope | None, frozenset[str], dict[str, EventLocation]]
-        """The ids that were last asked for, and where those of them are that are known."""
-        self._last_search = _NO_SEARCH
+        self._searched: dict[Scope, tuple[set[str], dict[str, EventLocation]]] = {}
+        """Of each scope, the ids that were last asked for, and where the known ones are."""
+        self._ahead: Collection[str] = ()
+        """Ids that will be asked for soon: the first question about a scope asks for all."""
         self._bookmarks: dict[str, Any] = {}
         """Bookmarks of files whose events wait."""
         # What a dry run would have recorded.
@@ -238,22 +238,39 @@ class LedgerBuffer:
 
     def _record(self, events: list[NewEvent]) -> set[str]:
         """Record events; return the ids of those that the ledger did not have."""
-        self._last_search = _NO_SEARCH
-        new = self.ledger.importing.append_missing(events) if events else []
-        return {header.event_id for header in new}
+        if not events:
+            return set()
+        searched, self._searched = self._searched, {}
+        new_ids = {header.event_id for header in self.ledger.importing.append_missing(events)}
+        # If that fails, somebody else has recorded some of it: then nothing is known any more.
+        for ids, _ in searched.values():
+            ids.difference_update([event.event_id or "" for event in events])
+        self._searched = searched
+        return new_ids
 
     # Questions about events.
+
+    def look_ahead(self, event_ids: Collection[str]) -> None:
+        """Take the ids that ``find_ids`` is asked for next, to be searched for all at once."""
+        self._ahead, self._searched = event_ids, {}
 
     def find_ids(self, scope: Scope, event_ids: Collection[str]) -> dict[str, EventLocation]:
         """Return where the events with these ids are, for those that the ledger has."""
         waiting_ids = self._ids.get(scope)
         if waiting_ids and not waiting_ids.isdisjoint(event_ids):
             self.commit()
-        last_scope, last_ids, searched = self._last_search
-        if scope != last_scope or not last_ids.issuperset(event_ids):
-            searched = self.ledger.find_ids(scope, list(event_ids))
-            self._last_search = (scope, frozenset(event_ids), searched)
-        locations = {event_id: searched[event_id] for event_id in event_ids if event_id in searched}
+        asked, found = self._searched.get(scope, (set[str](), {}))
+        if not asked.issuperset(event_ids):
+            if len(asked) > SEARCHED_MAX:
+                asked, found = set(), {}
+            missing = {*event_ids, *(() if asked else self._ahead)} - asked
+            found |= self.ledger.find_ids(scope, list(missing))
+            self._searched[scope] = asked | missing, found
+        locations = (
+            {event_id: found[event_id] for event_id in event_ids if event_id in found}
+            if found
+            else {}
+        )
         if self._places:
             foreseen = ((event_id, self._places.get((scope, event_id))) for event_id in event_ids)
             locations |= {

@@ -54,8 +54,23 @@ class EventMatcher:
         self._former = former
         self._is_resumed = is_resumed
         """Whether the file is read on from where it was left: all of it is new then."""
+        self._ahead: dict[tuple[str, str], str] = {}
+        """The ids of events that will be matched soon, by session and key."""
         self._own_ids: dict[tuple[str, str], str] = {}
         """The ids of events whose keys are those of others, by session and key."""
+
+    def look_ahead(self, events: Iterable[ParsedEvent]) -> set[str]:
+        """Return the ids that ``new_items`` will ask for, as far as they are known already."""
+        if self._buffer.has_legacy_ids:
+            return set()  # A session may get another name then, and its events other ids.
+        for event in events:
+            self._ahead[event.session, event.key] = self._first_id(event)
+        openings = (
+            opening_id
+            for session in {session for session, _ in self._ahead}
+            for opening_id in self._sessions.mark_ids(session, self._header(session))
+        )
+        return {*self._ahead.values(), *openings}
 
     def new_items(
         self, scope: Scope, pairs: Sequence[tuple[PendingRecord, ParsedEvent]]
@@ -263,9 +278,17 @@ class EventMatcher:
     # Ids.
 
     def _all_ids(self, scope: Scope, event: ParsedEvent) -> list[str]:
+        first = self._ahead.pop((event.session, event.key), None) or self._first_id(event)
         if self._source.keys_are_global:
-            return [self._ids.everywhere(event.key)]
-        return [self._ids.named(home, event.key) for home in self._homes(scope, event)]
+            return [first]
+        header = self._header(event.session)
+        roots = self._sessions.roots(scope, event.session, header)
+        return [first, *[self._ids.named(root, event.key) for root in roots]]
+
+    def _first_id(self, event: ParsedEvent) -> str:
+        if self._source.keys_are_global:
+            return self._ids.everywhere(event.key)
+        return self._ids.named(event.session, event.key)
 
     def _homes(self, scope: Scope, event: ParsedEvent) -> Iterable[str]:
         """Return the sessions that an event may be known in; "" if its key is unique anywhere."""

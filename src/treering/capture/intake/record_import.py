@@ -18,7 +18,7 @@ from treering.capture.intake.matcher import NO_TIME_MS, EventMatcher
 from treering.capture.intake.sessions import Sessions
 from treering.capture.quarantine import line_faults, reason_of
 from treering.errors import Conflict, DuplicateEvent
-from treering.formats.parsed import is_content_key
+from treering.formats.parsed import names_words
 from treering.formats.records.json_pieces import TORN
 from treering.model.events import NewEvent
 from treering.model.fields import MILLISECONDS_MIN, TIME_MS_MAX, looks_like_seconds
@@ -57,13 +57,18 @@ class RecordImport:
         written_ms: int = 1,
         former: str | None = None,
         advance: Callable[[int], None] = lambda _: None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take where the records come from; ``former`` is the format they were last read in."""
+        """Take where the records come from; ``former`` is the format they were last read in.
+
+        ``settle`` is called before events are matched: it completes the files before this one.
+        """
         self._buffer = buffer
         self._format = format_name
         self._real_path = real_path or os.path.realpath(file)
         self._live = live
         self._advance = advance
+        self._settle = settle
         self._counter = LineCounter(file, format_name, written_ms=written_ms)
         self._former = None if former is None else FormerReading(buffer, former)
         self.sessions = Sessions(buffer, scope=scope, format_name=format_name, former=former)
@@ -79,6 +84,15 @@ class RecordImport:
 
         None if all of it is left for later.
         """
+        end = self.collect_steps(source, steps, offset, line)
+        if end is not None:
+            self.complete()
+        return end
+
+    def collect_steps(
+        self, source: SessionSource, steps: Iterator[ReadStep], offset: int, line: int
+    ) -> tuple[int, int] | None:
+        """Read ``steps`` as ``import_steps`` does, up to where the last events wait."""
         counter = self._counter
         self._source = source
         self._matcher = EventMatcher(
@@ -117,15 +131,24 @@ class RecordImport:
             if offset - reported >= ADVANCE_BYTES:
                 self._advance(offset - reported)
                 reported = offset
+        self._advance(offset - reported)
+        counter.bytes = offset - start
+        # A torn end may be whole the next time.
+        return (offset, line) if torn is None else (torn.offset, torn.line)
+
+    def look_ahead(self) -> set[str]:
+        """Return the ids that ``complete`` will ask for."""
+        return self._matcher.look_ahead(
+            event for record in self._pending for event in record.parsed.events
+        )
+
+    def complete(self) -> None:
+        """Import the events that were collected and wait."""
         self._match()
         for scope, event in self.sessions.awaited():
             self._buffer.add(self, scope, self._builder.opening(scope, event), 0)
         if self._former is not None:
             self._replace(self._former)
-        self._advance(offset - reported)
-        counter.bytes = offset - start
-        # A torn end may be whole the next time.
-        return (offset, line) if torn is None else (torn.offset, torn.line)
 
     def _replace(self, former: FormerReading) -> None:
         """Take over the sessions of an earlier reader, and erase what only that one derived."""
@@ -156,6 +179,7 @@ class RecordImport:
 
     def _match(self) -> None:
         """Find out which pending events are new, and record those."""
+        self._settle()
         pending, self._pending = self._pending, []
         self._pending_events = self._pending_bytes = 0
         rounds: list[dict[Scope, list[_Pair]]] = []
@@ -343,7 +367,7 @@ class EventBuilder:
         kind, refs, payload = parsed.kind, parsed.refs, parsed.payload
         if kind in AIMED_KINDS:
             kind, refs, payload = self._aim(scope, parsed)
-        if refs and _names_words(refs):
+        if refs and names_words(refs):
             refs, payload = sessions.ids.hidden(refs), sessions.ids.hidden(payload)
         ts_ms = parsed.ts_ms
         if not MILLISECONDS_MIN <= ts_ms <= TIME_MS_MAX:
@@ -406,14 +430,6 @@ class EventBuilder:
         if ts_ms <= NO_TIME_MS:
             return self._written_ms
         return ts_ms * 1_000 if looks_like_seconds(ts_ms) else min(ts_ms, TIME_MS_MAX)
-
-
-def _names_words(refs: dict[str, Any]) -> bool:
-    """Whether a name among ``refs`` is made of words of the log."""
-    for name in refs.values():  # noqa: SIM110  (every event passes here: a generator costs)
-        if type(name) is str and is_content_key(name):
-            return True
-    return False
 
 
 BLANK = "blank"

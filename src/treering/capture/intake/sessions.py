@@ -335,10 +335,11 @@ class Sessions:
         state.has_past, state.forked_seq = progress.head > 0, progress.forked_seq
 
     def opening_ids(self, scope: Scope, session: str, header: SessionHeader | None) -> list[str]:
-        """Return the ids that show whether a session was imported before; none if it is open."""
-        return [] if (scope, session) in self._open else self._mark_ids(session, header)
+        """Return the ids that ``open`` asks for; none if the session is open."""
+        return [] if (scope, session) in self._open else self.mark_ids(session, header)
 
-    def _mark_ids(self, session: str, header: SessionHeader | None) -> list[str]:
+    def mark_ids(self, session: str, header: SessionHeader | None) -> list[str]:
+        """Return the ids that show whether a session was imported before, the best first."""
         forked_from = _forked_from(header)
         own = self.ids.named(session, "imported")
         return [own] if forked_from is None else [self._early_fork_id(forked_from), own]
@@ -349,7 +350,7 @@ class Sessions:
         If the session that it was forked from is not imported yet, that one finds it by this.
         """
         forked_from = _forked_from(header)
-        marks = self._mark_ids(session, header)
+        marks = self.mark_ids(session, header)
         locations = self._buffer.find_ids(scope, marks)
         if forked_from is not None and self._is_there(scope, forked_from):
             marks = marks[1:]

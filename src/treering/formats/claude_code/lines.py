@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from treering.formats.loose import usual_time_ms
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
 from treering.model.kinds import KINDS
@@ -197,6 +198,9 @@ def _milliseconds(stamp: Any) -> int | None:
         return stamp
     if not isinstance(stamp, str):
         return None
+    usual_ms = usual_time_ms(stamp)
+    if usual_ms is not None:
+        return usual_ms
     try:
         time = datetime.fromisoformat(stamp)
         return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
