@@ -223,8 +223,8 @@ def test_a_document_over_several_lines_is_shown_by_more_than_its_bracket(tmp_pat
 
 ODD_LINES = st.sampled_from([
     b'{"type": "user"}', b"{}", b"[]", b'""', b"null", b"7", b'"x"', b"", b"  ", b"{", b"}",
-    b"words", b'{"a": 1}\r', b'{"a": 1}{"b": 2}', b"\xef\xbb\xbf{}", b"\xff\xfe", b"\x00" * 9, b'{"a":',
-    b"1}", b"[" * 200 + b"]" * 200, b'{"a": "' + b"x" * 30_000 + b'"}', b'{"\xff": 1}',
+    b"words", b'{"a": 1}\r', b'{"a": 1}{"b": 2}', b"\xef\xbb\xbf{}", b"\xff\xfe", b"\x00" * 9,
+    b'{"a":', b"1}", b"[" * 200 + b"]" * 200, b'{"a": "' + b"x" * 30_000 + b'"}', b'{"\xff": 1}',
 ])  # fmt: skip
 
 
