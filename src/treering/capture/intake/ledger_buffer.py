@@ -44,7 +44,7 @@ _GAP_MAX: Final = 8
 _READ_MAX: Final = 200
 """Events that are read at once."""
 SEARCHED_MAX: Final = 4_000
-"""Ids whose places are remembered."""
+"""Ids whose places, and sessions whose origins, are remembered."""
 
 
 def batch_faults() -> tuple[type[Exception], ...]:
@@ -164,6 +164,8 @@ class LedgerBuffer:
         """Of each scope, the ids that were last asked for, and where the known ones are."""
         self._ahead: Collection[str] = ()
         """Ids that will be asked for soon: the first question about a scope asks for all."""
+        self._origins: dict[tuple[Scope, str], tuple[str | None, int | None]] = {}
+        """Where sessions that are in the ledger come from."""
         self._bookmarks: dict[str, Any] = {}
         """Bookmarks of files whose events wait."""
         # What a dry run would have recorded.
@@ -346,6 +348,18 @@ class LedgerBuffer:
             return SessionProgress()
         outline = handle.outline()
         return SessionProgress(last.seq, outline.parent, outline.forked_seq, outline.imported_from)
+
+    def origin(self, scope: Scope, session: str) -> tuple[str | None, int | None]:
+        """Return the session that a session was forked from, and the last seq that they share."""
+        origin = self._origins.get((scope, session))
+        if origin is None:
+            progress = self.progress(scope, session)
+            origin = progress.parent, progress.forked_seq
+            if progress.head:  # Once it is there, it stays what it is.
+                if len(self._origins) >= SEARCHED_MAX:
+                    self._origins.clear()
+                self._origins[scope, session] = origin
+        return origin
 
     def words(self, scope: Scope, session: str) -> list[int]:
         """Return the seqs of all messages in a session and in its past before a fork."""

@@ -239,8 +239,8 @@ class Sessions:
         stems: dict[str, float] = {}
         while stem is not None and stem not in stems and len(stems) < ROOTS_MAX:
             stems[stem] = until
-            progress = self._buffer.progress(scope, stem)
-            stem, until = progress.parent, min(until, progress.forked_seq or 0)
+            stem, forked_seq = self._buffer.origin(scope, stem)
+            until = min(until, forked_seq or 0)
         return stems
 
     def end_replay(self, scope: Scope, session: str) -> None:
