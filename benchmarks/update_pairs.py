@@ -38,6 +38,7 @@ SETS: Final = {
     "seventh": FirstTry(21, 0, falsely=1),
     "eighth": FirstTry(24, 5),
     "ninth": FirstTry(20, 0),
+    "outside": FirstTry(13, 5),
 }
 """In the order in which they were tried; the rules were mended after each."""
 _NOTE: Final = (
@@ -48,6 +49,8 @@ _NOTE: Final = (
     " came to when they were first tried is the number to expect of others."
 )
 USER: Final = "ida"
+FITTED: Final = "fitted"
+"""Pairs that the decision is fitted on besides, and never judged by."""
 
 
 class Pair(msgspec.Struct, frozen=True):

@@ -32,7 +32,8 @@ class Aligner:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._vector = lru_cache(maxsize=_WORDS_HELD)(self._embed)
+        self.vector = lru_cache(maxsize=_WORDS_HELD)(self.embed)
+        """Returns the vector of a word."""
 
     def scores(self, clause: Clause, texts: Sequence[str]) -> list[float]:
         """Return how well each text matches the words of a clause, from 0 to 1."""
@@ -51,10 +52,10 @@ class Aligner:
 
         names = [name for concept in clause.concepts for name in concept.names]
         words = [_words(text) for text in texts]
-        question = np.stack([self._vector(name) for name in names])
+        question = np.stack([self.vector(name) for name in names])
         # Facts about one thing share most of their words.
         columns = {word: at for at, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
-        cosines = all_dots(np.stack([self._vector(word) for word in columns]), question)
+        cosines = all_dots(np.stack([self.vector(word) for word in columns]), question)
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
         having = [columns[word] for text in words for word in text]
         nearest = np.maximum.reduceat(cosines[:, having], starts, axis=1)
@@ -71,8 +72,9 @@ class Aligner:
         met: NDArray[np.float32] = np.maximum.reduceat(nearest, firsts, axis=0)
         return met
 
-    def _embed(self, word: str) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._embedder.embed([word])[0]
+    def embed(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of a text."""
+        vector: NDArray[np.float32] = self._embedder.embed([text])[0]
         return vector
 
 

@@ -16,6 +16,9 @@ from treering.derive.fact_quality import judge_fact
 from treering.derive.memory_state import FactPayload, hashed
 from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
+from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
+from treering.memory.change_decision import NEAR_FROM as CHANGED_FROM
+from treering.memory.change_decision import EarlierStatement
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT, number
 from treering.memory.vectors import dots
@@ -99,6 +102,10 @@ class FactGate:
         """Per owner, the index in ``asked`` of the last statement of each new fact."""
         self._vectors: Matrix | None = None
         self._near: dict[int, list[tuple[str, float]]] = {}
+        self._changeable: dict[int, list[tuple[str, float]]] = {}
+        """Per fact that speaks of a change, the nearest facts, however far."""
+        self._counts: dict[tuple[str | None, str | None], int] = {}
+        """Per owner, how many facts were known."""
 
     def decide(self) -> list[GateDecision]:
         """Return one decision per fact."""
@@ -142,7 +149,7 @@ class FactGate:
                 return self._revise(asked, content, known_fact, at)
             if relation_to_known == "contradicts":
                 contradicted.append(known_fact)
-        return self._store(asked, content, contradicted, at)
+        return self._store(asked, content, contradicted or self._changed(at, content), at)
 
     def _content(self, asked: CheckedFact) -> FactPayload:
         fact = asked.fact
@@ -166,6 +173,31 @@ class FactGate:
         if content.statement == one.content.statement:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
+
+    def _changed(self, at: int, content: FactPayload) -> list[KnownFact]:
+        """Return the fact that a new one changes, in words that no rule knows."""
+        judge = self._scope_memory.judge
+        if judge is None or not judge.speaks_of_change(content.text):
+            return []
+        asked = self._asked[at]
+        nearest = [
+            *self._changeable.get(at, ()),
+            *self._near_among_new(at, CHANGED_MAX, CHANGED_FROM),
+        ]
+        near = {fact_id: cosine for fact_id, cosine in nearest if fact_id not in self._gone}
+        known = {
+            one.content.id: one
+            for one in self._read(list(near), near)
+            # What is told of earlier times changes nothing about later ones.
+            if one.content.valid_from_ms <= content.valid_from_ms
+        }
+        earlier = [
+            EarlierStatement(fact_id, one.content.text, one.similarity)
+            for fact_id, one in known.items()
+        ]
+        count = self._counts.get((asked.fact.user, asked.wall), 0)
+        decision = judge.changed(content.text, earlier, known=count + len(self._new))
+        return [] if decision is None else [known[decision.key]]
 
     # Outcomes.
 
@@ -290,7 +322,7 @@ class FactGate:
                     near.setdefault(row.id, 1.0)
         for fact_id, similarity in self._near.get(at, []):
             near.setdefault(fact_id, similarity)
-        for fact_id, similarity in self._near_among_new(at):
+        for fact_id, similarity in self._near_among_new(at, COMPARED_MAX, SIMILAR_FROM):
             near.setdefault(fact_id, similarity)
         for fact_id in self._naming(asked):
             near.setdefault(fact_id, 0.0)
@@ -366,25 +398,32 @@ class FactGate:
         facts = facts_visible_to(scope_memory, self._users(user), {here})
         documents = scope_memory.columns.column("document")[facts]
         facts, documents = facts[documents >= 0], documents[documents >= 0]
+        self._counts[user, wall] = len(facts)
         if vectors is None or not len(facts):
             return
+        judge = scope_memory.judge
         for begin in range(0, len(indexes), BLOCK):
             part = indexes[begin : begin + BLOCK]
             cosines = scope_memory.documents.products(vectors[part], documents)
             for at, near in zip(part, cosines, strict=True):
                 self._near[at] = [
                     (scope_memory.columns.ids[int(facts[index])], float(near[index]))
-                    for index in _largest(near)
+                    for index in _largest(near, COMPARED_MAX, SIMILAR_FROM)
                 ]
+                if judge is not None and judge.speaks_of_change(self._asked[at].fact.text):
+                    self._changeable[at] = [
+                        (scope_memory.columns.ids[int(facts[index])], float(near[index]))
+                        for index in _largest(near, CHANGED_MAX, CHANGED_FROM)
+                    ]
 
-    def _near_among_new(self, at: int) -> list[tuple[str, float]]:
+    def _near_among_new(self, at: int, most: int, least: float) -> list[tuple[str, float]]:
         asked = self._asked[at]
         stated_at = self._stated_at.get((asked.fact.user, asked.wall))
         if self._vectors is None or not stated_at:
             return []
         cosines = dots(self._vectors[list(stated_at.values())], self._vectors[at])
         ids = list(stated_at)
-        return [(ids[index], float(cosines[index])) for index in _largest(cosines)]
+        return [(ids[index], float(cosines[index])) for index in _largest(cosines, most, least)]
 
 
 def facts_visible_to(
@@ -412,12 +451,13 @@ def facts_visible_to(
     return np.flatnonzero(visible)
 
 
-def _largest(cosines: NDArray[np.float32]) -> list[int]:
+def _largest(cosines: NDArray[np.float32], most: int, least: float) -> list[int]:
+    """Return the indexes of the largest cosines, largest first, down to the least."""
     import numpy as np  # noqa: PLC0415
 
-    similar = np.flatnonzero(cosines >= SIMILAR_FROM)
-    if len(similar) > COMPARED_MAX:
-        similar = similar[np.argpartition(-cosines[similar], COMPARED_MAX)[:COMPARED_MAX]]
+    similar = np.flatnonzero(cosines >= least)
+    if len(similar) > most:
+        similar = similar[np.argpartition(-cosines[similar], most)[:most]]
     order: list[int] = similar[np.argsort(-cosines[similar], kind="stable")].tolist()
     return order
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
 from treering.memory.alignment import Aligner
+from treering.memory.change_decision import ChangeJudge
 from treering.memory.document_index import DocumentIndex, uncollected
 from treering.memory.event_index import EventIndex
 from treering.memory.fact_columns import FactColumns
@@ -52,6 +53,7 @@ class ScopeMemory:
         self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
+        self.judge = None if self.aligner is None else ChangeJudge(self.aligner)
         self.columns = FactColumns()
         self.events = EventIndex(DocumentIndex(store, scope, "events", event_embedder))
         self.owners: dict[str, Owner] = {}
