@@ -69,6 +69,12 @@ _AIM: Final = lazy_pattern(
     re.IGNORECASE,
 )
 """What is over as soon as it is reached."""
+_GAINED: Final = lazy_pattern(
+    r"\b(?:adopted|bought|got|gotten|joined|hired|won|built|signed|started|began|took up|acquired"
+    r"|ordered|planted|received|welcomed|opened|launched) (?:an?|two|three|some|new|more|\w+ing)\b",
+    re.IGNORECASE,
+)
+"""What says that there is one more."""
 _PASTS: Final = word_set(
     "left sold quit took went got became bought gave broke fell rose grew cut put split shut found"
     " began chose threw withdrew lost came tore rewrote taken gone given broken fallen risen grown"
@@ -201,6 +207,7 @@ class ChangeReader:
             "past": float(bool(pasts)),
             "done": float(any(words[at - 1].text in _AUXILIARIES for at in pasts if at)),
             "clauses": float(len(clause_outlines(text)) > 1),
+            "gained": float(_GAINED.search(text) is not None),
         }
         for name, near in nearest.items():
             signs[name] = max(near.values(), default=0.0)
