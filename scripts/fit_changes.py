@@ -111,6 +111,13 @@ def read_samples() -> Samples:
             signs = None if old in own[pair.second] else reader.signs(pair.second, old, cosine)
             if signs is not None and relation(pair.second, old, cosine) == "unrelated":
                 rows.append((signs, 0.0, UNRELATED, name, False))
+    for new in filler(FILLER):
+        vector = embedder.embed([new])[0]
+        cosines = vectors @ vector
+        for at in np.argsort(-cosines)[:NEAREST].tolist():
+            signs = reader.signs(new, earlier[at], float(cosines[at]))
+            if signs is not None and earlier[at] != new:
+                rows.append((signs, 0.0, UNRELATED, "filler", False))
     names = list(rows[0][0])
     return Samples(
         names,

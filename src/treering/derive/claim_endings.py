@@ -98,6 +98,8 @@ _PAST: Final = word_set(
     "was were went ate drank took bought wrote made led ran met got began grew kept rode swam"
     " taught became chose woke held won sold gave came used did had saw left read"
 )
+_STATES: Final = word_set("based married engaged employed enrolled located situated subscribed")
+"""Participles that say what somebody is, not what they did."""
 _OBJECT_NEEDED: Final = word_set("drinking eating using taking going playing watching reading")
 
 
@@ -159,6 +161,8 @@ def names_goal(words: set[str]) -> bool:
 
 def is_standing(text: str) -> bool:
     """Return whether a statement is about the present, not about what somebody once did."""
+    if text.partition(" ")[0].lower() in _STATES:
+        return True
     for word in expand_contractions(text).split()[:8]:
         plain = word.strip(".,;:!").lower()
         if plain in _PAST:

@@ -75,6 +75,8 @@ _BY_WHOM: Final = lazy_pattern(r"^(?:with|by|from) (?=[A-Z])")
 _CALL: Final = lazy_pattern(r"(?:please )?call me (?=\S)", re.IGNORECASE)
 _PRONOUNS: Final = word_set("he she it they this that these those there who which what here you")
 _NOT_SUBJECTS: Final = word_set("if when while because although though since unless")
+_PARTICIPLES: Final = word_set("born based married employed")
+"""What a statement about the user may begin with, without "is"."""
 _INDEFINITE: Final = lazy_pattern(r"(?:a|an) ", re.IGNORECASE)
 _LOCATED: Final = lazy_pattern(r"(?:located|based|situated|found) (?:in|at) (?=\S)", re.IGNORECASE)
 _PLACED: Final = lazy_pattern(
@@ -221,8 +223,9 @@ def _read(text: str, *, denied: bool) -> tuple[str | None, PredicateMeaning | No
         )
     word = text.split(" ", 1)[0].lower()
     # The negation was removed: "Does not like fish" is "like fish" here.
-    if word in FINITE_VERBS or word == "born" or (denied and word in VERBS):
-        return USER, read_predicate(text if word != "born" else f"was {text}")
+    is_state = word in _PARTICIPLES and " " in text
+    if word in FINITE_VERBS or is_state or (denied and word in VERBS):
+        return USER, read_predicate(f"is {text[:1].lower()}{text[1:]}" if is_state else text)
     kin = _KIN.match(text)
     if kin is not None or word in {"favourite", "favorite"} or is_slot(word):
         return _of_own(text)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.claim_attributes import holds_many, is_person
 from treering.derive.claim_endings import ended_thing, is_standing
-from treering.derive.claim_outlines import clause_outlines, keys_of, outline
+from treering.derive.claim_outlines import DETERMINERS, clause_outlines, keys_of, outline
 from treering.derive.claim_words import VERBS, word_set
 from treering.lazy import lazy_pattern
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 CUE_FROM: Final = 0.55
 """The cosine from which a word means about the same as a word of change."""
+FAR_BELOW: Final = 0.15
+"""The cosine below which no word has anything to do with another."""
 _CHARACTERS_MAX: Final = 400
 """Longer statements say more than one thing."""
 _STATEMENTS_HELD: Final = 1_024
@@ -53,7 +56,7 @@ _TURNED: Final = lazy_pattern(
 """What says that something is otherwise than it was."""
 _MORE: Final = lazy_pattern(
     r"\b(?:also|too(?=[.!,]|$)|as well|additionally|in addition|besides|another|either|second|other"
-    r"|on top|still|for now|added|once|used to|before)\b|^(?:Was|Were) ",
+    r"|on top|still|for now|added|once|used to|before|grew up|was raised)\b|^(?:Was|Were) ",
     re.IGNORECASE,
 )
 """What says that the rest stays, or what was before."""
@@ -69,6 +72,10 @@ _AIM: Final = lazy_pattern(
     re.IGNORECASE,
 )
 """What is over as soon as it is reached."""
+_ONCE: Final = lazy_pattern(
+    r"\b(?:today|tonight|yesterday|this (?:morning|afternoon|evening)|ago|last \w+|in \d{4})\b"
+)
+"""What says when something happened, which may have been for a day."""
 _GAINED: Final = lazy_pattern(
     r"\b(?:adopted|bought|got|gotten|joined|hired|won|built|signed|started|began|took up|acquired"
     r"|ordered|planted|received|welcomed|opened|launched) (?:an?|two|three|some|new|more|\w+ing)\b",
@@ -90,7 +97,8 @@ _DEEDS: Final = word_set(
     " associated affiliated employed educated headquartered married owned released recorded"
     " happened occurred existed looked waited hoped believed needed required supported included"
     " celebrated marked received earned served seemed appeared stayed remained showed discussed"
-    " mentioned reported noticed fixed tested reviewed answered paid shipped died baked painted"
+    " mentioned reported noticed missed skipped watered returned borrowed shared fixed tested"
+    " reviewed answered paid shipped died baked painted"
 )
 """Regular pasts of verbs that leave what is known as it is, if nothing else says otherwise."""
 _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | word_set(
@@ -103,7 +111,13 @@ _KIN: Final = word_set(
     " colleague wife husband partner mother father mom mum dad parents neighbour neighbor"
     " girlfriend boyfriend grandmother grandfather"
 )
-_RULED: Final = frozenset({"tie", "job", "person"})
+_TRIGGERS: Final = _PASTS | word_set(
+    "now longer more anymore any from these nowadays as lately going starting effective since last"
+    " finally this again back after turns actually instead rather place favour favor so already"
+    " correction will be down up out off over had not no never without none cannot nor new"
+)
+_EDGES: Final = '.,;:!?()"'
+_RULED: Final = frozenset({"tie", "person"})
 """What the rules for endings know better: who has died is still somebody's sister."""
 _SINCE: Final = word_set("last this since next from as of")
 """Before a time that says since when something holds, not what holds."""
@@ -131,6 +145,7 @@ class Statement(NamedTuple):
     rest: frozenset[str]
     """The keys of what is neither its subject nor its verb."""
     numbers: frozenset[str]
+    units: frozenset[str]
     times: frozenset[str]
     """Without those that say since when something holds."""
     names: frozenset[str]
@@ -146,6 +161,8 @@ class Change(NamedTuple):
     signs: dict[str, float]
     words: frozenset[str]
     """The keys of its words of change, if nothing else says that something changed."""
+    is_only_denied: bool
+    """Whether all that it says is that something is not so."""
 
 
 class ChangeReader:
@@ -168,50 +185,58 @@ class ChangeReader:
         if change.words and change.words <= earlier.keys:
             # "Write docs for new endpoints" and "Write tests for new endpoints".
             return None
+        if change.is_only_denied and not earlier.rest & later.keys:
+            return None
         if _is_of_another(later, earlier):
             return None
         signs = change.signs | {"cosine": cosine}
         signs |= _of_subjects(later, earlier) | _of_values(later, earlier)
         signs |= _of_meaning(later, earlier)
+        is_far = signs["exchanged"] < FAR_BELOW and signs["predicates near"] < 2 * FAR_BELOW
+        if is_far and later.keys & earlier.keys <= earlier.subject:
+            # "I stopped the server" says nothing about the port that it runs on.
+            return None
         return signs | _together(signs, earlier, old)
 
     def _change(self, text: str) -> Change | None:
         """Return what a statement says of a change; None if it speaks of none."""
-        if len(text) > _CHARACTERS_MAX or _MORE.search(text) or _OPEN.search(text):
+        if len(text) > _CHARACTERS_MAX or not _may_change(text):
+            return None
+        if _MORE.search(text) or _OPEN.search(text):
             return None
         ended = ended_thing(text)
         if ended is not None and ended.kind in _RULED:
             return None
         words = outline(text).words
-        pasts = [at for at, word in enumerate(words) if _is_past(word)]
-        is_english = any(words[at].text.endswith("ed") for at in pasts)
-        if not is_english and _ENGLISH.isdisjoint(word.text for word in words):
+        pasts = [at for at, word in enumerate(words) if _is_past(word, words[:at])]
+        if not pasts and _ENGLISH.isdisjoint(word.text for word in words):
             return None
         plain = [word for word in words if word.kind in {"word", "verb"} and word.text.isalpha()]
         nearest = {name: self._nearness(name, plain) for name in _CUES}
         said = frozenset(
             {words[at].key for at in pasts}
-            | {word.key for word in words if word.text == "new"}
+            | {word.key for word in words[:2] if word.text == "new"}
             | {word.key for word in plain if word.text.endswith("ing") and _is_near(word, nearest)}
         )
-        signs = {
-            "now": float(_NOW.search(text) is not None),
-            "turned": float(_TURNED.search(text) is not None),
-            "denied": float(_DENIED.search(text) is not None),
-        }
-        if any(signs.values()):
-            said = frozenset()
-        elif not said:
+        is_now, is_turned, is_denied = (
+            pattern.search(text) is not None for pattern in (_NOW, _TURNED, _DENIED)
+        )
+        if not (said or is_now or is_turned or is_denied):
             return None
-        signs |= {
+        signs = {
+            "now": float(is_now),
+            "turned": float(is_turned),
+            "denied": float(is_denied),
             "past": float(bool(pasts)),
             "done": float(any(words[at - 1].text in _AUXILIARIES for at in pasts if at)),
             "clauses": float(len(clause_outlines(text)) > 1),
             "gained": float(_GAINED.search(text) is not None),
+            "once": float(_ONCE.search(text) is not None),
         }
         for name, near in nearest.items():
             signs[name] = max(near.values(), default=0.0)
-        return Change(signs, said)
+        is_said = is_now or is_turned
+        return Change(signs, frozenset() if is_said else said, is_only_denied=not (is_said or said))
 
     def _nearness(self, name: str, words: Sequence[OutlineWord]) -> dict[str, float]:
         """Return how near words are to the words of change that say the same."""
@@ -245,6 +270,11 @@ class ChangeReader:
             subject=subject,
             rest=keys - subject - {whole.verb()},
             numbers=frozenset(word.key for word in contents if word.kind == "number"),
+            units=frozenset(
+                after.key
+                for word, after in pairwise(whole.words)
+                if word.kind == "number" and after.kind == "word"
+            ),
             times=frozenset(times),
             names=frozenset(word.key for word in contents if word.kind == "name"),
             vectors=np.stack(vectors) if vectors else np.zeros((0, 1), np.float32),
@@ -252,9 +282,18 @@ class ChangeReader:
         )
 
 
-def _is_past(word: OutlineWord) -> bool:
+def _may_change(text: str) -> bool:
+    """Return whether a statement has a word that one of change needs; most have none."""
+    spoken = (word.strip(_EDGES) for word in text.lower().split())
+    return any(word in _TRIGGERS or word.endswith(("ed", "ing", "n't")) for word in spoken)
+
+
+def _is_past(word: OutlineWord, before: tuple[OutlineWord, ...]) -> bool:
+    """Return whether a word says that something was done; "a shared studio" does not."""
+    if word.kind == "name" or (before and before[-1].text in DETERMINERS):
+        return False
     is_regular = word.text.endswith("ed") and len(word.text) > 4 and word.text not in _DEEDS
-    return word.kind != "name" and (is_regular or word.text in _PASTS)
+    return is_regular or word.text in _PASTS
 
 
 def _is_near(word: OutlineWord, nearest: dict[str, dict[str, float]]) -> bool:
@@ -299,10 +338,18 @@ def _of_subjects(later: Statement, earlier: Statement) -> dict[str, float]:
 
 def _of_values(later: Statement, earlier: Statement) -> dict[str, float]:
     """Return signs of what two statements share, and of which values they do not."""
-    shared, rest, verb = later.keys & earlier.keys, earlier.rest, earlier.outline.verb()
+    rest, verb = earlier.rest, earlier.outline.verb()
+    # That both are about the same is a sign of its own.
+    about = later.subject & earlier.subject
+    shared = (later.keys & earlier.keys) - about
+    numbers = bool(earlier.numbers - later.keys) and bool(later.numbers - earlier.keys)
+    times = bool(earlier.times - later.keys) and bool(later.times - earlier.keys)
     return {
-        "share of old": len(shared) / len(earlier.keys),
-        "share of new": len(shared) / len(later.keys),
+        "number differs": float(numbers),
+        "same unit": float(numbers and not earlier.units.isdisjoint(later.units)),
+        "time differs": float(times),
+        "share of old": len(shared) / max(len(earlier.keys - about), 1),
+        "share of new": len(shared) / max(len(later.keys - about), 1),
         "words shared": min(len(shared), 4) / 4,
         "all of rest said": float(bool(rest) and rest <= later.keys),
         "verb of many": float(verb != "be" and holds_many(verb)),
@@ -314,8 +361,8 @@ def _of_values(later: Statement, earlier: Statement) -> dict[str, float]:
             bool(earlier.names - later.keys) and bool(later.names - earlier.keys)
         ),
         "name shared": float(bool(earlier.names & later.keys)),
-        "nothing shared": float(not shared),
-        "only the subject shared": float(bool(shared) and shared <= earlier.subject),
+        "nothing shared": float(not shared and not about),
+        "only the subject shared": float(bool(about) and not shared),
     }
 
 
@@ -324,7 +371,7 @@ def _of_meaning(later: Statement, earlier: Statement) -> dict[str, float]:
     cosines = earlier.vectors @ later.vectors.T
     added = [at for at, word in enumerate(later.contents) if word.key not in earlier.keys]
     gone = [at for at, word in enumerate(earlier.contents) if word.key not in later.keys]
-    has_equal = len(gone) < len(earlier.contents)
+    has_equal = not earlier.keys.isdisjoint(later.keys - (later.subject & earlier.subject))
     # A number is near every other number.
     words = [at for at in gone if earlier.contents[at].kind != "number"]
     nearest = float(cosines[words].max()) if words else 0.0

@@ -1,0 +1,133 @@
+"""Changes that no rule knows are decided by fitted signs: at most the fact that fits best ends."""
+
+from __future__ import annotations
+
+import pytest
+
+import treering
+from treering.embedders.static import StaticEmbedder
+from treering.memory import NewFact
+from treering.memory.alignment import Aligner
+from treering.memory.change_decision import ChangeJudge, EarlierStatement
+from treering.memory.change_features import ChangeReader
+from treering.memory.change_weights import WEIGHTS
+
+
+@pytest.fixture(scope="module")
+def judge() -> ChangeJudge:
+    return ChangeJudge(Aligner(StaticEmbedder()))
+
+
+def is_ended(*facts: str) -> list[bool]:
+    """Learn facts in order; return for each whether it is superseded in the end."""
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        ids = [memory.learn(text, user="jo").fact_id for text in facts]
+        return [memory.fact(fact_id).state == "superseded" for fact_id in ids]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Uncle Bob is recovering in hospital.", "Uncle Bob was discharged and is back home."),
+        ("Anna and Felix are engaged.", "Anna and Felix got married on Saturday."),
+        ("I share a flat with my friend Igor.", "Igor moved out, so I have the place to myself."),
+        ("Frontend state is handled with Redux.", "We ripped out Redux and use Zustand."),
+        ("Kenji is looking for a job.", "Kenji landed a position at Spotify."),
+        ("Based in Manchester", "Relocated to Leeds"),
+    ],
+)
+def test_a_change_in_words_that_no_rule_knows_ends_what_it_changes(old: str, new: str) -> None:
+    assert is_ended(old, new) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Ben uses Slack", "I switched from Slack to Teams"),
+        ("I work at Bosch.", "My wife left Siemens and works at SAP now."),
+        ("Lives in Oslo", "Grew up in Bergen"),
+        ("Piano lesson on Wednesdays at 17:00", "Missed the piano lesson last Wednesday"),
+        ("I live in Chicago.", "We might move to Denver next year."),
+        ("The app supports iOS.", "The app now supports Android as well."),
+        ("Her friend Judith makes pottery", "Her friend Judith moved to Rotterdam last spring"),
+        ("The shop opens at nine", "The shop closes at six"),
+        ("Write tests for new endpoints.", "Write docs for new endpoints."),
+        ("Maria plays the cello.", "Maria makes pottery in a shared studio."),
+    ],
+)
+def test_what_is_no_change_or_of_something_else_ends_nothing(old: str, new: str) -> None:
+    assert is_ended(old, new) == [False, False]
+
+
+def test_only_the_fact_that_fits_best_ends() -> None:
+    texts = (
+        "Kenji plays the violin.",
+        "Kenji is looking for a job.",
+        "Kenji lives with his sister.",
+        "Kenji landed a position at Spotify.",
+    )
+
+    assert is_ended(*texts) == [False, True, False, False]
+
+
+def test_a_change_within_a_batch_ends_a_fact_before_it() -> None:
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        first, second = memory.learn_all(
+            [
+                NewFact(text="Anna and Felix are engaged."),
+                NewFact(text="Anna and Felix got married on Saturday."),
+            ]
+        )
+
+    assert second.superseded == (first.fact_id,)
+
+
+def test_what_is_told_of_earlier_times_ends_nothing() -> None:
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        later = memory.learn("Anna and Felix are engaged.", valid_from_ms=2_000)
+        earlier = memory.learn("Anna and Felix got married on Saturday.", valid_from_ms=1_000)
+        states = [memory.fact(one.fact_id).state for one in (later, earlier)]
+
+    assert states == ["current", "current"]
+
+
+def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
+    text = "Kenji landed a position at Spotify."
+    earlier = [EarlierStatement("job", "Kenji is looking for a job.", 0.5)]
+
+    few, many = (judge.changed(text, earlier, known=known) for known in (1, 10**6))
+
+    assert few is not None
+    assert few.key == "job"
+    assert many is None
+
+
+def test_a_decision_names_its_reasons(judge: ChangeJudge) -> None:
+    text = "Anna and Felix got married on Saturday."
+    earlier = [EarlierStatement("tie", "Anna and Felix are engaged.", 0.7)]
+
+    decision = judge.changed(text, earlier, known=1)
+
+    assert decision is not None
+    assert decision.reasons
+    assert set(decision.reasons) <= WEIGHTS.keys()
+
+
+def test_every_sign_has_a_weight() -> None:
+    reader = ChangeReader(Aligner(StaticEmbedder()))
+
+    signs = reader.signs("I sold the car.", "I drive a car.", 0.5)
+
+    assert signs is not None
+    assert signs.keys() == WEIGHTS.keys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I live in Ghent", "Hij is nu met Anna getrouwd", "Ich wohne so gern hier", "a" * 500, ""],
+)
+def test_what_speaks_of_no_change_is_not_compared(judge: ChangeJudge, text: str) -> None:
+    assert not judge.speaks_of_change(text)
