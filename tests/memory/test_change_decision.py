@@ -33,7 +33,6 @@ def is_ended(*facts: str) -> list[bool]:
         ("Anna and Felix are engaged.", "Anna and Felix got married on Saturday."),
         ("I share a flat with my friend Igor.", "Igor moved out, so I have the place to myself."),
         ("Frontend state is handled with Redux.", "We ripped out Redux and use Zustand."),
-        ("Kenji is looking for a job.", "Kenji landed a position at Spotify."),
         ("Based in Manchester", "Relocated to Leeds"),
     ],
 )
@@ -51,6 +50,8 @@ def test_a_change_in_words_that_no_rule_knows_ends_what_it_changes(old: str, new
         ("I live in Chicago.", "We might move to Denver next year."),
         ("The app supports iOS.", "The app now supports Android as well."),
         ("Her friend Judith makes pottery", "Her friend Judith moved to Rotterdam last spring"),
+        ("Ben works at Acme.", "Ben sold his motorbike."),
+        ("The server runs on port 80", "I stopped the server"),
         ("The shop opens at nine", "The shop closes at six"),
         ("Write tests for new endpoints.", "Write docs for new endpoints."),
         ("Maria plays the cello.", "Maria makes pottery in a shared studio."),
@@ -62,10 +63,10 @@ def test_what_is_no_change_or_of_something_else_ends_nothing(old: str, new: str)
 
 def test_only_the_fact_that_fits_best_ends() -> None:
     texts = (
-        "Kenji plays the violin.",
-        "Kenji is looking for a job.",
-        "Kenji lives with his sister.",
-        "Kenji landed a position at Spotify.",
+        "Uncle Bob plays the violin.",
+        "Uncle Bob is recovering in hospital.",
+        "Uncle Bob lives with his sister.",
+        "Uncle Bob was discharged and is back home.",
     )
 
     assert is_ended(*texts) == [False, True, False, False]
@@ -95,13 +96,13 @@ def test_what_is_told_of_earlier_times_ends_nothing() -> None:
 
 
 def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
-    text = "Kenji landed a position at Spotify."
-    earlier = [EarlierStatement("job", "Kenji is looking for a job.", 0.5)]
+    text = "Uncle Bob was discharged and is back home."
+    earlier = [EarlierStatement("ill", "Uncle Bob is recovering in hospital.", 0.62)]
 
     few, many = (judge.changed(text, earlier, known=known) for known in (1, 10**6))
 
     assert few is not None
-    assert few.key == "job"
+    assert few.key == "ill"
     assert many is None
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from treering.memory.alignment import Aligner
 
-ONE_FROM: Final = -1.6
+ONE_FROM: Final = -1.8
 """The sum from which the only earlier statement is changed."""
-CROWD: Final = 0.35
+CROWD: Final = 0.4
 """How much more is needed for each factor of e in their number: among many, some fit by chance."""
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""

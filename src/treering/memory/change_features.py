@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 CUE_FROM: Final = 0.55
 """The cosine from which a word means about the same as a word of change."""
-FAR_BELOW: Final = 0.15
-"""The cosine below which no word has anything to do with another."""
+EXCHANGED_FROM: Final = 0.35
+OTHERWISE_EXCHANGED_FROM: Final = 0.15
+"""The cosine from which a word may stand for another: of the same subject, and otherwise."""
+PREDICATES_FROM: Final = 0.3
+"""The cosine from which two predicates may be about the same, if no words are."""
 _CHARACTERS_MAX: Final = 400
 """Longer statements say more than one thing."""
 _STATEMENTS_HELD: Final = 1_024
@@ -192,8 +195,7 @@ class ChangeReader:
         signs = change.signs | {"cosine": cosine}
         signs |= _of_subjects(later, earlier) | _of_values(later, earlier)
         signs |= _of_meaning(later, earlier)
-        is_far = signs["exchanged"] < FAR_BELOW and signs["predicates near"] < 2 * FAR_BELOW
-        if is_far and later.keys & earlier.keys <= earlier.subject:
+        if later.keys & earlier.keys <= earlier.subject and _are_far(signs):
             # "I stopped the server" says nothing about the port that it runs on.
             return None
         return signs | _together(signs, earlier, old)
@@ -384,6 +386,13 @@ def _of_meaning(later: Statement, earlier: Statement) -> dict[str, float]:
             else float(later.predicate @ earlier.predicate)
         ),
     }
+
+
+def _are_far(signs: dict[str, float]) -> bool:
+    """Return whether what is said of one thing twice has nothing to do with each other."""
+    is_same = signs["only the subject shared"] > 0
+    least = EXCHANGED_FROM if is_same else OTHERWISE_EXCHANGED_FROM
+    return signs["exchanged"] < least and signs["predicates near"] < PREDICATES_FROM
 
 
 def _together(signs: dict[str, float], earlier: Statement, old: str) -> dict[str, float]:
