@@ -138,7 +138,7 @@ _CUES: Final = {
 """Words of change, by what they say; other words are known by how near they are in meaning."""
 
 
-class Statement(NamedTuple):
+class ComparedStatement(NamedTuple):
     """What a statement says, as far as it is compared."""
 
     outline: SentenceOutline
@@ -158,7 +158,7 @@ class Statement(NamedTuple):
     """The vector of all but its subject."""
 
 
-class Change(NamedTuple):
+class SaidChange(NamedTuple):
     """What a statement says of a change, whatever it changes."""
 
     signs: dict[str, float]
@@ -200,7 +200,7 @@ class ChangeReader:
             return None
         return signs | _together(signs, earlier, old)
 
-    def _change(self, text: str) -> Change | None:
+    def _change(self, text: str) -> SaidChange | None:
         """Return what a statement says of a change; None if it speaks of none."""
         if len(text) > _CHARACTERS_MAX or not _may_change(text):
             return None
@@ -238,7 +238,9 @@ class ChangeReader:
         for name, near in nearest.items():
             signs[name] = max(near.values(), default=0.0)
         is_said = is_now or is_turned
-        return Change(signs, frozenset() if is_said else said, is_only_denied=not (is_said or said))
+        return SaidChange(
+            signs, frozenset() if is_said else said, is_only_denied=not (is_said or said)
+        )
 
     def _nearness(self, name: str, words: Sequence[OutlineWord]) -> dict[str, float]:
         """Return how near words are to the words of change that say the same."""
@@ -252,7 +254,7 @@ class ChangeReader:
         cosines = (vectors @ self._cues[name].T).max(axis=1).tolist()
         return {word.key: cosine for word, cosine in zip(words, cosines, strict=True)}
 
-    def _read(self, text: str) -> Statement:
+    def _read(self, text: str) -> ComparedStatement:
         import numpy as np  # noqa: PLC0415
 
         whole = outline(text)
@@ -265,7 +267,7 @@ class ChangeReader:
             if word.kind == "time" and (before is None or before.text not in _SINCE)
         )
         vectors = [self._vector(word.text) for word in contents]
-        return Statement(
+        return ComparedStatement(
             outline=whole,
             contents=contents,
             keys=keys,
@@ -302,7 +304,7 @@ def _is_near(word: OutlineWord, nearest: dict[str, dict[str, float]]) -> bool:
     return any(near[word.key] >= CUE_FROM for near in nearest.values())
 
 
-def _is_of_another(later: Statement, earlier: Statement) -> bool:
+def _is_of_another(later: ComparedStatement, earlier: ComparedStatement) -> bool:
     """Return whether two statements are plainly about two people."""
     of_user = not later.subject
     names = earlier.subject & earlier.names
@@ -313,7 +315,7 @@ def _is_of_another(later: Statement, earlier: Statement) -> bool:
     return bool(head) and head[0].text in _KIN and head[0].key not in earlier.keys
 
 
-def _of_subjects(later: Statement, earlier: Statement) -> dict[str, float]:
+def _of_subjects(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
     """Return signs of whether two statements are about the same."""
     new, old = later.subject, earlier.subject
     old_names = old & (earlier.names | earlier.numbers)
@@ -338,7 +340,7 @@ def _of_subjects(later: Statement, earlier: Statement) -> dict[str, float]:
     }
 
 
-def _of_values(later: Statement, earlier: Statement) -> dict[str, float]:
+def _of_values(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
     """Return signs of what two statements share, and of which values they do not."""
     rest, verb = earlier.rest, earlier.outline.verb()
     # That both are about the same is a sign of its own.
@@ -368,7 +370,7 @@ def _of_values(later: Statement, earlier: Statement) -> dict[str, float]:
     }
 
 
-def _of_meaning(later: Statement, earlier: Statement) -> dict[str, float]:
+def _of_meaning(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
     """Return signs of how near the words of two statements are."""
     cosines = earlier.vectors @ later.vectors.T
     added = [at for at, word in enumerate(later.contents) if word.key not in earlier.keys]
@@ -395,7 +397,7 @@ def _are_far(signs: dict[str, float]) -> bool:
     return signs["exchanged"] < least and signs["predicates near"] < PREDICATES_FROM
 
 
-def _together(signs: dict[str, float], earlier: Statement, old: str) -> dict[str, float]:
+def _together(signs: dict[str, float], earlier: ComparedStatement, old: str) -> dict[str, float]:
     """Return signs that count only together."""
     aim = float(_AIM.search(old) is not None)
     near = signs["predicates near"]
