@@ -24,7 +24,7 @@ from treering.embedders.static import StaticEmbedder  # noqa: E402
 from treering.memory.alignment import Aligner  # noqa: E402
 from treering.memory.change_decision import ONE_FROM  # noqa: E402
 from treering.memory.change_features import ChangeReader  # noqa: E402
-from update_pairs import FITTED, SETS, pairs  # noqa: E402
+from update_pairs import FITTED, SETS, UNFITTED, pairs  # noqa: E402
 
 WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.py"
 FILLER: Final = 600
@@ -66,7 +66,7 @@ class Samples(NamedTuple):
 def main() -> None:
     """Fit the weights, and print what sets come to that they were not fitted on."""
     samples = read_samples()
-    for name in (*SETS, *(f"{FITTED} {fold}" for fold in range(FOLDS))):
+    for name in (*_sets(), *(f"{FITTED} {fold}" for fold in range(FOLDS))):
         held = np.array([origin == name for origin in samples.origin])
         totals = samples.signs[held] @ fit(samples, ~held)
         judged, wanted = samples.is_pair[held], samples.is_change[held] > 0
@@ -86,11 +86,15 @@ def main() -> None:
     WEIGHTS.write_text(f"{_HEAD}{rows}}}\n", encoding="utf-8")
 
 
+def _sets() -> list[str]:
+    return [name for name in SETS if name not in UNFITTED]
+
+
 def read_samples() -> Samples:
     """Return the signs of all pairs that speak of a change at all."""
     embedder = StaticEmbedder()
     reader = ChangeReader(Aligner(embedder))
-    told = [(name, pair) for name in SETS for pair in pairs(name)]
+    told = [(name, pair) for name in _sets() for pair in pairs(name)]
     told += [(f"{FITTED} {at % FOLDS}", pair) for at, pair in enumerate(pairs(FITTED))]
     earlier = sorted({pair.first for _, pair in told} | set(filler(FILLER)))
     vectors = embedder.embed(earlier)

@@ -239,11 +239,23 @@ def ends_statement(new: str, old: str) -> bool:
     if update is None or not is_standing(old):
         return False
     known = outline(old)
+    if _is_of_relative(new, known):
+        return False
     return (
         any(_is_over(one, known) for one in update.over)
         or any(_is_set(one, known) for one in update.settings)
         or any(_is_exchanged(clause, known, is_now=update.is_now) for clause in update.clauses)
     )
+
+
+def _is_of_relative(new: str, old: SentenceOutline) -> bool:
+    """Return whether a statement is about somebody whom a sentence about the user leaves out."""
+    whom = old.subject()
+    if not any(is_person(word.key) and word.key not in _GROUPS for word in whom):
+        return False
+    # "Her boss Helena works at the bank" and "I switched banks".
+    later = outline(new)
+    return not later.subject() and keys_of(whom).isdisjoint(keys_of(later.contents()))
 
 
 # Reading a sentence of change.
@@ -535,17 +547,14 @@ def _names_whole(
     keys, nouns = keys_of(thing), frozenset(word.key for word in thing if word.kind != "verb")
     if not keys <= keys_of(old.contents()):
         return False
+    if not nouns:
+        # "I no longer go" is not about Go.
+        return keys <= frozenset(word.key for word in old.contents() if word.kind != "name")
     is_name = any(word.kind == "name" for word in thing)
-    return (
-        not nouns
-        or keys == keys_of(old.subject())
-        or any(
-            nouns <= keys_of(run)
-            and all(
-                word.key in keys or (is_name and (is_part or word.kind == "name")) for word in run
-            )
-            for run in old.runs()
-        )
+    return keys == keys_of(old.subject()) or any(
+        nouns <= keys_of(run)
+        and all(word.key in keys or (is_name and (is_part or word.kind == "name")) for word in run)
+        for run in old.runs()
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ONE_FROM: Final = -1.8
 """The sum from which the only earlier statement is changed."""
-CROWD: Final = 0.4
+CROWD: Final = 0.5
 """How much more is needed for each factor of e in their number: among many, some fit by chance."""
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""
