@@ -74,9 +74,8 @@ class FileImport(RecordImport):
             live=live,
             written_ms=probe.source.mtime_ns // 1_000_000,
             former=probe.former,
-            advance=advance,
-            settle=settle,
         )
+        self._advance, self._settle = advance, settle
         self._probe = probe
         self._scope = scope
         self._parallel = parallel

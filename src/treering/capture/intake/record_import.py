@@ -56,19 +56,16 @@ class RecordImport:
         live: bool = False,
         written_ms: int = 1,
         former: str | None = None,
-        advance: Callable[[int], None] = lambda _: None,
-        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take where the records come from; ``former`` is the format they were last read in.
-
-        ``settle`` is called before events are matched: it completes the files before this one.
-        """
+        """Take where the records come from; ``former`` is the format they were last read in."""
         self._buffer = buffer
         self._format = format_name
         self._real_path = real_path or os.path.realpath(file)
         self._live = live
-        self._advance = advance
-        self._settle = settle
+        self._advance: Callable[[int], None] = lambda _: None
+        """Called with every number of bytes that were read."""
+        self._settle: Callable[[], None] = lambda: None
+        """Called before events are matched: it completes the files before this one."""
         self._counter = LineCounter(file, format_name, written_ms=written_ms)
         self._former = None if former is None else FormerReading(buffer, former)
         self.sessions = Sessions(buffer, scope=scope, format_name=format_name, former=former)
