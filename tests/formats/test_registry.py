@@ -66,6 +66,16 @@ def test_lines_of_a_new_type_do_not_hide_whose_log_it_is() -> None:
     assert found.name == "claude-code"
 
 
+def test_entries_of_a_new_type_do_not_hide_whose_log_has_lost_its_header() -> None:
+    _, *entries = VOYAGES["openclaw"][1]
+    new = {"type": "entry_of_the_future", "id": "5", "parentId": "4", "timestamp": "2026-09-21"}
+    said = [entry for entry in entries if entry["type"] == "message"]
+
+    found = find_format([*said, *[new] * len(said)])
+
+    assert found is named_format("openclaw")
+
+
 def test_a_log_with_lines_of_two_agents_is_taken_for_neither() -> None:
     log = Log()
     for number in range(3):

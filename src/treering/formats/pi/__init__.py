@@ -363,8 +363,11 @@ def _is_own(entry: dict[str, Any]) -> bool | None:
     if type_ is not None and _OF_ENTRIES.get(type_) in entry:
         return True
     # Version 1 has neither id nor parent, later versions have both.
-    if type_ not in ENTRIES or "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
+    if "timestamp" not in entry or ("id" in entry) != ("parentId" in entry):
         return False
+    if type_ not in ENTRIES:
+        # A later version has more types of entries.
+        return None if type_ is not None and "id" in entry else False
     return _is_own_message(fields_of(entry.get("message"))) if type_ == "message" else None
 
 
