@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from context.histories import LARGE, PROSE, assistant, call, event, histories, in_order, result
 from context.histories import user as asked
+from treering.context.attachments import without_media
 from treering.context.budgets import OUTPUT_CHARACTERS_MAX, Budget, shorten, shorten_to
 from treering.context.fitting import SUMMARY_TOKENS_MAX, EarlierSummary, fit
 from treering.context.pairing import pair
@@ -382,6 +383,24 @@ def test_a_summary_that_does_not_fit_is_too_much_as_well() -> None:
     assert (found.messages, codes(found)) == ([], ["budget_too_small"])
 
 
+@pytest.mark.parametrize("room", range(0, 60, 3))
+def test_what_names_a_picture_without_words_is_whole_or_left_out(room: int) -> None:
+    data = "iVBORw0KGgoAAAANSUhEUgAAAgAAAAEA" + "A" * 88
+    picture = {"type": "base64", "media_type": "image/png", "data": data}
+    attachments = [{"type": "image", "source": picture}]
+    asking = event("conversation.user", {"text": "", "attachments": attachments})
+    messages = messages_of(asking, assistant("A lighthouse. " * 9))
+
+    found = fitted(messages, room)
+
+    named = without_media(messages[0]).text
+    assert named.startswith("[")
+    assert [text for text in (one.text for one in found.messages) if text[:1] == "["] in (
+        [],
+        [named],
+    )
+
+
 # Whatever the messages are.
 
 
@@ -394,7 +413,9 @@ def test_it_fits_and_nothing_is_longer_than_it_was(
     found = fitted(messages, room, earlier=earlier)
 
     assert found.cost == cost(found.messages) <= room
-    given_texts = {one: text for message in messages for one, text in _texts(message).items()}
+    # A file that is left out is named in the text.
+    named = map(without_media, messages)
+    given_texts = {one: text for message in named for one, text in _texts(message).items()}
     for message in found.messages:
         if not (isinstance(message, UserMessage) and message.mark == "summary"):
             for one, text in _texts(message).items():

@@ -94,6 +94,8 @@ class _Fitting:
         self.repairs: list[Repair] = []
         self._budget = budget
         self._summarise = summarise
+        self._wordless: set[tuple[str, ...]] = set()
+        """Messages without words: what says that their files are left out is not shortened."""
 
     def note(self, code: RepairCode, message: ModelMessage | EarlierSummary | None) -> None:
         """Report a change to a message."""
@@ -179,6 +181,7 @@ class _Fitting:
         remaining: list[ModelMessage] = []
         cost = self._budget.cost
         bare = [without_media(message) for message in turn]
+        self._wordless = {message.event_ids for message in turn if not message.text.strip()}
         for tried in [turn] if bare == turn else [turn, bare]:
             if tried is bare:
                 self._note_media(turn)
@@ -237,6 +240,8 @@ class _Fitting:
     def _shorten(self, message: ModelMessage, room: int) -> ModelMessage | None:
         if self._budget.cost(message) <= room:
             return message
+        if message.event_ids in self._wordless:
+            return None
         text = shorten_to(message.text, room - MESSAGE_TOKENS, self._budget.count)
         if not text.strip():
             return None
