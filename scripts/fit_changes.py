@@ -104,22 +104,21 @@ def read_samples() -> Samples:
     rows: list[tuple[dict[str, float], float, float, str, bool]] = []
     for name, pair in told:
         new = embedder.embed([pair.second])[0]
-        cosine = float(embedder.embed([pair.first])[0] @ new)
-        signs = reader.signs(pair.second, pair.first, cosine)
+        signs = reader.signs(pair.second, pair.first)
         if signs is not None:
             weight = 1.0 if pair.is_change else HELD_BACK
             rows.append((signs, float(pair.is_change), weight, name, True))
         cosines = vectors @ new
         for at in np.argsort(-cosines)[:NEAREST].tolist():
             old, cosine = earlier[at], float(cosines[at])
-            signs = None if old in own[pair.second] else reader.signs(pair.second, old, cosine)
+            signs = None if old in own[pair.second] else reader.signs(pair.second, old)
             if signs is not None and relation(pair.second, old, cosine) == "unrelated":
                 rows.append((signs, 0.0, UNRELATED, name, False))
     for new in filler(FILLER):
         vector = embedder.embed([new])[0]
         cosines = vectors @ vector
         for at in np.argsort(-cosines)[:NEAREST].tolist():
-            signs = reader.signs(new, earlier[at], float(cosines[at]))
+            signs = reader.signs(new, earlier[at])
             if signs is not None and earlier[at] != new:
                 rows.append((signs, 0.0, UNRELATED, "filler", False))
     names = list(rows[0][0])

@@ -8,7 +8,7 @@ import treering
 from treering.embedders.static import StaticEmbedder
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
-from treering.memory.change_decision import ChangeJudge, EarlierStatement
+from treering.memory.change_decision import ChangeJudge
 from treering.memory.change_features import ChangeReader
 from treering.memory.change_weights import WEIGHTS
 
@@ -95,9 +95,17 @@ def test_what_is_told_of_earlier_times_ends_nothing() -> None:
     assert states == ["current", "current"]
 
 
+def test_facts_with_vectors_of_a_model_are_judged_by_single_words_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("TREERING_EMBEDDER")  # The model is installed, so facts have its vectors.
+
+    assert is_ended("Phone: iPhone 12", "Switched to a Pixel 8") == [True, False]
+
+
 def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
     text = "Uncle Bob was discharged and is back home."
-    earlier = [EarlierStatement("ill", "Uncle Bob is recovering in hospital.", 0.62)]
+    earlier = {"ill": "Uncle Bob is recovering in hospital."}
 
     few, many = (judge.changed(text, earlier, known=known) for known in (1, 10**6))
 
@@ -108,7 +116,7 @@ def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
 
 def test_a_decision_names_its_reasons(judge: ChangeJudge) -> None:
     text = "Anna and Felix got married on Saturday."
-    earlier = [EarlierStatement("tie", "Anna and Felix are engaged.", 0.7)]
+    earlier = {"tie": "Anna and Felix are engaged."}
 
     decision = judge.changed(text, earlier, known=1)
 
@@ -120,7 +128,7 @@ def test_a_decision_names_its_reasons(judge: ChangeJudge) -> None:
 def test_every_sign_has_a_weight() -> None:
     reader = ChangeReader(Aligner(StaticEmbedder()))
 
-    signs = reader.signs("I sold the car.", "I drive a car.", 0.5)
+    signs = reader.signs("I sold the car.", "I drive a car.")
 
     assert signs is not None
     assert signs.keys() == WEIGHTS.keys()

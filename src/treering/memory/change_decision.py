@@ -13,7 +13,7 @@ from treering.memory.change_features import ChangeReader
 from treering.memory.change_weights import WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from treering.memory.alignment import Aligner
 
@@ -26,14 +26,6 @@ COMPARED_MAX: Final = 8
 NEAR_FROM: Final = 0.12
 """Statements with a lower cosine are not."""
 REASONS_MAX: Final = 3
-
-
-class EarlierStatement(NamedTuple):
-    """A statement that another may change."""
-
-    key: str
-    text: str
-    cosine: float
 
 
 class ChangeDecision(NamedTuple):
@@ -54,16 +46,16 @@ class ChangeJudge:
         return self._reader.change(text) is not None
 
     def changed(
-        self, text: str, earlier: Iterable[EarlierStatement], *, known: int
+        self, text: str, earlier: Mapping[str, str], *, known: int
     ) -> ChangeDecision | None:
         """Return the one of ``earlier`` that a statement fits best, if it changes that.
 
-        They were found among ``known`` statements.
+        They are texts by key, found among ``known`` statements.
         """
         fitting = [
-            (sum(parts.values()), one.key, parts)
-            for one in earlier
-            if (parts := self._parts(text, one)) is not None
+            (sum(parts.values()), key, parts)
+            for key, old in earlier.items()
+            if (parts := self._parts(text, old)) is not None
         ]
         if not fitting:
             return None
@@ -73,9 +65,9 @@ class ChangeJudge:
         strongest = sorted(parts, key=lambda name: -parts[name])[:REASONS_MAX]
         return ChangeDecision(key, tuple(name for name in strongest if parts[name] > 0))
 
-    def _parts(self, text: str, earlier: EarlierStatement) -> dict[str, float] | None:
+    def _parts(self, text: str, earlier: str) -> dict[str, float] | None:
         """Return what each sign adds to the sum."""
-        signs = self._reader.signs(text, earlier.text, earlier.cosine)
+        signs = self._reader.signs(text, earlier)
         if signs is None:
             return None
         return {name: weight * signs[name] for name, weight in WEIGHTS.items()}

@@ -156,6 +156,7 @@ class ComparedStatement(NamedTuple):
     """One row for each meaningful word."""
     predicate: Vector | None
     """The vector of all but its subject."""
+    vector: Vector
 
 
 class SaidChange(NamedTuple):
@@ -177,7 +178,7 @@ class ChangeReader:
         self.change = lru_cache(maxsize=_STATEMENTS_HELD)(self._change)
         self._statement = lru_cache(maxsize=_STATEMENTS_HELD)(self._read)
 
-    def signs(self, new: str, old: str, cosine: float) -> dict[str, float] | None:
+    def signs(self, new: str, old: str) -> dict[str, float] | None:
         """Return the signs that a statement changes an earlier one; None if it does not."""
         change = self.change(new)
         if change is None or len(old) > _CHARACTERS_MAX or not is_standing(old):
@@ -192,7 +193,7 @@ class ChangeReader:
             return None
         if _is_of_another(later, earlier):
             return None
-        signs = change.signs | {"cosine": cosine}
+        signs = change.signs | {"cosine": float(later.vector @ earlier.vector)}
         signs |= _of_subjects(later, earlier) | _of_values(later, earlier)
         signs |= _of_meaning(later, earlier)
         if later.keys & earlier.keys <= earlier.subject and _are_far(signs):
@@ -283,6 +284,7 @@ class ChangeReader:
             names=frozenset(word.key for word in contents if word.kind == "name"),
             vectors=np.stack(vectors) if vectors else np.zeros((0, 1), np.float32),
             predicate=self._embed(predicate) if predicate else None,
+            vector=self._embed(text),
         )
 
 

@@ -18,7 +18,6 @@ from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import NEAR_FROM as CHANGED_FROM
-from treering.memory.change_decision import EarlierStatement
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT, number
 from treering.memory.vectors import dots
@@ -191,10 +190,7 @@ class FactGate:
             # What is told of earlier times changes nothing about later ones.
             if one.content.valid_from_ms <= content.valid_from_ms
         }
-        earlier = [
-            EarlierStatement(fact_id, one.content.text, one.similarity)
-            for fact_id, one in known.items()
-        ]
+        earlier = {fact_id: one.content.text for fact_id, one in known.items()}
         count = self._counts.get((asked.fact.user, asked.wall), 0)
         decision = judge.changed(content.text, earlier, known=count + len(self._new))
         return [] if decision is None else [known[decision.key]]

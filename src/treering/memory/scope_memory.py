@@ -53,7 +53,10 @@ class ScopeMemory:
         self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
-        self.judge = None if self.aligner is None else ChangeJudge(self.aligner)
+        by_words = (one for one in embedders[::-1] if one is not None and one.knows_words)
+        words = next(by_words, None)
+        self.judge = None if words is None else ChangeJudge(self.aligner or Aligner(words))
+        """Decides what a fact changes, by single words, whichever embedder facts have."""
         self.columns = FactColumns()
         self.events = EventIndex(DocumentIndex(store, scope, "events", event_embedder))
         self.owners: dict[str, Owner] = {}
