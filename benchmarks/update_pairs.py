@@ -39,13 +39,19 @@ SETS: Final = {
     "eighth": FirstTry(24, 5),
     "ninth": FirstTry(20, 0),
     "outside": FirstTry(13, 5),
-    "beyond": FirstTry(31, 0, falsely=2),
-    "kept": FirstTry(28, 4),
-    "spared": FirstTry(27, 1, falsely=1),
+    "beyond": FirstTry(15, 0),
+    "kept": FirstTry(16, 3),
+    "spared": FirstTry(10, 1),
 }
-"""In the order in which they were tried; the rules were mended after each."""
+"""In the order in which they were tried; the rules were mended after each.
+
+With the signs, and before anybody looked into it, beyond came to 31 (2 falsely).
+"""
 UNFITTED: Final = ("kept", "spared")
-"""Sets that nothing was mended from, and no signs fitted on.
+"""Sets that nobody looked into: nothing was mended from them, and no signs were fitted on them.
+
+They were first tried with the rules alone. Their totals, not their sentences, were looked at while
+the signs were made: 30 and 26 at first, then 29 and 26, 28 and 27.
 
 The signs are fitted on the others; ``scripts/fit_changes.py --check`` shows what each comes to when
 they are fitted without it.
@@ -54,8 +60,9 @@ _NOTE: Final = (
     "40 changes and 18 pairs that are none, in each set. Right is a change after which what the"
     " first statement said is not current, and what the second said is. Each set was written before"
     " the rules were mended from it, by kinds of failure; work, life and people were tried"
-    " together, before changes were understood by topic, attribute and value. What the last sets"
-    " came to when they were first tried is the number to expect of others."
+    " together, before changes were understood by topic, attribute and value. Nothing was mended"
+    " from kept and spared or fitted on them, so what they come to is nearest to what to expect of"
+    " others; it may still be high, since their totals were looked at while the signs were made."
 )
 USER: Final = "ida"
 FITTED: Final = "fitted"
@@ -104,10 +111,6 @@ def run(effort: Effort, folder: Path) -> list[Section]:
                     "",
                 ),
             ]
-    last = list(SETS.values())[-1]
-    shown = f"{last.learnt}, falsely superseded {last.falsely}"
-    what = "changes right of 40, the last set when first tried, learnt"
-    rows.append(at_least(what, last.learnt, RIGHT_MIN, shown, unit=""))
     return [Section(title="Statements that change facts", rows=rows, notes=[_NOTE])]
 
 
