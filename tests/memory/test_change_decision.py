@@ -109,20 +109,7 @@ def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
 
     few, many = (judge.changed(text, earlier, known=known) for known in (1, 10**6))
 
-    assert few is not None
-    assert few.key == "ill"
-    assert many is None
-
-
-def test_a_decision_names_its_reasons(judge: ChangeJudge) -> None:
-    text = "Anna and Felix got married on Saturday."
-    earlier = {"tie": "Anna and Felix are engaged."}
-
-    decision = judge.changed(text, earlier, known=1)
-
-    assert decision is not None
-    assert decision.reasons
-    assert set(decision.reasons) <= WEIGHTS.keys()
+    assert (few, many) == ("ill", None)
 
 
 def test_every_sign_has_a_weight() -> None:

@@ -192,8 +192,8 @@ class FactGate:
         }
         earlier = {fact_id: one.content.text for fact_id, one in known.items()}
         count = self._counts.get((asked.fact.user, asked.wall), 0)
-        decision = judge.changed(content.text, earlier, known=count + len(self._new))
-        return [] if decision is None else [known[decision.key]]
+        changed = judge.changed(content.text, earlier, known=count + len(self._new))
+        return [] if changed is None else [known[changed]]
 
     # Outcomes.
 
