@@ -52,8 +52,8 @@ def completed(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, line: str) -> l
         ("treering show --scope acme/app 5c0375b4-57", [SESSION]),
         ("treering tail --scope acme/app --session main", ["main:telegram:jo"]),
         ("treering redact --scope acme/app --session-id 5", ["5c0375b4"]),
-        ("treering trace show --scope acme/app 01", ["01997e76"]),
-        ("treering tools list --scope acme/app --run 0", ["01997e76"]),
+        ("treering trace show --scope acme/app 01", ["01997e76-d124-7592-9cac-2ec05abbca08"]),
+        ("treering tools list --scope acme/app --run 0", ["01997e76-d124-7592-9cac-2ec05abbca08"]),
         ("treering show --scope other/app 5c", []),
     ],
 )

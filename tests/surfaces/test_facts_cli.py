@@ -196,7 +196,7 @@ def test_a_fact_is_told_in_a_ledger_that_is_made_for_it(cli: CommandLine) -> Non
 
     assert outcome.status == 0
     assert outcome.out == (
-        f"learned fact {listed[0]['id'][:8]} of scope acme/app: Prefers tabs over spaces\n"
+        f"learned fact {listed[0]['id'][-8:]} of scope acme/app: Prefers tabs over spaces\n"
     )
     assert (listed[0]["category"], listed[0]["user"]) == ("preference", "jo")
 

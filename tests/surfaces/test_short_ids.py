@@ -49,6 +49,13 @@ def test_ids_of_the_same_time_are_shown_by_their_ends() -> None:
     assert [short.shown(FIRST), short.shown(SECOND)] == ["5abbca08", "db82a7c5"]
 
 
+def test_an_id_that_begins_with_its_time_stays_short_for_one_when_the_next_is_made() -> None:
+    shown = ShortIds([FIRST]).shown(FIRST)
+
+    assert shown == "5abbca08"
+    assert ShortIds([FIRST, SECOND]).find(shown, "fact") == FIRST
+
+
 def test_subagents_and_forks_do_not_lengthen_the_id_of_their_parent() -> None:
     short = ShortIds([OTHER, SUBAGENT, FORK])
 

@@ -190,7 +190,7 @@ def database(tmp_path: Path) -> str:
     [
         (("tools", "list"), CALL_ID[:8]),
         (("tools", "stats"), "read_the_whole_file"),
-        (("trace", "list"), RUN_ID[:8]),
+        (("trace", "list"), RUN_ID[-8:]),
     ],
 )
 def test_no_line_is_wider_than_the_terminal_and_ids_are_short(

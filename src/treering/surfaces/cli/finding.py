@@ -69,6 +69,8 @@ MATCHES_MAX: Final = 10_000
 """Events that are counted before an ambiguous id is refused."""
 _BEGINNINGS: Final = (SHOWN_CHARACTERS_MIN, 13)
 """What UUIDs of version 7 share that were made in the same 65 seconds, or millisecond."""
+_TIMED_ID: Final = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""A UUID of version 7."""
 _GAP: Final = ".."
 """Between the beginning and the end of an id."""
 RUNS_MAX: Final = 100_000
@@ -124,8 +126,11 @@ class ShortIds:
         is_name = len(whole) <= WHOLE_CHARACTERS_MAX or not any(map(str.isdigit, whole))
         if is_name or not self.knows(whole):
             return whole
+        # The end of an id that begins with its time stays its own when the next ones come.
+        ends_first = bool(_TIMED_ID.fullmatch(whole))
         for length in range(SHOWN_CHARACTERS_MIN, len(whole)):
-            for text, cut in ((whole[:length], length), (whole[-length:], len(whole) - length)):
+            parts = (whole[:length], length), (whole[-length:], len(whole) - length)
+            for text, cut in reversed(parts) if ends_first else parts:
                 # What begins or ends with a dash reads badly, or as an option.
                 is_readable = text[0].isalnum() and text[-1].isalnum() and not _in_word(whole, cut)
                 if is_readable and self._means_only(text, whole):
