@@ -24,6 +24,7 @@ from builders import DAY, HERE, NOON, called, said
 from effort import PATIENCE_S
 from treering.model.queries import pack
 from treering.storage.sqlite import schema
+from treering.storage.sqlite.opening import connect
 
 if TYPE_CHECKING:
     from treering import Ledger
@@ -334,13 +335,46 @@ def test_the_view_has_exactly_the_columns_of_the_seed(path: Path) -> None:
             connection.execute("DELETE FROM episodic_events")
 
 
+def test_a_statement_is_prepared_once_whatever_values_are_bound(path: Path) -> None:
+    prepared_again: list[str] = []
+
+    def count(connection: apsw.Connection) -> None:
+        def look(event: dict[str, Any]) -> None:
+            if event["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"]:
+                prepared_again.append(event["sql"])
+
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, look)
+
+    def use(ledger: Ledger) -> None:
+        for session in ("s1", "s2"):
+            ledger.headers(HERE, session_id=session)
+            ledger.session(session, scope=HERE, agent="lyria").context(1_000)
+            ledger.search("hello", scope=HERE)
+
+    with treering.open(path) as ledger:
+        ledger.append([said(session_id=session) for session in ("s1", "s2")])
+        use(ledger)  # A new schema has every statement prepared again, once.
+        apsw.connection_hooks.append(count)
+        try:
+            with treering.open(path, read_only=True) as reading:
+                use(reading)
+            with treering.open(path) as writing:
+                for session in ("s1", "s2"):
+                    writing.append([said(session_id=session)])
+                use(writing)
+        finally:
+            apsw.connection_hooks.remove(count)
+
+    assert prepared_again == []
+
+
 def test_every_hot_query_uses_its_index(path: Path) -> None:
     from treering.model.queries import Query, TimelinePoint
     from treering.model.scopes import Scope
     from treering.storage.sqlite import indexes, reader, rows, runs, timeline
 
     treering.open(path).close()
-    connection = apsw.Connection(str(path))
+    connection = connect(str(path))
 
     def plan(statement: str, bindings: object) -> str:
         cursor = connection.execute("EXPLAIN QUERY PLAN " + statement, bindings)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from forks import fork
 from treering.model.scopes import Scope
 from treering.storage.snapshots import LATEST
 from treering.storage.sqlite import reader, sessions
+from treering.storage.sqlite.opening import connect
 from treering.storage.sqlite.rows import events
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def test_a_snapshot_that_cannot_be_kept_fails_nobody(path: Path) -> None:
 
 
 def plan(path: Path, statement: str, bindings: object) -> str:
-    connection = apsw.Connection(str(path))
+    connection = connect(str(path))
     cursor = connection.execute("EXPLAIN QUERY PLAN " + statement, bindings)  # type: ignore[arg-type]
     found = "\n".join(str(row[3]) for row in cursor)
     connection.close()

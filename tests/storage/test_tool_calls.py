@@ -8,7 +8,6 @@ from contextlib import closing
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import pytest
 
 import treering
@@ -19,6 +18,7 @@ from treering.model.tools import ToolPoint, ToolQuery
 from treering.storage import tool_table
 from treering.storage.projections import in_sqlite
 from treering.storage.sqlite import tool_records
+from treering.storage.sqlite.opening import connect
 from treering.storage.tool_calls import number
 from treering.storage.tool_queries import ResolvedToolQuery, page_statement, resolve
 
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(path: Path) -> Callable[[str, Any], str]:
     treering.open(path).close()
-    connection = apsw.Connection(str(path))
+    connection = connect(str(path))
 
     def explain(statement: str, bindings: Any) -> str:
         cursor = connection.execute("EXPLAIN QUERY PLAN " + statement, bindings)

@@ -60,6 +60,7 @@ class PrivateTable:
 
 def _made() -> apsw.Connection:
     connection = apsw.Connection("")
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # As a ledger keeps its plans.
     text = (Path(__file__).parent / LAYOUT).read_text()
     # On a server a scope is its name.
     tables = text[text.index("CREATE TABLE") :].replace("scope INTEGER", "scope ANY")

@@ -21,6 +21,7 @@ from treering.storage.sqlite.faults import translate
 from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.opening import (
     PrivateCopy,
+    connect,
     connect_read_only,
     create_private,
     shares_live_log,
@@ -244,16 +245,15 @@ class CompanionFile:
         return self._connection
 
     def _open_own(self) -> apsw.Connection:
-        flags = int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
         if self._in_memory:
-            connection = apsw.Connection(self.path, flags=flags)
+            connection = connect(self.path)
             self._settle(connection)
             return connection
         create_private(self.path)
         opened: list[apsw.Connection] = []
         try:
             self._guard.hold()
-            opened.append(apsw.Connection(self.path, flags=flags))
+            opened.append(connect(self.path))
             self._settle(opened[0])
             # A new file has its log only now.
             self._guard.hold()
@@ -308,7 +308,7 @@ class CompanionFile:
         """Return the file as it is, or an empty one of our own if there is none."""
         if self._private or not Path(self.path).is_file():
             self._private = True
-            connection = apsw.Connection("")
+            connection = connect("")
             self._settle(connection)
             return connection
         if shares_live_log(self.path):

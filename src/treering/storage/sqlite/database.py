@@ -27,7 +27,9 @@ from treering.storage.sqlite import schema
 from treering.storage.sqlite.faults import damaged, translate
 from treering.storage.sqlite.file_guard import FileGuard
 from treering.storage.sqlite.opening import (
+    CREATE,
     PrivateCopy,
+    connect,
     connect_read_only,
     create_private,
     shares_live_log,
@@ -328,7 +330,7 @@ class Database:
 
     def _flags(self) -> int:
         if self.in_memory:
-            return int(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            return CREATE
         return int(apsw.SQLITE_OPEN_READWRITE)
 
     def _keep_in_place(self, connection: apsw.Connection) -> None:
@@ -341,7 +343,7 @@ class Database:
     def _connect(self) -> apsw.Connection:
         if not self.in_memory:
             self.guard.hold()
-        connection = apsw.Connection(self.path, flags=self._flags(), vfs=self._vfs or None)
+        connection = connect(self.path, flags=self._flags(), vfs=self._vfs or None)
         try:
             self._configure(connection)
             if not self.in_memory:
