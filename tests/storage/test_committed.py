@@ -10,6 +10,7 @@ import pytest
 import treering
 from builders import HERE, said
 from effort import seeds
+from forks import fork
 from treering.model.scopes import Scope
 from treering.storage.sqlite import reader
 from treering.storage.sqlite.indexes import session_rows
@@ -86,3 +87,25 @@ def test_a_long_run_that_failed_is_looked_through_once(
 
     assert first == again == [1, LONG + 3]
     assert sum(walked) < LONG / 4
+
+
+def test_a_fork_is_not_looked_through_before_its_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walked: list[tuple[int, int]] = []
+
+    def counting(connection: Any, statements: Any, session: int, after: int, before: int,
+                 limit: int, **bindings: Any) -> Any:  # fmt: skip
+        walked.append((after, before))
+        return session_rows(connection, statements, session, after, before, limit, **bindings)
+
+    monkeypatch.setattr(reader, "STRETCH_FIRST", 2)
+    with treering.open(tmp_path / "ledger.db") as ledger:
+        ledger.append([said("x", session_id="parent") for _ in range(50)])
+        fork(ledger, "s1", parent="parent", seq=40)
+        ledger.append([said("a"), said("b"), said("c")])
+        monkeypatch.setattr(reader, "session_rows", counting)
+        found = committed(ledger, before_seq=100, limit=9)
+
+    assert found == [42, 43, 44]
+    assert walked == [(42, 45), (40, 43)]

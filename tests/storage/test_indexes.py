@@ -12,6 +12,7 @@ import pytest
 
 import treering
 from builders import DAY, HERE, NOON, called, run_of, said
+from forks import fork
 from storage.test_tampering import tamper
 from treering.errors import DuplicateEvent
 from treering.model.scopes import Scope
@@ -319,3 +320,27 @@ def test_a_program_of_an_earlier_version_may_still_write(path: Path) -> None:
         assert ledger.admin.verify().intact
         assert len(ledger.headers(HERE).items) == 3 * LAG + 2
         assert seqs(whole(ledger, "s0")) == list(range(1, 9))
+
+
+def test_the_index_is_not_read_for_a_fork_that_is_all_in_the_tail(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(path) as ledger:
+        ledger.append([said(str(n)) for n in range(LAG)])
+        fork(ledger, "f", parent="s1", seq=LAG)
+        ledger.append([said("d", session_id="f")])
+        read: list[str] = []
+
+        def fetch_all(connection: Any, statement: str, bindings: Any) -> Any:
+            read.append(statement)
+            return connection.execute(statement, bindings).fetchall()
+
+        monkeypatch.setattr(indexes, "fetch_all", fetch_all)
+        reader = store_of(ledger).reader
+        first = reader.session_headers(OURS, "f", after_seq=0, limit=9)
+        last = reader.last_headers(OURS, "f", before_seq=None, limit=9)
+
+    assert [header.seq for header in first] == [LAG + 1, LAG + 2]
+    assert last == first
+    assert len(read) == 2
+    assert not any("seqs_by_session" in statement for statement in read)

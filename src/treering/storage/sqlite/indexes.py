@@ -234,16 +234,13 @@ LIMIT :limit
 LIVE: Final = f"AND e.flags < {EXPIRED}"
 
 
-# A fork without events in the index begins after its cut.
+# The session's own events begin after the cut of a fork.
 SESSION_STATE: Final = f"""
 SELECT
   {INDEXED_POSITION},
   (SELECT seq FROM heads WHERE session = ?1),
-  coalesce(
-    (SELECT max(seq) FROM seqs_by_session WHERE session = ?1),
-    (SELECT seq FROM forks WHERE session = ?1),
-    0
-  )
+  (SELECT max(seq) FROM seqs_by_session WHERE session = ?1),
+  coalesce((SELECT seq FROM forks WHERE session = ?1), 0)
 """
 
 
@@ -261,27 +258,35 @@ def session_rows(
     It needs no transaction: events up to the mark are in the index whatever is entered meanwhile,
     and those after it stay where they are.
     """
-    state = fetch_one(connection, SESSION_STATE, (session,)) or (0, None, 0)
-    mark, head, indexed = state[0] if isinstance(state[0], int) else 0, state[1], state[2]
-    tail_limit = limit
+    mark, head, indexed, shared = fetch_one(connection, SESSION_STATE, (session,)) or (
+        0,
+        None,
+        0,
+        0,
+    )
+    mark = mark if isinstance(mark, int) else 0
+    indexed = shared if indexed is None else indexed
+    index_limit = tail_limit = limit
     if not statements.by_seq and isinstance(head, int) and head >= indexed:
         # The tail has the seqs from the last indexed one to the head. Knowing how many they are
-        # ends the walk through it early; mostly there are none.
-        before = min(before, head + 1)
+        # ends the walk through it early; mostly there are none, or those of a new fork are all.
+        before, after = min(before, head + 1), max(after, shared)
         tail_limit = min(limit, before - 1 - max(after, indexed))
+        index_limit = min(limit, indexed - after)
 
     def read(statement: str, limit: int) -> list[Row]:
         stretch = {"session": session, "after": after, "before": before, "mark": mark}
         return fetch_all(connection, statement, {**stretch, "limit": limit, **bindings})
 
     if tail_limit <= 0:
-        return read(statements.indexed, limit)
+        return read(statements.indexed, limit) if index_limit > 0 else []
     if statements.backwards:
         rows = read(statements.tail, tail_limit)
         if rows:
             before = rows[-1][2]
-        return rows + read(statements.indexed, limit - len(rows)) if len(rows) < limit else rows
-    rows = read(statements.indexed, limit)
+        left = min(index_limit, limit - len(rows))
+        return rows + read(statements.indexed, left) if left > 0 else rows
+    rows = read(statements.indexed, limit) if index_limit > 0 else []
     if rows:
         # What was entered since the mark was read is not taken twice.
         after, mark = rows[-1][2], max(mark, rows[-1][0])

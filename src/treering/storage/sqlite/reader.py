@@ -183,6 +183,12 @@ CROSS JOIN events AS e ON e.position = place.value
 JOIN sessions AS s ON s.id = e.session
 """
 _POSITION: Final = f"SELECT {position_at('?1', '?2')}"
+# A fork may begin after millions of events that it shares: none of them is in the session itself.
+_OWN_STRETCH: Final = """
+SELECT
+  coalesce((SELECT seq FROM forks WHERE session = ?1), 0),
+  (SELECT seq FROM heads WHERE session = ?1)
+"""
 _STORED_HEADER: Final = f"""
 SELECT {HEADER}, c.salt, scopes.name, {session_name("sessions")}
 FROM events AS e
@@ -326,14 +332,15 @@ class Reader:
             session = find_session(connection, *find_scope(connection, scope), session_id)
             run = None if run_id is None else _name(connection, run_id)
             event_rows: list[Row] = []
-            before, stretch = min(before_seq, _head(connection, session) + 1), STRETCH_FIRST
-            while before > 1 and len(event_rows) < limit:
-                floor, left = max(before - 1 - stretch, 0), limit - len(event_rows)
+            shared, head = _own_stretch(connection, session)
+            before, stretch = min(before_seq, head + 1), STRETCH_FIRST
+            while before > shared + 1 and len(event_rows) < limit:
+                floor, left = max(before - 1 - stretch, shared), limit - len(event_rows)
                 event_rows += session_rows(
                     connection, statements, session, floor, before, left, until=until_seq, run=run
                 )
                 before, stretch = floor + 1, 2 * stretch
-                if before > 1 and len(event_rows) < limit:
+                if before > shared + 1 and len(event_rows) < limit:
                     before = self._before_failed(connection, session, before, run)
         return self.to_events(bounded(event_rows, PAYLOAD_BYTES)[::-1])
 
@@ -680,8 +687,10 @@ def find_session(connection: apsw.Connection, scope: int, scope_key: bytes, name
     )
 
 
-def _head(connection: apsw.Connection, session: int) -> int:
-    return fetch_value(connection, "SELECT seq FROM heads WHERE session = ?", (session,)) or LAST
+def _own_stretch(connection: apsw.Connection, session: int) -> tuple[int, int]:
+    """Return the seq after which a session's own events begin, and its last."""
+    row = fetch_one(connection, _OWN_STRETCH, (session,)) or (0, None)
+    return row[0], row[1] or LAST
 
 
 def _name(connection: apsw.Connection, text: str) -> int:
