@@ -8,6 +8,7 @@ from contextlib import closing
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 import treering
@@ -287,3 +288,14 @@ def test_no_text_is_kept_in_the_table(path: Path) -> None:
         ]
 
     assert set(found) == {"INTEGER"}
+
+
+def test_many_pages_are_held_only_by_who_follows_tool_calls(path: Path) -> None:
+    with treering.open(path) as ledger:
+        writer = ledger._store._database.writer  # type: ignore[attr-defined]
+        ledger.append([said(kind="tool.call", refs={"call_id": "c1", "tool": "grep"})])
+        before = writer().pragma("cache_size")
+        ledger.tool_calls(HERE)
+
+        assert before == apsw.Connection("").pragma("cache_size")
+        assert writer().pragma("cache_size") == -tool_records.CACHE_KIB

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 30.0
 """How long a writer waits for others before it gives up."""
-WRITER_CACHE_KIB: Final = 8_192
-"""Pages that the writer holds: indexes by hash take their rows all over, and 2 MiB are too few."""
 READERS_MAX: Final = 8
 RESCUE_PATIENCE_MS: Final = 2_000
 LOOK_S: Final = 0.01
@@ -117,7 +115,6 @@ class Database:
             connection = self._connect()
             if self._suspect:
                 self._rescue(connection)
-            connection.pragma("cache_size", -WRITER_CACHE_KIB)
             self._writer = connection
             self.epoch += 1
         return self._writer

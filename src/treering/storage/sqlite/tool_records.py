@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 STRETCH: Final = 8_000
 """Events that one transaction reads: writers wait meanwhile."""
+CACHE_KIB: Final = 8_192
+"""Pages that are held from then on: indexes by hash take rows all over, and 2 MiB are too few."""
 
 _SEEN: Final = "SELECT value FROM ledger WHERE name = 'tools_seen'"
 _SET_SEEN: Final = """
@@ -148,6 +150,7 @@ class ToolSource:
 
         def carry_out(batch: Batch, _: None) -> Result:
             batch.dirty = True
+            batch.connection.pragma("cache_size", -CACHE_KIB)
             return work(batch.connection)
 
         return self._writer.transact(carry_out, None)
