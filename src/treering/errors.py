@@ -282,6 +282,13 @@ def check_from_system(error: OSError) -> None:
         raise error
 
 
+def is_interruption(error: Exception) -> bool:
+    """Return whether ``error`` came from outside: out of memory, or a timeout of the caller's."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, TimeoutError) and error.errno is None
+    )
+
+
 def exit_status(error: TreeringError) -> int:
     """Return the process exit status for ``error``: 2 for the caller's mistakes, otherwise 1."""
     return 2 if error.code in USAGE_CODES else 1

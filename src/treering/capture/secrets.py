@@ -27,6 +27,7 @@ from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, n
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
 from treering.capture.secret_wraps import BrokenKeywords
+from treering.errors import is_interruption
 from treering.lazy import lazy_pattern
 from treering.model.codec import Json
 
@@ -242,7 +243,9 @@ class SecretGuard:
                 continue
             try:
                 span = rule.locate(text, start, end)
-            except Exception:  # noqa: BLE001
+            except Exception as error:
+                if is_interruption(error):
+                    raise
                 # The cause may quote the text, so it is not chained.
                 raise GuardFailed(f"The secret rule {rule.name!r} failed") from None
             if span is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.errors import is_interruption
 from treering.formats.format import CLEARLY, Format, LogPlace, OwnShare, theirs
 
 if TYPE_CHECKING:
@@ -270,7 +271,9 @@ def _plugin(entry: EntryPoint, taken: set[str]) -> Format:
 def _left_out(one: Format, path: Path) -> str | None:
     try:
         return one.left_out(path)
-    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+    except Exception as error:  # (a plug-in must not end an import)
+        if is_interruption(error):
+            raise
         return None
 
 
@@ -281,7 +284,9 @@ def _score(candidate: Format, values: Sequence[Any], best: float) -> float:
         if type(score) is OwnShare:
             return score.against(values, best)
         return min(1.0, float(score(values)))
-    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+    except Exception as error:  # (a plug-in must not end an import)
+        if is_interruption(error):
+            raise
         return 0.0
 
 
@@ -292,7 +297,9 @@ def _are_related(one: Format, other: Format) -> bool:
 def _is_at(relative: Format, path: PurePath) -> bool:
     try:
         return relative.claims(path) or any(place.holds(path) for place in relative.places)
-    except Exception:  # noqa: BLE001  (a plug-in must not end an import)
+    except Exception as error:  # (a plug-in must not end an import)
+        if is_interruption(error):
+            raise
         return False
 
 

@@ -21,7 +21,7 @@ from treering.capture.intake.reading import (
 )
 from treering.capture.intake.record_import import RecordImport
 from treering.capture.quarantine import line_faults, reason_of
-from treering.errors import Busy, InvalidInput
+from treering.errors import Busy, InvalidInput, is_interruption
 from treering.formats.parsed import LogRecord, RecordGroup
 from treering.formats.records import read_records
 from treering.formats.sources import open_source
@@ -114,6 +114,8 @@ class FileImport(RecordImport):
         try:
             yield
         except OSError as error:
+            if is_interruption(error):
+                raise
             self._state, self._reason = "refused", str(error)
         except line_faults() as error:
             self._state, self._reason = "refused", reason_of(error)

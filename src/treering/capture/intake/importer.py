@@ -54,7 +54,7 @@ from treering.capture.intake.log_search import look_through
 from treering.capture.intake.probe import CUT_OFF, Probe, parents_first, probe
 from treering.capture.intake.record_import import LineCounter, in_all
 from treering.capture.quarantine import line_faults, reason_of
-from treering.errors import NotFound
+from treering.errors import NotFound, is_interruption
 from treering.formats.parsed import LogRecord
 from treering.formats.sources import open_source, source_at
 from treering.model.scopes import parse_scope
@@ -238,6 +238,8 @@ class Importer:
                 probed.former = _former(note, probed)
             return probed or counter.receipt("unchanged")
         except (NotFound, OSError) as error:
+            if is_interruption(error):
+                raise
             return self._refuse(counter, error)
         except line_faults() as error:
             return self._refuse(counter, error)

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 
 from treering.capture.quarantine import reason_of
+from treering.errors import is_interruption
 from treering.formats.format import Content
 from treering.formats.openclaw import OpenClawReader
 from treering.formats.parsed import LogRecord, ParsedRecord, SessionHeader
@@ -95,14 +96,18 @@ def read_steps(reader: LogReader, records: Iterator[LogRecord]) -> Iterator[Read
             continue
         try:
             outcomes = reader.read(record)
-        except Exception as error:  # noqa: BLE001  (one odd record must not cost the others)
+        except Exception as error:  # (one odd record must not cost the others)
+            if is_interruption(error):
+                raise
             yield ReadStep(record, failure=f"not understood: {reason_of(error)}")
         else:
             yield ReadStep(record, outcomes)
     is_named = bool(reader.sessions)
     try:
         held_back = reader.finish()
-    except Exception as error:  # noqa: BLE001  (what was read before is kept)
+    except Exception as error:  # (what was read before is kept)
+        if is_interruption(error):
+            raise
         nowhere = LogRecord(None, 0, 0, 0)
         held_back = [ParsedRecord(record=nowhere, skipped=f"not understood: {reason_of(error)}")]
     yield ReadStep(None, held_back, is_named=is_named)
