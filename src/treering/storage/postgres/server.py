@@ -205,6 +205,13 @@ class Server:
         """Note that a connection of the pool is about to be lent."""
         self._loans.add(loan)
 
+    def drop_pool(self, pool: ConnectionPool[Connection]) -> None:
+        """Use another pool from now on; connections of this one are closed once they are back."""
+        made = self._pool
+        if made is not None and made[1] is pool:
+            self._pool = None
+        pool.close(0)
+
     def _drop_spare(self) -> None:
         connection = self.take_spare()
         if connection is not None:
@@ -257,8 +264,7 @@ class Server:
         made = self._pool
         if made is not None and len(self._loans) < made[1].get_stats()["pool_size"]:
             # Callers were interrupted before they could note what the pool gave them.
-            self._pool = None
-            made[1].close(0)
+            self.drop_pool(made[1])
         return error
 
     def _drop_dead(self, error: psycopg.Error) -> None:
@@ -408,10 +414,13 @@ class _Loan:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         connection = self._connection
+        is_interrupted = kind is not None and not issubclass(kind, TreeringError | psycopg.Error)
         if connection is None:
+            if is_interrupted and self._pool is not None:
+                self._server.drop_pool(self._pool)  # It may just have given us one.
             return
         is_ours = self._pool is not None or connection.owner == os.getpid()
-        if is_ours and kind is not None and not issubclass(kind, TreeringError | psycopg.Error):
+        if is_ours and is_interrupted:
             # Interrupted, so its state is unknown. The server rolls back what was open.
             connection.close()
         if self._pool is None:
@@ -420,7 +429,7 @@ class _Loan:
             return
         with contextlib.suppress(ValueError):  # It is back, and we were interrupted then.
             self._pool.putconn(connection)
-        self._connection = None
+        self._connection = self._pool = None
 
 
 _abandoned: list[ConnectionPool[Connection] | Connection] = []
