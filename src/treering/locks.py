@@ -40,15 +40,19 @@ class Lock:
     """A reentrant lock. The outermost function that took it is its holder, and releases it."""
 
     __slots__ = (
-        "__weakref__", "_inner", "_replaceable", "_thread", "_tidy", "_untidy", "guard", "holder",
+        "__weakref__", "_inner", "_patience_s", "_replaceable", "_thread", "_tidy", "_untidy",
+        "guard", "holder",
     )  # fmt: skip
 
-    def __init__(self, tidy: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, tidy: Callable[[], None] | None = None, *, patience_s: float = PATIENCE_S
+    ) -> None:
         """Call ``tidy``, with the lock held, whenever its holder leaves. It may be called twice.
 
         It must not raise.
         """
         self._tidy = tidy
+        self._patience_s = patience_s
         self._untidy = False
         self._inner = threading.RLock()
         self._replaceable = [self._inner]
@@ -80,7 +84,7 @@ class Lock:
             self.holder = None
             inner.release()
 
-    def take(self, patience_s: float = PATIENCE_S, *, frame: FrameType | None = None) -> bool:
+    def take(self, patience_s: float | None = None, *, frame: FrameType | None = None) -> bool:
         """Take the lock for ``frame``, by default the caller's; nested calls do nothing.
 
         Return False if another thread holds it and we may not wait. Raise Busy when patience
@@ -92,9 +96,9 @@ class Lock:
                 return True
             self._replace(self._inner)
         if not self._inner.acquire(False):
-            if not patience_s:
+            if patience_s == 0:
                 return False
-            self._wait(patience_s)
+            self._wait(self._patience_s if patience_s is None else patience_s)
         self._thread = get_ident()
         self.holder = caller
         if self._untidy:
@@ -135,7 +139,7 @@ class Lock:
 
     def _acquire_restore(self, holder: FrameType | None) -> None:
         if not self._inner.acquire(blocking=False):
-            self._wait(PATIENCE_S)
+            self._wait(self._patience_s)
         self._thread = get_ident()
         self.holder = holder
 

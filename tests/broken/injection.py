@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import signal
 import sys
 import threading
@@ -21,7 +22,10 @@ LIMIT_S: Final = 15.0
 
 
 class Steps:
-    """Counts the steps of Treering's code in this thread; raises at one of them."""
+    """Counts the steps of Treering's code in this thread; raises at one of them.
+
+    With ``at_locks``, only those that enter or leave a ``with``: there locks are taken.
+    """
 
     def __init__(
         self,
@@ -29,6 +33,7 @@ class Steps:
         *,
         at: int = 0,
         bytecodes: bool = False,
+        at_locks: bool = False,
     ) -> None:
         self.count = 0
         self.place = "nowhere"
@@ -36,6 +41,7 @@ class Steps:
         self._error = error
         self._at = at
         self._event = "opcode" if bytecodes else "line"
+        self._at_locks = at_locks
 
     @contextmanager
     def traced(self) -> Iterator[None]:
@@ -54,13 +60,18 @@ class Steps:
         return self._step
 
     def _step(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ARG002
-        if event == self._event:
+        if event == self._event and (not self._at_locks or _is_with(frame)):
             self.count += 1
             if self._error is not None and self.count == self._at:
                 code = frame.f_code
                 self.place = f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_qualname}"
                 raise self._error(f"injected at step {self.count}, {self.place}")
         return self._step
+
+
+def _is_with(frame: FrameType) -> bool:
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.lstrip().startswith("with ")
 
 
 @contextmanager

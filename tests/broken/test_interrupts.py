@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from psycopg_pool import ConnectionPool
 
 import treering
 from broken.injection import LIMIT_S, Steps, in_another_thread, within
@@ -22,12 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from postgres_server import Places
     from treering import Ledger
 
     Work = Callable[[Ledger, str], object]
 
 SAMPLES_MAX: Final = 8
 """How many lines of each piece of work the short version interrupts."""
+
+
+LOCKS_MAX: Final = 20
+"""How many of the lines that take or release a lock it interrupts."""
 
 
 def append(ledger: Ledger, name: str) -> None:
@@ -87,9 +93,34 @@ def read(ledger: Ledger, name: str) -> None:
     next(iter(ledger.session("turn-0", scope=HERE, agent="lyria", user="u1").turns()), None)
 
 
+def queue(ledger: Ledger, name: str) -> None:
+    session = ledger.session(f"queue-{int(name) % 3}", scope=HERE, agent="lyria", mode="queue")
+    session.post("hello")
+    run = session.take()
+    if run is not None:
+        with run:
+            run.assistant("there")
+
+
+def learn(ledger: Ledger, name: str) -> None:
+    ledger.memory(HERE).learn(f"Keeps tool {name} in the shed", user="ann")
+
+
+def recall(ledger: Ledger, name: str) -> None:
+    ledger.memory(HERE).recall("Which tool is in the shed?", user="ann")
+
+
+def erase(ledger: Ledger, name: str) -> None:
+    [header] = ledger.append([said(session_id="erased")])
+    ledger.redact(HERE, event_id=header.event_id)
+
+
 WORKS: Final[tuple[Work, ...]] = (
     append, append_several, append_missing, append_to_runs, turn, start_and_end, leases, read,
+    queue, learn, recall, erase,
 )  # fmt: skip
+REPEATED: Final = {append_to_runs, turn, start_and_end, queue, learn, recall, erase}
+"""Works that must succeed right after one of them was interrupted."""
 ERRORS: Final = (KeyboardInterrupt, SystemExit, TimeoutError)
 
 names = itertools.count(1)
@@ -111,20 +142,26 @@ def ledgers(location: str) -> Iterator[tuple[Ledger, Ledger]]:
         yield one, other
 
 
-def steps_of(work: Work, ledger: Ledger, *, bytecodes: bool = False) -> int:
+def steps_of(work: Work, ledger: Ledger, *, bytecodes: bool = False, at_locks: bool = False) -> int:
     """Return how many steps ``work`` takes once all that is done once is done."""
     for _ in range(3):
-        steps = Steps(bytecodes=bytecodes)
+        steps = Steps(bytecodes=bytecodes, at_locks=at_locks)
         with steps.traced():
             work(ledger, str(next(names)))
     return steps.count
 
 
 def interrupt(
-    work: Work, ledger: Ledger, at: int, error: type[BaseException], *, bytecodes: bool = False
+    work: Work,
+    ledger: Ledger,
+    at: int,
+    error: type[BaseException],
+    *,
+    bytecodes: bool = False,
+    at_locks: bool = False,
 ) -> Steps:
     """Do ``work`` and raise ``error`` in it; what comes out of it is that error."""
-    steps = Steps(error, at=at, bytecodes=bytecodes)
+    steps = Steps(error, at=at, bytecodes=bytecodes, at_locks=at_locks)
     try:
         with steps.traced():
             work(ledger, str(next(names)))
@@ -166,19 +203,20 @@ def check_runs(ledger: Ledger) -> None:
 
 
 def hunt(
-    work: Work, ledgers: tuple[Ledger, Ledger], error: type[BaseException], *, bytecodes: bool,
-    samples: int | None,
+    work: Work, ledgers: tuple[Ledger, Ledger], error: type[BaseException], *,
+    bytecodes: bool = False, at_locks: bool = False, samples: int | None = None,
 ) -> None:  # fmt: skip
     one, other = ledgers
-    total = steps_of(work, one, bytecodes=bytecodes)
+    total = steps_of(work, one, bytecodes=bytecodes, at_locks=at_locks)
     stride = 1 if samples is None else max(total // samples, 1)
     for at in range(1, total + 1, stride):
-        steps = interrupt(work, one, at, error, bytecodes=bytecodes)
+        steps = interrupt(work, one, at, error, bytecodes=bytecodes, at_locks=at_locks)
         try:
             check(one, other)
-            if work in {append_to_runs, turn, start_and_end}:
+            if work in REPEATED:
                 with within():
                     work(one, "0"), work(one, "1"), work(one, "2")
+                    in_another_thread(lambda: work(one, str(next(names))))
         except BaseException as failure:
             failure.add_note(f"interrupted at {steps.place}, step {at} of {total}")
             raise
@@ -191,7 +229,14 @@ def hunt(
 def test_an_interrupt_at_any_line_leaves_a_ledger_that_all_can_use(
     work: Work, ledgers: tuple[Ledger, Ledger]
 ) -> None:
-    hunt(work, ledgers, KeyboardInterrupt, bytecodes=False, samples=SAMPLES_MAX)
+    hunt(work, ledgers, KeyboardInterrupt, samples=SAMPLES_MAX)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
+def test_an_interrupt_where_a_lock_is_taken_or_released_leaves_a_ledger_that_all_can_use(
+    work: Work, ledgers: tuple[Ledger, Ledger]
+) -> None:
+    hunt(work, ledgers, KeyboardInterrupt, at_locks=True, samples=LOCKS_MAX)
 
 
 @pytest.mark.long
@@ -200,7 +245,7 @@ def test_an_interrupt_at_any_line_leaves_a_ledger_that_all_can_use(
 def test_an_interrupt_at_every_line_leaves_a_ledger_that_all_can_use(
     work: Work, ledgers: tuple[Ledger, Ledger], error: type[BaseException]
 ) -> None:
-    hunt(work, ledgers, error, bytecodes=False, samples=None)
+    hunt(work, ledgers, error)
 
 
 @pytest.mark.long
@@ -208,7 +253,7 @@ def test_an_interrupt_at_every_line_leaves_a_ledger_that_all_can_use(
 def test_an_interrupt_at_every_bytecode_leaves_a_ledger_that_all_can_use(
     work: Work, ledgers: tuple[Ledger, Ledger]
 ) -> None:
-    hunt(work, ledgers, KeyboardInterrupt, bytecodes=True, samples=None)
+    hunt(work, ledgers, KeyboardInterrupt, bytecodes=True)
 
 
 def test_a_turn_whose_end_was_cut_off_does_not_block_the_next(
@@ -223,6 +268,29 @@ def test_a_turn_whose_end_was_cut_off_does_not_block_the_next(
         after.user("again")
 
     check_runs(ledgers[1])
+
+
+def test_a_connection_that_the_pool_gives_amid_an_interrupt_is_not_lost(
+    postgres: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with treering.open(postgres.fresh()) as ledger:
+        store: Any = ledger._store
+        given = ConnectionPool.getconn
+
+        def interrupted(pool: ConnectionPool[Any], *asked: Any) -> None:
+            given(pool, *asked)
+            raise KeyboardInterrupt
+
+        with store._server.lend():  # The spare one.
+            append(ledger, "first")
+            with monkeypatch.context() as patch:
+                patch.setattr(ConnectionPool, "getconn", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    append(ledger, "second")
+            append(ledger, "third")
+        counts = store._server._pool[1].get_stats()
+
+    assert counts["pool_size"] == counts["pool_available"] == 1
 
 
 @pytest.mark.parametrize("looking", ["file_guard._place", "keys._stamp", "lease_files.lock_bytes"])

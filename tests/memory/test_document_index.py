@@ -373,3 +373,22 @@ def test_an_embedder_that_does_not_answer_costs_no_vectors(tmp_path: Path) -> No
     with treering.open(tmp_path / "l.db", mode="ro") as opened:
         [(_, held)] = opened._store.memory.documents(SCOPE, "memories", after=0, limit=10)
         assert held.embedder == StaticEmbedder().name
+
+
+def test_an_erasure_that_was_interrupted_while_it_folded_counts_no_use_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It folds what others recorded, and nothing else of the memory is brought up to date."""
+    with (
+        treering.open(tmp_path / "l.db", embedder="static") as ledger,
+        treering.open(tmp_path / "l.db", embedder="static") as other,
+    ):
+        memory = ledger.memory(HERE)
+        fact_id = memory.learn(CRAFTS[0], user="ann").fact_id
+        [header] = ledger.append([said()])
+        other.memory(HERE).recall(CRAFTS[0], user="ann")
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(memory_fold.MemoryFold, "_drop_oldest", interrupt)
+            ledger.redact(HERE, event_id=header.event_id)
+
+        assert memory.fact(fact_id).access_count == 1

@@ -222,7 +222,7 @@ class MemoryFactory:
         All vectors are made before the old ones go: nobody waits for the model meanwhile.
         """
         wanted, held = self.fact_embedder(), self.scope_memories.of(scope)
-        with held.lock:
+        with held.lock.guard, held.lock:
             held.refresh()
             texts = [] if held.is_sealed or wanted is None else held.texts_to_move(wanted)
         if not texts or wanted is None:
@@ -246,7 +246,7 @@ class MemoryFactory:
     def citing(self, scope: Scope, event_ids: Iterable[str]) -> list[str]:
         """Return the ids of the memory's events that cite one of these events."""
         held = self.scope_memories.of(scope)
-        with held.lock:
+        with held.lock.guard, held.lock:
             held.fold.refresh()
             return held.fold.citing(event_ids)
 
@@ -265,7 +265,7 @@ class MemoryFactory:
         self.scope_memories.clear()
         for scope in scopes:
             held = self.scope_memories.of(scope)
-            with held.lock:
+            with held.lock.guard, held.lock:
                 held.refresh(progress)
                 held.fold.save()
                 if scope in shelved and not held.is_sealed:
@@ -293,7 +293,7 @@ class MemoryFactory:
         )
         yield
         held = self.scope_memories.of(scope)
-        with held.lock:
+        with held.lock.guard, held.lock:
             held.fold.refresh()
             facts = held.fold.state.facts
             returned = [
@@ -305,7 +305,7 @@ class MemoryFactory:
 
     def _settled(self, scope: Scope) -> dict[str, FactRow]:
         held = self.scope_memories.of(scope)
-        with held.lock:
+        with held.lock.guard, held.lock:
             held.fold.refresh()
             return {
                 row.id: copy(row)
@@ -315,7 +315,7 @@ class MemoryFactory:
 
     def _statements(self, scope: Scope, positions: Sequence[int]) -> dict[int, Event]:
         held = self.scope_memories.of(scope)
-        with held.lock:
+        with held.lock.guard, held.lock:
             return held.fold.events_at(positions)
 
     def _reassert(self, scope: Scope, rows: Sequence[FactRow], events: Mapping[int, Event]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
@@ -50,7 +49,7 @@ NEIGHBOURS: Final = 1_000
 
 
 class DocumentIndex:
-    """One index of one scope. The caller holds ``lock`` while reading it."""
+    """One index of one scope, used by one thread at a time."""
 
     def __init__(
         self, store: MemoryStore, scope: Scope, index_name: IndexName, embedder: Embedder | None
@@ -59,7 +58,6 @@ class DocumentIndex:
         self._scope = scope
         self._index_name: IndexName = index_name
         self.embedder = embedder
-        self.lock = threading.RLock()
         self.generation = -1
         """Changes when everything was read again."""
         self._newest = 0

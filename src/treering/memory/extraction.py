@@ -175,7 +175,7 @@ class ConversationReader:
             return False
         statement, slot = hashed(statement_of(text)), claim_slot(read_claim(text))
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             state = scope_memory.fold.state
             users = {None} if owner.user is None else {None, *state.family(hashed(owner.user))}
@@ -245,7 +245,7 @@ class ConversationReader:
         erased = self._erased_before(facts)
         facts = [fact for fact in facts if fact.fact_id not in erased]
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             fold = scope_memory.fold
             citing = fold.state.citing

@@ -38,7 +38,7 @@ class UserIdentities:
         check_name(channel, "channel")
         check_name(handle, "handle")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             user = self._user_of(scope_memory, channel, handle)
             if user is None:
@@ -50,7 +50,7 @@ class UserIdentities:
     def user_of(self, channel: str, handle: str) -> str | None:
         """Return the user who has a handle, after merges; None if nobody has it."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.fold.refresh()
             user = self._user_of(scope_memory, channel, handle)
             return None if user is None else self._merged_into(scope_memory, user)
@@ -58,7 +58,7 @@ class UserIdentities:
     def merged_into(self, user: str) -> str:
         """Return the user that ``user`` was merged into; ``user`` itself if it was not merged."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.fold.refresh()
             return self._merged_into(scope_memory, user)
 
@@ -68,7 +68,7 @@ class UserIdentities:
         check_name(channel, "channel")
         check_name(handle, "handle")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             before = self._user_of(scope_memory, channel, handle)
             if before is not None and not self._is_same(scope_memory, before, user):
@@ -87,7 +87,7 @@ class UserIdentities:
         check_name(channel, "channel")
         check_name(handle, "handle")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             user = self._user_of(scope_memory, channel, handle)
             if user is None:
@@ -113,7 +113,7 @@ class UserIdentities:
         if user == other:
             raise InvalidInput("a user cannot be merged with themselves", hint="name two users")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             state = scope_memory.fold.state
             merged = state.merges.get(hashed(other), ("", 0))[0] == hashed(user)
@@ -151,7 +151,7 @@ class UserIdentities:
         if user is not None:
             check_name(user, "user")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             return [
                 handle
@@ -163,7 +163,7 @@ class UserIdentities:
         """Return all user ids of the same person, ``user`` first."""
         check_name(user, "user")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             state = scope_memory.fold.state
             family = state.family(hashed(user))

@@ -63,7 +63,7 @@ class Learner:
 
     def _learn(self, asked: list[CheckedFact]) -> list[LearnResult]:
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh(store=False)
             self._check_evidence(scope_memory, asked)
             generation = scope_memory.fold.generation

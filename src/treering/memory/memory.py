@@ -224,7 +224,7 @@ class Memory:
         episode_limit = check_count(episodes, "episodes")
         turn_limit = check_count(turns, "turns")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             recall_query = RecallQuery(
                 query=question,
@@ -298,7 +298,7 @@ class Memory:
         """
         home = self._walls.existing_session(session_id)
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             facts = scope_memory.fold.state.facts
             archived = [
                 fact_id
@@ -332,7 +332,7 @@ class Memory:
     def fact(self, fact_id: str) -> Fact:
         """Return one fact in any state. Raise NotFound if there is none with this id."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             row = self._row(scope_memory, fact_id)
             facts = facts_of(scope_memory, [row], self._recorder)
@@ -345,7 +345,7 @@ class Memory:
         check_text(prefix, "prefix")
         check_count(limit, "limit")
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             ids = sorted(fact for fact in scope_memory.fold.state.facts if fact.startswith(prefix))
             return ids[:limit]
@@ -377,14 +377,14 @@ class Memory:
             after=after,
         )
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             return listing.list_facts(scope_memory, query, self._recorder)
 
     def history(self, fact_id: str) -> list[FactChange]:
         """Return every change to a fact, in order. Raise NotFound if there is none with this id."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             return list(history_of(self._row(scope_memory, fact_id), self._store, scope_memory))
 
@@ -392,7 +392,7 @@ class Memory:
         """Return the facts that cite an event."""
         cited = hashed(check_id(event_id))
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             rows = [row for row in scope_memory.fold.state.facts.values() if cited in row.cites]
             return facts_of(scope_memory, rows, self._recorder)
@@ -400,7 +400,7 @@ class Memory:
     def audit(self) -> FactAudit:
         """Return how reliable the memory is: counts by state, missing evidence, duplicates."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             return auditing.audit(scope_memory, self._recorder)
 
@@ -437,7 +437,7 @@ class Memory:
             after=after,
         )
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             return listing.list_episodes(scope_memory, query)
 
@@ -446,7 +446,7 @@ class Memory:
     def fade(self, *, now_ms: int | None = None, dry_run: bool = False) -> FadeReceipt:
         """Archive facts that have not been used for a long time. Using one restores it."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             at_ms = self._recorder.engine.now_ms() if now_ms is None else check_time(now_ms)
             return fading.fade(scope_memory, self._recorder, now_ms=at_ms, dry_run=dry_run)
@@ -476,7 +476,7 @@ class Memory:
 
     def _named(self, fact_id: str, states: set[str]) -> FactRow:
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             row = self._row(scope_memory, fact_id)
         if row.state not in states:
@@ -487,7 +487,7 @@ class Memory:
 
     def _change(self, row: FactRow, kind: str, *, reason: str) -> None:
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             stated = scope_memory.fold.events_at([row.position]).get(row.position)
         session = None if stated is None else stated.session_id
         user = None if stated is None else stated.user_id

@@ -6,7 +6,6 @@ built again from the remaining events.
 
 from __future__ import annotations
 
-import threading
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +31,7 @@ TEXTS_MAX: Final = 20_000
 
 
 class MemoryFold:
-    """The folded memory of one scope. The caller holds ``lock`` while reading it."""
+    """The folded memory of one scope, used by one thread at a time."""
 
     def __init__(
         self, store: MemoryStore, attributed: Attributed, scope: Scope, *, sealed: bool = False
@@ -43,7 +42,6 @@ class MemoryFold:
         """Whether nothing is saved, because words of a sealed event could be guessed from hashes.
         """
         self.scope = scope
-        self.lock = threading.RLock()
         self.state = self._empty_state()
         self.generation = 0
         """Changes whenever everything is folded again: what was derived before is void."""
@@ -61,9 +59,14 @@ class MemoryFold:
         """Ids of erasures that were applied."""
         self._texts: dict[int, Event] = {}
         self._loaded = False
+        self._is_folding = False
+        """Whether folding has begun and not ended: what it left half done is folded again."""
 
     def refresh(self) -> None:
         """Fold what was recorded since."""
+        if self._is_folding:
+            self.reset()
+        self._is_folding = True
         if not self._loaded:
             self._load()
         while True:
@@ -73,6 +76,7 @@ class MemoryFold:
             self._mark = page.last
             if not page.more:
                 break
+        self._is_folding = False
         if len(self.state.changed) >= SAVED_EVERY:
             self.save()
 
@@ -80,6 +84,7 @@ class MemoryFold:
         """Save the rows for the next process, where possible."""
         if (
             self._sealed
+            or self._is_folding
             or self._unsettled
             or not self._may_save
             or (self._mark == self._saved and not self._replaces_saved)

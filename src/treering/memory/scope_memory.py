@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from treering.derive.memory_texts import memory_texts
+from treering.locks import Lock
 from treering.memory.alignment import Aligner
 from treering.memory.change_decision import ChangeJudge
 from treering.memory.document_index import DocumentIndex, uncollected
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
 
+PATIENCE_S: Final = 3_600.0
+"""How long to wait for another thread, which may be embedding a whole scope by a slow model."""
 SCOPES_HELD_MAX: Final = 32
 """Scopes in memory at once; the least recently used is dropped."""
 WAITING_MAX: Final = 256
@@ -49,7 +51,7 @@ class ScopeMemory:
         event_embedder, embedder = embedders
         self.embedder = embedder
         self.is_sealed = sealed
-        self.lock = threading.RLock()
+        self.lock = Lock(patience_s=PATIENCE_S)
         self.fold = MemoryFold(store, attributed, scope, sealed=sealed)
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
@@ -209,7 +211,7 @@ class ScopeMemories:
         self._attributed = attributed
         self._embedders = embedders
         self._is_sealed = is_sealed
-        self._lock = threading.Lock()
+        self._lock = Lock(patience_s=PATIENCE_S)
         self._held: dict[Scope, ScopeMemory] = {}
         self._process = os.getpid()
 
@@ -217,8 +219,9 @@ class ScopeMemories:
         """Return the memory of a scope."""
         if self._process != os.getpid():
             # After a fork, threads that held the locks are gone.
-            self._lock, self._held, self._process = threading.Lock(), {}, os.getpid()
-        with self._lock:
+            self._lock, self._held = Lock(patience_s=PATIENCE_S), {}
+            self._process = os.getpid()
+        with self._lock.guard, self._lock:
             sealed = self._is_sealed(scope)
             scope_memory = self._held.pop(scope, None)
             if (
@@ -234,7 +237,7 @@ class ScopeMemories:
 
     def replace(self, scope: Scope, embedder: Embedder) -> ScopeMemory:
         """Return a new memory of a scope that is not sealed, with this embedder of facts."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._held[scope] = self._new(scope, embedder, sealed=False)
             return self._held[scope]
 
@@ -262,7 +265,7 @@ class ScopeMemories:
 
     def clear(self) -> None:
         """Drop everything; it is read again when needed."""
-        with self._lock:
+        with self._lock.guard, self._lock:
             self._held.clear()
 
     def save(self) -> None:
@@ -270,8 +273,8 @@ class ScopeMemories:
         if self._process != os.getpid():
             # The parent saves what it holds, and its threads may have held the locks.
             return
-        with self._lock:
+        with self._lock.guard, self._lock:
             scope_memories = list(self._held.values())
         for scope_memory in scope_memories:
-            with scope_memory.lock:
+            with scope_memory.lock.guard, scope_memory.lock:
                 scope_memory.save()
