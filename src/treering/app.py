@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treering.ledger.drafts import GuardMode
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
-    from treering.model.intakes import ImportReceipt
+    from treering.model.intakes import ImportReceipt, SourceReceipt
     from treering.model.tools import SyntheticPolicy
     from treering.spine.ports import Sink
     from treering.storage import Durability, Mode
@@ -145,6 +145,7 @@ def import_logs(
     live: bool = False,
     parallel: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    report: Callable[[SourceReceipt], None] | None = None,
 ) -> ImportReceipt:
     """Import agents' logs from files and folders, recognized by their content.
 
@@ -153,7 +154,8 @@ def import_logs(
     change since the last import are not even read, unless ``again``. ``since_ms`` skips files last
     written before then. ``live`` leaves the last line of a file that is still being written for
     later. ``parallel`` reads large files in a separate process if there is a core for it.
-    ``progress`` is called with the bytes done and the total.
+    ``progress`` is called with the bytes done and the total, ``report`` with the receipt of each
+    file, without a torn end, before the ledger notes how far it was read.
     """
     # Loaded only when needed.
     from treering.capture.intake import Importer, import_files  # noqa: PLC0415
@@ -168,6 +170,7 @@ def import_logs(
         parallel=parallel,
         databases=ForeignDatabases(),
         progress=progress,
+        report=report,
     )
     return import_files(importer, paths, since_ms=since_ms)
 

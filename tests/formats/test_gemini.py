@@ -567,3 +567,12 @@ def test_the_list_of_what_was_typed_is_left_out_beside_chats(tmp_path: Path) -> 
 
     assert left_out["without"] is None
     assert "chats" in str(left_out["with"])
+
+
+@pytest.mark.parametrize("kind", [7, {"type": [{}]}, None, "info"])
+def test_an_answer_is_replaced_by_a_later_answer_alone(kind: Any) -> None:
+    told_twice = [user("m1", "Tide?"), answer("m2", "At 14:10."), {**answer("m2"), "type": kind}]
+
+    texts = [event.payload["text"] for event in told(*told_twice, kind="conversation.assistant")]
+
+    assert texts == ["At 14:10."]

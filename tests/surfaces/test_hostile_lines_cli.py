@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from capture.intake_logs import add, claude_log, write
 from effort import PATIENCE_S
 from surfaces.processes import patient_hook
+from treering.capture.intake import importer
+from treering.capture.intake.file_import import FileImport
+from treering.capture.quarantine import quarantine_folder, quarantined
+from treering.ledger.admin import LedgerAdmin
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from surfaces.command_line import CommandLine
 
 SECRET: Final = "sk-ant-api03-" + "Zq9Wx7Kp3T" * 9 + "AA"
@@ -210,3 +214,42 @@ def test_the_name_of_a_log_may_hold_bytes_that_are_no_text(
 
     assert told.status == 0
     assert "\\udcff.jsonl" in json.dumps(told.body).replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("stopped", ["in the second file", "while indexing"])
+def test_an_import_that_is_interrupted_has_set_aside_the_lines_that_it_is_done_with(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
+    """The next one does not read them again."""
+    for number in (1, 2):
+        log = claude_log("Tide?", session=f"5e551011-0000-4000-8000-00000000000{number}").lines
+        path = write(tmp_path / "logs" / f"{log[0]['sessionId']}.jsonl", log)
+        add(path, b"{torn\n" + json.dumps(log[0]).encode() + b"\n")
+    paths: list[Path] = []
+
+    def interrupted(file: FileImport) -> bool:
+        paths.append(file._probe.source.path)
+        if len(paths) > 1:
+            file._buffer.commit()
+            file._buffer.commit()
+            raise KeyboardInterrupt
+        return read(file)
+
+    def not_indexed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    read = FileImport.read
+    with monkeypatch.context() as patch:
+        patch.setattr(importer, "COLLECTED_BYTES", 1)
+        if stopped == "while indexing":
+            patch.setattr(LedgerAdmin, "index", not_indexed)
+        else:
+            patch.setattr(FileImport, "read", interrupted)
+        assert cli("import", str(tmp_path / "logs"), "--scope", "s").status == 130
+    again = cli("import", str(tmp_path / "logs"), "--scope", "s", "--json").body
+
+    assert again["files_unchanged"] == (2 if stopped == "while indexing" else 1)
+    aside = [entry for _, entries in quarantined(quarantine_folder()) for entry in entries]
+    assert sorted(Path(entry.source or "").name for entry in aside) == sorted(
+        path.name for path in (tmp_path / "logs").iterdir()
+    )

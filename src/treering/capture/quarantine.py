@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from treering.errors import InvalidInput, TreeringError
-from treering.formats.records.json_pieces import TORN
 from treering.formats.records.values import Unreadable, read_value
 from treering.hook import state_folder
 from treering.model.fields import instant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from treering.capture.secrets import SecretGuard
     from treering.model.intakes import SourceReceipt
@@ -133,20 +132,22 @@ def quarantine_of(source: Path, guard: SecretGuard) -> Quarantine:
     )
 
 
-def note_faults(sources: Iterable[SourceReceipt], guard: SecretGuard) -> None:
-    """Set aside the positions of lines in imported logs that could not be recorded."""
-    for source in sources:
-        if source.state not in {"read", "grown"}:
-            continue
-        quarantine = quarantine_of(Path(source.file), guard)
-        if source.state == "read":
-            quarantine.clear()  # It was read from the start, so remaining faults are added again.
-        # A torn end may be complete the next time, and doctor checks the ends of logs itself.
-        for fault in source.faults:
-            if fault.reason != TORN:
-                quarantine.add(fault.reason, offset=fault.offset)
-        quarantine.count("other reasons", source.errors - len(source.faults))
-        quarantine.flush()
+def note_faults(source: SourceReceipt, guard: SecretGuard) -> None:
+    """Set aside the positions of lines in an imported log that could not be recorded."""
+    if source.state not in {"read", "grown"}:
+        return
+    quarantine = quarantine_of(Path(source.file), guard)
+    known: set[int | None] = set()
+    if source.state == "read":
+        quarantine.clear()  # It was read from the start, so remaining faults are added again.
+    elif source.faults:
+        # An import that was interrupted may have set them aside, and not noted how far it came.
+        known = {entry.place for entry in read_quarantine(quarantine.path)}
+    for fault in source.faults:
+        if fault.offset not in known:
+            quarantine.add(fault.reason, offset=fault.offset)
+    quarantine.count("other reasons", source.errors - len(source.faults))
+    quarantine.flush()
 
 
 def quarantine_folder() -> Path:

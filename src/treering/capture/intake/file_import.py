@@ -64,6 +64,7 @@ class FileImport(RecordImport):
         databases: DatabaseReader | None,
         advance: Callable[[int], None],
         settle: Callable[[], None],
+        report: Callable[[SourceReceipt], None],
     ) -> None:
         super().__init__(
             buffer,
@@ -76,6 +77,8 @@ class FileImport(RecordImport):
             former=probe.former,
         )
         self._advance, self._settle = advance, settle
+        self._report: Callable[[SourceReceipt], None] | None = report
+        """None once it was called."""
         self._probe = probe
         self._scope = scope
         self._parallel = parallel
@@ -123,6 +126,12 @@ class FileImport(RecordImport):
     def receipt(self) -> SourceReceipt:
         """Return what became of the lines, once all events are recorded."""
         return self._counter.receipt(self._state, self._reason)
+
+    def report(self) -> None:
+        """Report what became of the lines, once."""
+        if self._report is not None:
+            self._report(self._counter.lasting(self.receipt()))
+            self._report = None
 
     # Where the records come from.
 
@@ -248,7 +257,7 @@ class FileImport(RecordImport):
         if UNFINISHED in self._counter.skipped:
             # It may be left as it is, and is read again then.
             bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)
-        self._buffer.add_bookmark(self._probe.real_path, note_of_bookmark(bookmark))
+        self._buffer.add_bookmark(self, self._probe.real_path, note_of_bookmark(bookmark))
 
 
 PART_BYTES: Final = 1024 * 1024

@@ -109,6 +109,7 @@ class Importer:
         parallel: bool,
         databases: DatabaseReader | None,
         progress: Callable[[int, int], None] | None,
+        report: Callable[[SourceReceipt], None] | None,
     ) -> None:
         self._scope = None if scope is None else parse_scope(scope)
         self._dry_run = dry_run
@@ -117,6 +118,7 @@ class Importer:
         self._parallel = parallel
         self._databases = databases
         self._progress = progress
+        self._report = report or (lambda _: None)
         self._notes = NoteBuffer(ledger.importing.bookmarks(self._scope or BOOKMARK_SCOPE))
         self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
         self._files: list[FileImport] = []
@@ -158,6 +160,7 @@ class Importer:
     def _close_files(self) -> None:
         """Add up the files whose events are all recorded."""
         for file in self._files:
+            file.report()
             self._receipts.append(file.receipt())
             self._sessions |= file.sessions.seen
             self._opened |= file.sessions.opened
@@ -176,6 +179,7 @@ class Importer:
                 if isinstance(outcome, Probe):
                     probes.append(outcome)
                 elif outcome is not None:
+                    self._report(outcome)
                     self._receipts.append(outcome)
         return probes
 
@@ -194,6 +198,7 @@ class Importer:
             databases=self._databases,
             advance=self._advance,
             settle=self._settle,
+            report=self._report,
         )
         self._files.append(file_import)
         if file_import.read():

@@ -94,6 +94,9 @@ class BatchMember(Protocol):
     def record_again(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events of a batch that failed, without those of other files."""
 
+    def report(self) -> None:
+        """Report what became of the lines, once."""
+
 
 class LogNotes(Protocol):
     """Keeps what is known of logs beyond one import."""
@@ -166,8 +169,10 @@ class LedgerBuffer:
         """Ids that will be asked for soon: the first question about a scope asks for all."""
         self._origins: dict[tuple[Scope, str], tuple[str | None, int | None]] = {}
         """Where sessions that are in the ledger come from."""
-        self._bookmarks: dict[str, Any] = {}
+        self._bookmarks: dict[str, tuple[BatchMember, Any]] = {}
         """Bookmarks of files whose events wait."""
+        self._completed: list[BatchMember] = []
+        """Files whose bookmarks are in the notes that wait."""
         # What a dry run would have recorded.
         self._foreseen: dict[tuple[Scope, str], SessionProgress] = {}
         self._places: dict[tuple[Scope, str], EventLocation] = {}
@@ -199,12 +204,12 @@ class LedgerBuffer:
         """Whether events wait for the next commit."""
         return self._events > 0
 
-    def add_bookmark(self, name: str, bookmark: Any) -> None:
-        """Keep a bookmark once all that was read before it is recorded."""
+    def add_bookmark(self, member: BatchMember, name: str, bookmark: Any) -> None:
+        """Keep a bookmark once all that was read before it is recorded and reported."""
         if self._events:
-            self._bookmarks[name] = bookmark
+            self._bookmarks[name] = member, bookmark
         else:
-            self.notes.keep(name, bookmark)
+            self._keep_bookmark(member, name, bookmark)
 
     def commit(self) -> None:
         """Record all events that wait; if a batch cannot be recorded, file by file."""
@@ -215,7 +220,7 @@ class LedgerBuffer:
         self._ids, self._sessions = {}, set()
         self._events = self._bytes = 0
         # Where a session belongs is written before its events: it must not change any more.
-        self.notes.write()
+        self._write_notes()
         for scope, batch in batches.items():
             try:
                 new_ids = self._record([entry.event for _, waiting in batch for entry in waiting])
@@ -225,14 +230,25 @@ class LedgerBuffer:
             else:
                 for member, waiting in batch:
                     member.count(scope, waiting, new_ids)
-        for name, bookmark in bookmarks.items():
-            self.notes.keep(name, bookmark)
+        for name, (member, bookmark) in bookmarks.items():
+            self._keep_bookmark(member, name, bookmark)
 
     def finish(self) -> None:
         """Record all events and notes that wait."""
         self.commit()
         if not self.dry_run:
-            self.notes.write()
+            self._write_notes()
+
+    def _keep_bookmark(self, member: BatchMember, name: str, bookmark: Any) -> None:
+        self.notes.keep(name, bookmark)
+        self._completed.append(member)
+
+    def _write_notes(self) -> None:
+        # Reported first: a file with a bookmark is not read again.
+        completed, self._completed = self._completed, []
+        for member in completed:
+            member.report()
+        self.notes.write()
 
     def record(self, member: BatchMember, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events at once, all or none. Raises what the ledger raises."""

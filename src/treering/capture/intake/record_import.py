@@ -6,6 +6,8 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from treering.capture.intake.former_reading import FormerReading
 from treering.capture.intake.ledger_buffer import (
     BATCH_BYTES,
@@ -131,6 +133,7 @@ class RecordImport:
         self._advance(offset - reported)
         counter.bytes = offset - start
         # A torn end may be whole the next time.
+        counter.torn_end = torn is not None
         return (offset, line) if torn is None else (torn.offset, torn.line)
 
     def look_ahead(self) -> set[str]:
@@ -452,6 +455,8 @@ class LineCounter:
         self.mended: Counter[str] = Counter()
         self.sessions: dict[str, None] = {}
         self.faults: list[Fault] = []
+        self.torn_end = False
+        """Whether the last fault is a line that is still being written, and read again."""
 
     def see(self, record: LogRecord) -> None:
         """Count a record that was read."""
@@ -492,6 +497,17 @@ class LineCounter:
             replaced=self.replaced,
             sessions=list(self.sessions),
             faults=self.faults,
+        )
+
+    def lasting(self, receipt: SourceReceipt) -> SourceReceipt:
+        """Return ``receipt`` without a torn end, which is read again."""
+        if not self.torn_end:
+            return receipt
+        return msgspec.structs.replace(
+            receipt,
+            lines=self.lines - 1,
+            errors=self.errors - 1,
+            faults=self.faults[: self.errors - 1],
         )
 
 

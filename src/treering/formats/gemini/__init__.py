@@ -79,15 +79,15 @@ class GeminiReader:
             keeps = "$set" in value and "messages" not in fields_of(value["$set"])
             settled = [] if keeps else self.finish()
             return [*settled, self._outcome(record, self._control(value, record.value))]
+        if word(value.get("type")) not in ANSWERS:
+            return [*self.finish(), self._outcome(record, self._message(value))]
         settled = []
         if self._held is not None and id_of(value) == id_of(self._held.value):
             settled = [ParsedRecord(record=self._held, skipped="replaced by a later version")]
             self._held = None
         settled += self.finish()
-        if word(value.get("type")) in ANSWERS:
-            self._held = record
-            return settled
-        return [*settled, self._outcome(record, self._message(value))]
+        self._held = record
+        return settled
 
     def finish(self) -> list[ParsedRecord]:
         """Return the outcome of the record that is still held back, if any."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
-    from treering.model.intakes import Fault, ImportReceipt
+    from treering.model.intakes import Fault, ImportReceipt, SourceReceipt
     from treering.model.scopes import Scope
 FAULTS_SHOWN: Final = 5
 """Files with faults of one sort that are named."""
@@ -111,7 +111,6 @@ def import_(
             with counting("indexing", "events") as progress:
                 for name in receipt.by_scope:
                     ledger.admin.index(name, progress=progress)
-    keep_faults(receipt)
     warn(receipt, verbose=verbose)
     if others := not_logs(receipt, paths):
         fail(
@@ -148,6 +147,7 @@ def _take(
             again=again,
             parallel=True,
             progress=progress,
+            report=None if dry_run else keep_faults,
         )
 
 
@@ -162,13 +162,11 @@ def _ledger(*, dry_run: bool) -> Iterator[Ledger]:
         yield ledger
 
 
-def keep_faults(receipt: ImportReceipt) -> None:
-    """Set aside which lines could not be recorded, for ``treering doctor`` to show."""
-    if receipt.dry_run:
-        return
+def keep_faults(source: SourceReceipt) -> None:
+    """Set aside which lines of a file could not be recorded, for ``treering doctor`` to show."""
     # The receipt is valid even if the note cannot be written.
     with contextlib.suppress(OSError):
-        note_faults(receipt.sources, new_guard())
+        note_faults(source, new_guard())
 
 
 def warn(receipt: ImportReceipt, *, verbose: bool) -> None:

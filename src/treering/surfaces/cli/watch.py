@@ -222,7 +222,7 @@ class _Following:
                 print_receipts(done)
 
     def _take(self, paths: Sequence[Path]) -> Any:
-        return import_logs(self._ledger, paths, scope=self._scope, live=True)
+        return import_logs(self._ledger, paths, scope=self._scope, live=True, report=keep_faults)
 
     def _drain(self, take: Callable[[Sequence[Path]], Any]) -> None:
         from treering.capture.hooks.spool import drain, is_waiting  # noqa: PLC0415
@@ -251,7 +251,6 @@ class _Following:
                 note(f"{done.error}; trying again")
             return
         self.summary.refused += done.receipt.files_refused
-        keep_faults(done.receipt)
         for source in done.receipt.sources:
             if source.events or source.errors:
                 self._tell(source)
