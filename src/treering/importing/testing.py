@@ -211,7 +211,7 @@ def hostile_lines_cost_no_other(sample: LogSample) -> None:
 
 
 def odd_values_surprise_nobody(sample: LogSample) -> None:
-    """A field of an unusual type is not an error: its record is kept in some form."""
+    """A field of an unusual type is not an error: the log is claimed, and its record is kept."""
     if sample.has_lines and sample.format.content == "text":
         return
     values = sample.values() if sample.has_lines else _own_values(sample)
@@ -219,6 +219,8 @@ def odd_values_surprise_nobody(sample: LogSample) -> None:
         for at, odd in enumerate(_twisted(value)):
             reader = sample.reader()
             before = values[max(0, number - 3) : number]
+            if sample.has_lines:
+                _score(sample, [*before, odd])
             for line, given in enumerate((*before, odd)):
                 try:
                     reader.read(LogRecord(given, line + 1, line, line + 1))
@@ -346,6 +348,13 @@ def _own_values(sample: LogSample) -> list[Any]:
 
 
 # Reading a sample, without a ledger.
+
+
+def _score(sample: LogSample, values: list[Any]) -> None:
+    try:
+        sample.format.score(values)
+    except Exception as error:
+        raise AssertionError(f"the score raises {error!r}: {values[-1]}") from error
 
 
 def _settled(reader: LogReader, records: list[LogRecord]) -> list[ParsedEvent]:

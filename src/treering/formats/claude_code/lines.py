@@ -106,10 +106,10 @@ def is_own(value: Any) -> bool | None:
         if line["type"] in SPOKEN and "session_id" in line:
             is_spoken = any(mark in line for mark in _STREAMED) or "id" in line["message"]
         return False if role != line["type"] else is_spoken or None
-    if line.get("type") in SPOKEN and isinstance(line.get("message"), dict) and line["message"]:
-        return False
     if not isinstance(line.get("type"), str):
         return None  # All lines have a type: this is a piece of something else.
+    if line["type"] in SPOKEN and isinstance(line.get("message"), dict) and line["message"]:
+        return False
     has_envelope = any(mark in line for mark in ("uuid", "sessionId", "session_id"))
     return None if has_envelope else False
 
