@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from treering.derive.search_texts import SearchText
     from treering.ledger.records import (
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         ForkPoint,
         KeyRecord,
         Projection,
+        ProvedChain,
         Record,
         Selection,
         SessionErasure,
@@ -107,6 +109,15 @@ class EventStore(Protocol):
 
         A problem is a scope or session that is gone, an event missing from an index, or a derived
         table that lacks it.
+        """
+
+    def prove_chains(
+        self, scope: Scope | None, progress: Callable[[int], None]
+    ) -> Mapping[bytes, ProvedChain]:
+        """Return by genesis chains of a scope, or of all, that surely hold as far as they say.
+
+        It is quick, and may leave out any session: that one has to be checked by itself. It reads
+        no index, so that it says nothing if ``check_tables`` finds a problem.
         """
 
     def restore(
@@ -501,6 +512,9 @@ class Vault(Protocol):
 
     def ledger_id(self) -> str:
         """Return the name that the ledger was given when it was made; its copies share it."""
+
+    def folder(self) -> Path:
+        """Return the folder that they are in."""
 
     def id_key(self) -> bytes:
         """Return the key that hides ids; create it if needed. Raise StorageError if that fails."""

@@ -231,6 +231,16 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Where it was forked from, if it was."""
 
 
+class ProvedChain(msgspec.Struct, frozen=True, kw_only=True):
+    """A session's chain as far as it was proved; no event of it is or names an erased one."""
+
+    seq: int
+    link: bytes
+    events: int = 0
+    sealed: int = 0
+    """Events of which only the place was proved: their payloads cannot be opened here."""
+
+
 def shared_seq(session: SessionRecord) -> int:
     """Return the seq after which a session's own events begin."""
     return 0 if session.cut is None else session.cut.seq

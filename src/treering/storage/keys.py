@@ -93,6 +93,10 @@ class KeyFolder:
         """Return the name that the ledger was given when it was made; its copies share it."""
         return self._ledger_id()
 
+    def folder(self) -> Path:
+        """Return where the keys are."""
+        return self._folder()
+
     def id_key(self) -> bytes:
         """Return the key that hides ids; it is made when it is first needed. Raise StorageError.
 

@@ -101,6 +101,11 @@ class Database:
         """Whether the file does not exist."""
         return self.path == MEMORY
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process that opens the path reads what this one does."""
+        return not (self.in_memory or self._copy or self._vfs)
+
     def writer(self) -> apsw.Connection:
         """Return the writing connection. The caller holds ``lock``."""
         if self._pid != os.getpid():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from treering.errors import Corrupt
 from treering.lazy import LazyModule
 from treering.ledger.chain import SALT_BYTES
 from treering.ledger.records import Projection
@@ -16,7 +18,7 @@ from treering.storage.sqlite import indexes, runs
 from treering.storage.sqlite.commits import GroupCommit
 from treering.storage.sqlite.id_cache import SEALED_MARK, IdCache, sealed_scopes
 from treering.storage.sqlite.leases import Leases
-from treering.storage.sqlite.reader import Reader
+from treering.storage.sqlite.reader import Reader, find_scope
 from treering.storage.sqlite.sessions import SessionReader
 from treering.storage.sqlite.sql import PENDING, fetch_all, fetch_value
 from treering.storage.sqlite.writer import Writer
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
     import apsw
 
     from treering.ledger.ports import Vault
-    from treering.ledger.records import Draft, Record, SessionRecord
+    from treering.ledger.records import Draft, ProvedChain, Record, SessionRecord
     from treering.model import receipts
     from treering.model.events import Header
     from treering.model.queries import Mark
     from treering.storage import tool_records as shared_tools
     from treering.storage import tool_table
     from treering.storage.sqlite import (
+        chain_scan,
         copies,
         cursors,
         cuts,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         integrity,
         memory_keeper,
         record_keys,
+        scan_processes,
         search_index,
         snapshots,
         tool_records,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.sql import Row
 else:
     receipts = LazyModule("treering.model.receipts")
+    chain_scan = LazyModule("treering.storage.sqlite.chain_scan")
     copies = LazyModule("treering.storage.sqlite.copies")
     cursors = LazyModule("treering.storage.sqlite.cursors")
     cuts = LazyModule("treering.storage.sqlite.cuts")
@@ -57,6 +62,7 @@ else:
     integrity = LazyModule("treering.storage.sqlite.integrity")
     memory_keeper = LazyModule("treering.storage.sqlite.memory_keeper")
     record_keys = LazyModule("treering.storage.sqlite.record_keys")
+    scan_processes = LazyModule("treering.storage.sqlite.scan_processes")
     search_index = LazyModule("treering.storage.sqlite.search_index")
     snapshots = LazyModule("treering.storage.sqlite.snapshots")
     tool_records = LazyModule("treering.storage.sqlite.tool_records")
@@ -71,6 +77,14 @@ JOIN contents AS c ON c.position = e.position
 WHERE s.name = ? AND length(c.salt) > ?
 GROUP BY 1
 """
+_HEADS_SUM: Final = """
+SELECT sum(h.seq)
+FROM sessions AS s
+JOIN heads AS h ON h.session = s.id
+WHERE s.scope = ?
+"""
+SCANNED_MAX: Final = 10
+"""Events that a scan of one scope passes, of all scopes, for each of its own."""
 
 Part = TypeVar("Part")
 
@@ -197,6 +211,30 @@ class SqliteStore:
                 return first_problem(connection, self.reader.opener, scope, session_id)
             finally:
                 connection.execute("RELEASE looking")
+
+    def prove_chains(
+        self, scope: Scope | None, progress: Callable[[int], None]
+    ) -> dict[bytes, ProvedChain]:
+        """Return by genesis chains of a scope, or of all, that surely hold as far as they say."""
+        whole, path = self._scanned(scope), Path(self._database.path)
+        job = scan_processes.ScanJob(str(path.absolute()), str(self.vault.folder().absolute()))
+        helpers = scan_processes.helper_count(whole.until) if self._database.is_shared else 0
+        try:
+            scans = scan_processes.scan_all(self.reader, whole, progress, job=job, helpers=helpers)
+        except Corrupt:
+            return {}  # Which session it is shows when each is read by itself.
+        with self._database.reading() as connection:
+            return chain_scan.join(connection, scans)
+
+    def _scanned(self, scope: Scope | None) -> chain_scan.Positions:
+        """Return what to scan for a scope; nothing if its events are few among many others."""
+        with self._database.reading() as connection:
+            newest = fetch_value(connection, "SELECT coalesce(max(position), 0) FROM events")
+            if scope is None:
+                return chain_scan.Positions(0, newest)
+            number = find_scope(connection, scope)[0]
+            own = fetch_value(connection, _HEADS_SUM, (number,)) or 0
+        return chain_scan.Positions(0, newest if own * SCANNED_MAX >= newest else 0, number)
 
     def rebuild(self) -> receipts.RebuildReceipt:
         """Derive every derived table again from the events."""
