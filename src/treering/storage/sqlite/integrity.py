@@ -26,44 +26,64 @@ if TYPE_CHECKING:
     from treering.storage.sealing import Opener
     from treering.storage.sqlite.sql import Row
 
-_ELSEWHERE: Final = """
-SELECT count(*)
-FROM events AS e
-JOIN sessions AS s ON s.id = e.session
-WHERE {own} AND s.scope <> e.scope
-"""
-_ODD_FLAGS: Final = f"""
-SELECT count(*)
+# All that can be counted in one pass: each of these alone would read the whole file again.
+_EVENTS: Final = f"""
+SELECT
+  count(*),
+  coalesce(min(e.position), 1),
+  coalesce(max(e.position), 0),
+  count(*) FILTER (WHERE s.id IS NULL),
+  count(*) FILTER (WHERE c.position IS NULL),
+  count(*) FILTER (WHERE s.scope <> e.scope),
+  count(*) FILTER (WHERE
+    e.flags > {2 * EXPIRED - 1}
+    OR e.flags & {ALWAYS} = 0
+    OR (e.flags & {PLACEHOLDER | EXPIRED} <> 0 AND e.flags & {ERASED} = 0)
+    OR (e.flags & {NAMED} = 0 AND e.event_name IS NOT NULL)
+    OR (e.flags & {SPILLED} = 0) <> (c.blob IS NULL)
+  ),
+  count(*) FILTER (WHERE
+    length(c.salt) > {SALT_BYTES}
+    AND EXISTS (
+      SELECT 1
+      FROM scopes AS o
+      WHERE o.id = e.scope
+        AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || o.name)
+    )
+  ),
+  count(*) FILTER (WHERE e.position <= {INDEXED_POSITION}),
+  count(*) FILTER (WHERE
+    e.flags < {EXPIRED}
+    AND e.position <= (SELECT value FROM ledger WHERE name = 'timed_position')
+  )
 FROM events AS e
 LEFT JOIN contents AS c ON c.position = e.position
-WHERE {{own}} AND (
-  e.flags > {2 * EXPIRED - 1}
-  OR e.flags & {ALWAYS} = 0
-  OR (e.flags & {PLACEHOLDER | EXPIRED} <> 0 AND e.flags & {ERASED} = 0)
-  OR (e.flags & {NAMED} = 0 AND e.event_name IS NOT NULL)
-  OR (e.flags & {SPILLED} = 0) <> (c.blob IS NULL)
-)
-"""
-_UNMARKED: Final = f"""
-SELECT count(*)
-FROM events AS e
-JOIN contents AS c ON c.position = e.position
-JOIN scopes AS s ON s.id = e.scope
+LEFT JOIN sessions AS s ON s.id = e.session
 WHERE {{own}}
-  AND length(c.salt) > {SALT_BYTES}
-  AND NOT EXISTS (SELECT 1 FROM ledger WHERE name = '{SEALED_MARK}' || s.name)
 """
-_CONTENTLESS: Final = """
-SELECT count(*)
-FROM events AS e
-LEFT JOIN contents AS c ON c.position = e.position
-WHERE {own} AND c.position IS NULL
-"""
+
+
+class _EventCounts(NamedTuple):
+    """The events of the ledger, a scope or a session, and what is odd about them."""
+
+    events: int
+    oldest: int
+    newest: int
+    sessionless: int
+    contentless: int
+    elsewhere: int
+    flagged: int
+    unmarked: int
+    indexed: int
+    timed: int
+    """Those that have to be in the orders of time."""
+
+
 _FILED: Final = (
-    ("events have lost the row of their payload", _CONTENTLESS),
-    ("events lie in another scope than their session", _ELSEWHERE),
-    ("events carry flags that were never set", _ODD_FLAGS),
-    ("payloads are sealed in a scope that is not marked as sealed", _UNMARKED),
+    ("events have lost the row of their payload", "SELECT {contentless}"),
+    ("events lie in another scope than their session", "SELECT {elsewhere}"),
+    ("events carry flags that were never set", "SELECT {flagged}"),
+    ("payloads are sealed in a scope that is not marked as sealed", "SELECT {unmarked}"),
 )
 """Complaints of the events of a session, a scope or the ledger, and how many there are of each."""
 _STRAY_BLOBS: Final = """
@@ -83,13 +103,24 @@ FROM record_keys AS k
 LEFT JOIN events AS e ON e.position = k.position
 WHERE e.scope IS NOT k.scope
 """
-_GAPS: Final = """
+# By the index and the tail, in which sessions lie in order; whether the index holds the events is
+# looked at as well.
+_GAPS: Final = f"""
 SELECT count(*)
 FROM (
-  SELECT min(e.seq) AS first, max(e.seq) - count(*) AS before, coalesce(f.seq, 0) AS shared
-  FROM events AS e
-  LEFT JOIN forks AS f ON f.session = e.session
-  GROUP BY e.session
+  SELECT min(t.first) AS first, max(t.last) - sum(t.events) AS before, coalesce(f.seq, 0) AS shared
+  FROM (
+    SELECT session, min(seq) AS first, max(seq) AS last, count(*) AS events
+    FROM seqs_by_session
+    GROUP BY session
+    UNION ALL
+    SELECT session, min(seq), max(seq), count(*)
+    FROM events
+    WHERE position > {INDEXED_POSITION}
+    GROUP BY session
+  ) AS t
+  LEFT JOIN forks AS f ON f.session = t.session
+  GROUP BY t.session
 )
 WHERE first <> shared + 1 OR before <> shared
 """
@@ -133,12 +164,9 @@ _STRAYS: Final = (
     ("scopes hide ids of expired events, and nothing says so", _UNHIDDEN),
     (
         "events are missing: their positions are empty",
-        "SELECT coalesce(max(position), 0) - count(*) FROM events",
+        "SELECT {newest} - {events} + ({oldest} <> 1)",
     ),
-    (
-        "events belong to a session that is gone",
-        "SELECT count(*) FROM events WHERE session NOT IN (SELECT id FROM sessions)",
-    ),
+    ("events belong to a session that is gone", "SELECT {sessionless}"),
     (
         "sessions belong to a scope that is gone",
         "SELECT count(*) FROM sessions WHERE scope NOT IN (SELECT id FROM scopes)",
@@ -157,8 +185,9 @@ _STRAYS: Final = (
     ("keys of records belong to no event, or to one of another scope", _STRAY_KEYS),
     ("blobs are held by no event, or by one of another scope", _STRAY_BLOBS),
     (
+        # There is an event at each position up to the newest.
         "payloads belong to an event that is gone",
-        "SELECT count(*) FROM contents WHERE position NOT IN (SELECT position FROM events)",
+        "SELECT count(*) FROM contents WHERE position < 1 OR position > {newest}",
     ),
     (
         "settings belong to a scope that is gone",
@@ -172,11 +201,6 @@ _STRAYS: Final = (
 """Complaints of the whole ledger, and how many there are of each."""
 # An event may be in the tail and not in an index, or in an index and not in the tail: it is found
 # once, then. Twice the same seq or id may be neither in the one nor in both.
-_INDEXED: Final = f"""
-SELECT count(*)
-FROM events AS e
-WHERE {{own}} AND e.position <= {INDEXED_POSITION}
-"""
 _IN_SEQS: Final = """
 SELECT count(*)
 FROM seqs_by_session AS t
@@ -209,12 +233,6 @@ WHERE e.position > {INDEXED_POSITION}
 """,
     ),
 )
-_ENTERED: Final = f"""
-SELECT count(*)
-FROM events AS e
-WHERE {{own}} AND e.flags < {EXPIRED}
-  AND e.position <= (SELECT value FROM ledger WHERE name = 'timed_position')
-"""
 _TIMED: Final = (
     f"""
 SELECT count(*)
@@ -279,7 +297,7 @@ def first_problem(
     """Say what is wrong with the file beyond the events' own chain, if anything."""
     if scope is None:
         part: _CheckedPart | None = _CheckedPart()
-        flaw = _flaw_of_file(connection)
+        flaw = _flaw_of_pages(connection)
     else:
         flaw = _flaw_of_scopes(connection)
         part = _part(connection, scope, session_id)
@@ -287,9 +305,14 @@ def first_problem(
             flaw = None if part.session else _flaw_of_set(connection, part.scope or 0)
         elif flaw is None:
             flaw = _new_name(connection, scope)
-    if flaw is None and part is not None:
-        flaw = _flaw_of_filing(connection, opener, part) or _flaw_of_derived(connection, part)
-    return flaw
+    if flaw is not None or part is None:
+        return flaw
+    counts = _count_events(connection, part)
+    return (
+        (_flaw_of_file(connection, counts) if scope is None else None)
+        or _flaw_of_filing(connection, opener, part, counts)
+        or _flaw_of_derived(connection, part, counts)
+    )
 
 
 def find_damage(path: str) -> str | None:
@@ -298,7 +321,8 @@ def find_damage(path: str) -> str | None:
         database = Database(path, mode="ro")
         try:
             with database.reading() as connection:
-                return _flaw_of_file(connection)
+                flaw = _flaw_of_pages(connection)
+                return flaw or _flaw_of_file(connection, _count_events(connection, _CheckedPart()))
         finally:
             database.close()
     except Corrupt as error:
@@ -330,24 +354,32 @@ def _events_in(sessions: str) -> str:
     return f"e.position IN ({positions_in(sessions)})"
 
 
-def _flaw_of_file(connection: apsw.Connection) -> str | None:
+def _flaw_of_pages(connection: apsw.Connection) -> str | None:
     damage = fetch_value(connection, "PRAGMA integrity_check(1)")
     if damage != "ok":
         return f"SQLite reports damage: {damage}"
     changed = _changed_schema(connection)
     if changed is not None:
         return f"the schema was changed: {changed} is not as it was made"
-    flaw = _flaw_of_scopes(connection) or _count(connection, _STRAYS + _DOUBLED)
+    return None
+
+
+def _count_events(connection: apsw.Connection, part: _CheckedPart) -> _EventCounts:
+    return _EventCounts(*fetch_all(connection, _EVENTS.format(own=part.events))[0])
+
+
+def _flaw_of_file(connection: apsw.Connection, counts: _EventCounts) -> str | None:
+    flaw = _flaw_of_scopes(connection) or _complaint(connection, _STRAYS + _DOUBLED, counts)
     scopes = fetch_all(connection, "SELECT id FROM scopes ORDER BY id")
     sets = (_flaw_of_set(connection, scope) for (scope,) in scopes)
     return flaw or next((set_flaw for set_flaw in sets if set_flaw is not None), None)
 
 
-def _count(
-    connection: apsw.Connection, complaints: tuple[tuple[str, str], ...], own: str = ""
+def _complaint(
+    connection: apsw.Connection, complaints: tuple[tuple[str, str], ...], counts: _EventCounts
 ) -> str | None:
     for complaint, statement in complaints:
-        count = fetch_value(connection, statement.format(own=own))
+        count = fetch_value(connection, statement.format(**counts._asdict()))
         if count:
             return f"{count} {complaint}"
     return None
@@ -392,40 +424,40 @@ def _flaw_of_set(connection: apsw.Connection, scope: int) -> str | None:
     return None
 
 
-def _flaw_of_filing(connection: apsw.Connection, opener: Opener, part: _CheckedPart) -> str | None:
-    flaw = _count(connection, _FILED, part.events)
+def _flaw_of_filing(
+    connection: apsw.Connection, opener: Opener, part: _CheckedPart, counts: _EventCounts
+) -> str | None:
+    flaw = _complaint(connection, _FILED, counts)
     if flaw is None and _has_wrong_keys(connection, opener, part):
         return "names, ids or blobs cannot be found by their keys"
     return flaw
 
 
-def _flaw_of_derived(connection: apsw.Connection, part: _CheckedPart) -> str | None:
+def _flaw_of_derived(
+    connection: apsw.Connection, part: _CheckedPart, counts: _EventCounts
+) -> str | None:
     for name, statements in _all_indexed(part).items():
-        counts = {fetch_value(connection, text.format(own=part.events)) for text in statements}
-        if len(counts) > 1:
+        entries = {fetch_value(connection, text.format(own=part.events)) for text in statements}
+        if entries != {counts.indexed}:
             return f"the index by {name} does not hold the events as they are"
-    entered = fetch_value(connection, _ENTERED.format(own=part.events))
     timed = {fetch_value(connection, statement.format(own=part.events)) for statement in _TIMED}
     timed |= {fetch_value(connection, statement) for statement in _all_timed(part)}
-    if timed != {entered}:
+    if timed != {counts.timed}:
         return "the orders of time do not hold the events as they are"
-    stored = runs.STORED.format(own=part.in_sessions)
-    derived = runs.DERIVED.format(own=part.events)
-    for first, second in ((stored, derived), (derived, stored)):
-        if fetch_value(connection, f"SELECT count(*) FROM ({first} EXCEPT {second})"):
-            return "the states of runs are not what their events say"
+    states = runs.DIFFERENCES.format(sessions=part.in_sessions, events=part.events)
+    if fetch_value(connection, states):
+        return "the states of runs are not what their events say"
     if not tool_records.is_sound(connection, part.events, part.in_sessions):
         return "the tool calls are not what their events say"
     return None
 
 
 def _all_indexed(part: _CheckedPart) -> dict[str, tuple[str, ...]]:
-    """Return SQL whose counts are the same for each index: events, true entries, all entries."""
+    """Return SQL that counts the true entries of each index, and all of them."""
     in_scope = "TRUE" if part.scope is None else f"t.scope = {part.scope}"
     seqs = f"SELECT count(*) FROM seqs_by_session AS e WHERE {part.in_sessions}"
     ids = f"SELECT count(*) FROM ids_by_scope AS t WHERE {in_scope}"
-    by_id = (_INDEXED, _IN_IDS) if part.session else (_INDEXED, _IN_IDS, ids)
-    return {"seq": (_INDEXED, _IN_SEQS, seqs), "id": by_id}
+    return {"seq": (_IN_SEQS, seqs), "id": (_IN_IDS,) if part.session else (_IN_IDS, ids)}
 
 
 def _all_timed(part: _CheckedPart) -> list[str]:

@@ -79,18 +79,34 @@ FROM runs AS e
 WHERE {own}
 """
 """The states of runs, as they are stored; ``own`` is a condition on the session."""
+# The three kinds are looked for once, and not compared by name with that of every event.
 DERIVED: Final = """
 SELECT
   e.session,
   e.run,
-  coalesce(max(CASE k.name
-    WHEN 'run.ended' THEN 1 WHEN 'run.failed' THEN 2 WHEN 'run.interrupted' THEN 3
-  END), 0),
+  max(CASE
+    WHEN e.kind IN (SELECT id FROM names WHERE name = 'run.ended') THEN 1
+    WHEN e.kind IN (SELECT id FROM names WHERE name = 'run.failed') THEN 2
+    WHEN e.kind IN (SELECT id FROM names WHERE name = 'run.interrupted') THEN 3
+    ELSE 0
+  END),
   min(e.seq),
-  max(CASE WHEN k.name IN ('run.ended', 'run.failed', 'run.interrupted') THEN e.seq END)
+  max(CASE
+    WHEN e.kind IN (
+      SELECT id FROM names WHERE name IN ('run.ended', 'run.failed', 'run.interrupted')
+    )
+    THEN e.seq
+  END)
 FROM events AS e
-JOIN names AS k ON k.id = e.kind
 WHERE e.run IS NOT NULL AND {own}
 GROUP BY e.session, e.run
 """
 """The states of runs, as their events have it; ``own`` is a condition on the events."""
+DIFFERENCES: Final = f"""
+WITH derived AS MATERIALIZED ({DERIVED.format(own="{events}")}),
+stored AS ({STORED.format(own="{sessions}")})
+SELECT
+  (SELECT count(*) FROM (SELECT * FROM stored EXCEPT SELECT * FROM derived))
+  + (SELECT count(*) FROM (SELECT * FROM derived EXCEPT SELECT * FROM stored))
+"""
+"""How many states are stored and not derived, or derived and not stored."""
