@@ -6,6 +6,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 import treering
 from builders import ELSEWHERE, HERE, called, run_of, said
+from treering.errors import StorageError
 from treering.ledger.verification import verify
 from treering.storage.sqlite.chain_scan import Positions, Scan, join, scan
 from treering.storage.sqlite.scan_processes import ScanJob, scan_all
@@ -216,6 +219,38 @@ def test_a_ledger_that_nobody_has_open_is_not_copied_by_each_process(path: Path)
     )
 
     assert not answer.stdout
+
+
+def test_an_interrupted_proof_stops_the_check_of_the_tables(path: Path) -> None:
+    stopped = threading.Event()
+
+    def check(*_: object, is_stopped: Callable[[], bool]) -> None:
+        while not is_stopped():
+            time.sleep(0.01)
+        stopped.set()
+
+    def interrupt(*_: object) -> dict[bytes, ProvedChain]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+    with opened(path) as (ledger, store):
+        store.check_tables = check  # type: ignore[method-assign, assignment]
+        store.prove_chains = interrupt  # type: ignore[method-assign, assignment]
+        with pytest.raises(KeyboardInterrupt):
+            ledger.admin.verify()
+
+    assert stopped.is_set()
+
+
+def test_a_check_of_the_tables_ends_when_it_is_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treering.storage.sqlite.store.STEPS_UNASKED", 10)
+    with opened(path) as (_, store):
+        with pytest.raises(StorageError):
+            store.check_tables(is_stopped=lambda: True)
+
+        assert store.check_tables() is None
 
 
 @contextmanager

@@ -104,11 +104,17 @@ class EventStore(Protocol):
     def wait(self, scope: Scope, seen: Mark, timeout_s: float) -> bool:
         """Return True once there may be events after ``seen``, False after the timeout."""
 
-    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(
+        self,
+        scope: Scope | None = None,
+        session_id: str | None = None,
+        *,
+        is_stopped: Callable[[], bool] = bool,
+    ) -> str | None:
         """Return the first problem in the tables of the ledger, a scope or a session, or None.
 
         A problem is a scope or session that is gone, an event missing from an index, or a derived
-        table that lacks it.
+        table that lacks it. It may raise StorageError once ``is_stopped``.
         """
 
     def prove_chains(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from threading import Event as Flag
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,17 +64,15 @@ def verify_part(
 ) -> Verification:
     """Prove the ledger, a scope or a session, lookups and derived tables included."""
     # The database checks its tables meanwhile, on another core.
+    is_stopped = Flag()
     with ThreadPoolExecutor(1, thread_name_prefix="treering-verify") as tables:
-        flaw = tables.submit(find_flaw, store, scope, session_id)
-        sessions = list(store.sessions.records(scope, session_id))
-        proved = (
-            store.prove_chains(scope, progress or (lambda _: None)) if session_id is None else {}
-        )
-        result = verify(store, sessions, proved, progress=progress)
-        if proved and not (result.intact and flaw.result() is None):
-            # The quick proof reads no index: an event that an index lacks shows in this one.
-            result = verify(store, sessions)
-    broken = flaw.result() if result.intact else None
+        flaw = tables.submit(find_flaw, store, scope, session_id, is_stopped.is_set)
+        try:
+            result = _verify_chains(store, scope, session_id, progress, flaw.result)
+            broken = flaw.result() if result.intact else None
+        except BaseException:
+            is_stopped.set()
+            raise
     if broken is not None:
         result = msgspec.structs.replace(result, intact=False, first_broken=broken)
     checked: list[Part] = ["events", "lookups"]
@@ -84,11 +83,32 @@ def verify_part(
     return with_coverage(result, checked)
 
 
+def _verify_chains(
+    store: EventStore,
+    scope: Scope | None,
+    session_id: str | None,
+    progress: Callable[[int], None] | None,
+    flaw: Callable[[], Broken | None],
+) -> Verification:
+    sessions = list(store.sessions.records(scope, session_id))
+    if session_id is not None:
+        return verify(store, sessions, progress=progress)
+    proved = store.prove_chains(scope, progress or (lambda _: None))
+    result = verify(store, sessions, proved, progress=progress)
+    if proved and not (result.intact and flaw() is None):
+        # The quick proof reads no index: an event that an index lacks shows in this one.
+        return verify(store, sessions)
+    return result
+
+
 def find_flaw(
-    store: EventStore, scope: Scope | None, session_id: str | None = None
+    store: EventStore,
+    scope: Scope | None,
+    session_id: str | None = None,
+    is_stopped: Callable[[], bool] = bool,
 ) -> Broken | None:
     """Return the first fault outside the events of the ledger, a scope or a session; else None."""
-    flaw = store.check_tables(scope, session_id)
+    flaw = store.check_tables(scope, session_id, is_stopped=is_stopped)
     if flaw is None and scope is None:
         flaw = _unmarked(store, {session.scope for session in store.sessions.records()})
     if flaw is None:

@@ -130,7 +130,13 @@ class PostgresStore:
         """Return how many entries each projection beside the events has of a scope."""
         return {"search": self.words.count(scope)} | self.memory.counts(scope)
 
-    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(
+        self,
+        scope: Scope | None = None,
+        session_id: str | None = None,
+        *,
+        is_stopped: Callable[[], bool] = bool,  # noqa: ARG002  (the server is not told)
+    ) -> str | None:
         """Return the first problem around the events of the ledger, a scope or a session."""
 
         def look(connection: Connection) -> str | None:

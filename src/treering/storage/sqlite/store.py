@@ -83,6 +83,11 @@ FROM sessions AS s
 JOIN heads AS h ON h.session = s.id
 WHERE s.scope = ?
 """
+STEPS_UNASKED: Final = 10_000_000
+"""Steps of SQLite, some tenths of a second, after which a check asks whether it is to stop.
+
+Each question waits for the thread that runs Python.
+"""
 SCANNED_MAX: Final = 10
 """Events that a scan of one scope passes, of all scopes, for each of its own."""
 
@@ -201,15 +206,23 @@ class SqliteStore:
         """Return how many entries each projection beside the events has of a scope."""
         return {"search": self.words.count(scope)} | self.memory.counts(scope)
 
-    def check_tables(self, scope: Scope | None = None, session_id: str | None = None) -> str | None:
+    def check_tables(
+        self,
+        scope: Scope | None = None,
+        session_id: str | None = None,
+        *,
+        is_stopped: Callable[[], bool] = bool,
+    ) -> str | None:
         """Return the first problem in the tables of the ledger, a scope or a session, or None."""
         first_problem = integrity.first_problem
         with self._database.reading() as connection:
             # One snapshot for all of it, or a writer at work would look like damage.
             connection.execute("SAVEPOINT looking")
             try:
+                connection.set_progress_handler(is_stopped, STEPS_UNASKED)
                 return first_problem(connection, self.reader.opener, scope, session_id)
             finally:
+                connection.set_progress_handler(None)
                 connection.execute("RELEASE looking")
 
     def prove_chains(
