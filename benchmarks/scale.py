@@ -1,5 +1,6 @@
 """Scale: the last hundred headers of a large ledger, against a small one, and its verification."""
 
+import os
 import random
 import statistics
 import time
@@ -46,7 +47,8 @@ def _verifying(ledger: treering.Ledger) -> Row:
     if not proved.intact:
         raise AssertionError(f"the ledger is broken: {proved.first_broken}")
     wall_us, cpu_us = (one / proved.events * 1e6 for one in (spent.wall_s, spent.cpu_s))
-    shown = f"{wall_us:.1f} µs an event (CPU {cpu_us:.1f} µs)"
+    cores = len(os.sched_getaffinity(0))
+    shown = f"{wall_us:.1f} µs an event on {cores} cores (CPU {cpu_us:.1f} µs)"
     return at_most(f"verify of {proved.events:,} events", wall_us, VERIFY_US, shown, "µs")
 
 
