@@ -30,46 +30,63 @@ _FOREIGN: Final = lazy_pattern(rb"[\x80-\xff]+")
 
 # fmt: off
 PIECES: Final = (
-    "\x1b[", " -t ", " KE", " ay", " de ", " mdp", " pw", '"dom', '"usern', "$2", "$5", "$7",
-    "$a", "$p", "--au", "--ot", "-Lin", "-log", "-pas", "-word", ".de:", ".io:", "/mag", "/uns",
-    "/veri", "1$", "2$", "24 w", "2:s", "432:", "433:", "6$", "6~", ":*:", ":A", "<<<", "API-",
-    "AT-", "CCIP", "CL ", "CS:", "Conn", "EAAB", "EMO", "FA ", "Fi.", "GMA", "HRK", "In(", "LLE",
-    "Nic", 'PW"', "Passw", 'Pw"', "Pw:", "Pw=", "Pw\\", "Pwd", "Q~", "RUE", "S c", "SALT", "SCO",
-    "SEED", "SG.", "SK4", "Secr", "Seed", "Senh", "T(", "ToSt", "T}", "W ", "W'", "W:", "W=",
-    "W\\", "Wall", "_liv", "_test_", "_v1_", "aio_", "alas", "arol", "aroo", "asso", "atie",
-    "bcp ", "bw ", "cess-", "chav", "ckup ", "code(", "d-ke", "dapi", "daten", "dice", "dis-",
-    "dock", "dp.", "e64 ", "er k", "erau", "ertu", "eslo", "fer.f", "fian", "figd", "fy y",
-    "gin d", "gin i", "glag", "glf", "gloa", "gn i", "hash(", "hf_", "hr ", "irm/", "ite/",
-    "k.c", "ka_", "key-", "lave", "ldap", "mc ", "mob-", "n Cod", "ncia", "ne-t", "nect(",
-    "nemo", "nsea", "nter c", "nvap", "oAc", "oa(", "og in", "okie", "oots", "p k", "pat-",
-    "pat_", "pin ", "pin:", "pw ", 'pw"', "pw(", "pw:", "pw=", "pw\\", "radd", "rar ", "rase",
-    "re=", "reds", "ret ", "rets", "rg:", "rmod", "roco", "scry", "sec1", "seed", "senh", "sig=",
-    "sk\\", "sl.", "sqp_", "t1.", "ts: [", "tt.", "ty C", "ues (", 'uth"', "uth=", "utty", "uw ",
-    "v(", "v1.", "vb.", "vcp_", "vr.", "vs.", "w'", "wine", "wort", "wt.", "x$", "xai-", "ypt(",
-    "ys:", "za ", "{P", "{S", " -u", ".z", "0tL", "1/0", "2/6", "2/9", "2_p", "ARS", "EAAM",
-    "EGI", "GOC", "Gtu", "Mdp", "NRI", "O(", "OG1", "PHR", "PSK", "RAL", "RER", "SK0", "SK8",
-    "SKa", "SKf", "SWO", "U ", "_pas", "ac(", "asl", "au_", "bbi", "cht", "cql", "crat", "dne",
-    "enz", "eyc", "fat", "fik", "fm2", "ghp", "ho_", "hr_", "hx_", "i-A", "k'", "kat", "kod",
-    "lk_", "lx-", "m y", "mys", "ngo", "nia", "nmp", "o1_", "otd", "pdp", "pnu", "qu_", "rtn",
-    "scor", "sex", "sza", "tified", "tt-", "ugr", "ul-", "ung", "uth(", "vcr", "whs", " -a",
-    "1/4", "2FA", "AJE", "AK-", "AKC", "CRE", "EAAC", "EZT", "GR1", "Iza", "Kat", "LTA", "NRJ",
-    "OKI", "RA-", "SK9", "T3x", "TIF", "YCM", "_au", "_oa", "a k", "acl", "aj_", "bp_", "co-",
-    "cred", "dke", "erd", "ew(", "fk_", "fw_", "ghu", "gld", "gn_", "gnt", "hia", "ib-", "ik_",
-    "ipm", "kub", "man ", "na_", "net ", "otr", "pi_", "pk_", "pm_", "prv", "rdm", "sgp", "smb",
-    "ss C", "vca", "wco", "wla", "wmi", "xap", "y$", "//0", "1/3", "1/6", "2 w", "2/2", "9rO",
-    "ALU", "ATB", "AUTH", "FAL", "FLW", "Fer", "PPE", "SK1", "SK3", "SK5", "SK7", "SKd", "TOKEN",
-    "ZAK", "arer", "bkc", "curl", "dyc", "eyJ", "glr", "gn-", "gu_", "imt", "kua", "nb_", "net:",
-    "od_", "og_", "ozi", "plin", "qa_", "rnd", "sk_", "snt", "sq0", "swd", "vci", "ya2", "zip",
-    " login ", "/pas", "1/1", "1/5", "2/0", "AAG", "OTP", "QVN", "SIA", "SK2", "cfu", "ck_",
-    "ebh", "gev", "hs_", "jet", "lt on", "ly-", "m_k", "ode=", "pcc", "pwd", "r8_", "rcl",
-    "rds ", "ret_", "shS", "ssl", "tn_", "tp-", "wall", "yge", "2/3", "2/5", "2/7", "MDP", "PIN",
-    "SKc", "ftp", "gin c", "h'", "psc", "psk", "shp", "uth\\", "xox", "xpect ", "1/9", "2/1",
-    "PWD", "SKe", "glc", "gls", " passw", "1/8", "2/8", "AKI", "com:", "oy2", "reS", "scod",
-    "Psk", "SK6", "SKb", "dt0", "fp_", "set/", "sk-", "-us", "2/4", "Ente", "gin w", "ur c",
-    "y cod", "/act", "1/7", "fm1", "auth ", "hent", "ns = {", "Pass", "sql", "Client(", "s cod",
-    "uth:", "z ", "gin(", "Cred", "eden", "ens:", "cio", "riza", "secr", "SSI", "fc-", "EAAA",
-    "on cod", "echo", "1/2", "api-", "dk-", "KEY", "re_", "\\u", "pass", ":/", "key", "Key",
-    "Token", "PASS", "pat", "token",
+    "\x1b[", "$2", "$5", "$6", "$7", "$a", "$p", "$y", "-AgE", "-BEG", "-Lin", "-U ", "-logi",
+    "-time p", "-us1", "-us2", "-us3", "-us4", "-us5", "-us6", ".de:", ".io:", ".net:", ".org:",
+    "1$", "1//0", "2 wo", "2-wo", "24 w", "24-w", "2_sk", ":*:", ":5432", ":6432", ":A", "A256",
+    "AKIA", "AKID", "ALLE", "ASIA", 'Auth"', "Auth'", "Auth:", "Auth=", "A}", "CRED", "CRUd",
+    "Clav", "Client:", "Cohe", "E K", "EAAB", "EAAG", "EARE", "EPPE", "EZAK", "Elev", "F2}",
+    "FA ", "FALS", "Fern", "Fras", "G9rO", "GetU", "K=", "KeyT", "MD5}", "Mnem", "OJAR", "PAT-",
+    "PAT_", "PID=", "PIN ", "PIN-", "PIN:", "PIN=", "PW ", 'PW"', "PW'", "PW:", "PW=", "PW\\",
+    "Paro", "Passo", "Passw", 'Psk"', "Psk'", "Psk:", "Psk=", "Psk\\", 'Pw"', "Pw'", "Pw:",
+    "Pw=", "Pw\\", "Q~", "RAM-", "RAUT", "RII-", "RIQ-", "RJS-", "RUE", "SECK", "SEED", "SETU",
+    "SG.", "SK ", "SK'", "SK4", "SK:", "SK\\", "Seed", "Senh", "T.e", 'TH"', "TH'", "TH:", "TH=",
+    "TH\\", "T}", "WS ", "YCAJ", "a256$", "a256~", "aik_", "aio_", "alas", "alk_", "alues (",
+    "appid", 'auth"', "auth'", "auth=", "bcli", "bcp ", "bead", "bear", "bkct", "cceso",
+    "ccess-", "cfat", "cfk_", "cfut_", "chta", "chtw", "clave", "cle:", "clon", "codic",
+    "cret s", "cret_", "crets =", "crets\\", "cretsd", "crypt$", "crypt(", "crypt:", "cryptse",
+    "cxik", "cy c", "dapa", "dapd", "dapi", "dapm", "daps", "dapw", "dme_", "dnet", 'domain"',
+    "domain\\", "dusa", "fm1a", "fm1r", "frase", "freer", "fy y", "fy-e", "gKey", "g_in", "gho_",
+    "ghp_", "ghr_", "ghs_", "ghu_", "gind", "glag", "glc_", "glcb", "gldt", "glf", "glim",
+    "gloa", "glpt", "glrt", "glsa", "gn-i", "gnIn", "gnto", "jabb", "jels", "k-an", "k.ey",
+    "kSer", "k_pa", "k_tes", "ka_", "kaj_", "kata", "ken$", "kennw", "ker l", "keyc", "keyg",
+    "keyp", "kmp ", "kua_", "mac(", "mac.N", "magi", "mc al", "mc co", "mcli", "mdGt", "mdke",
+    "oggeg", "ogin C", "ogin d", "ogin i", "ogow", "on Cod", "on mdp", "on2.", "onfirm/", "oq(",
+    "oxe-", "oxe.", "oxo-", "oxr-", "oxs-", "p.ct", "p.pt", "p.sa", "p.st", "packet", "paro",
+    "passo", "pat-", "pat_", "pccl", "pcsk", "phx_", "pin ", "pin:", "plink", "plx-", "pmit",
+    "pnb_", "pnu_", "prod_", "proso", "ps_e", "psca", "pscp", "psk ", 'psk"', "psk'", "psk:",
+    "psk=", "psk\\", "pul-", "putty", "pw(", "pw:", "pw=", "pw\\", "r_oa", "rabb", "radd",
+    "ral(", "ram(", "rap to", "rar x", "raut", "reSy", "red-k", "redis", "repas", "rm y",
+    "rman ", "rmod", 'rname"', "rname/", "rnd_", "sbp_", "sdat", "se64 -", "seal K", "seal k",
+    "sec1", "secou", "sena", "senh", "seny", "seta", "setus", "shSy", "shpc", "shps", "sl.B",
+    "sl.u", "smbe", "smbm", "sms co", "snmp", "sntr", "sq0a", "sq0c", "sqa_", "sqlc", "sqll",
+    "sqlp", "sqp_", "squ_", "t de ", "t0c0", "t0s0", "t1.", "t_de_", "tdep", "tifia", "tivate/",
+    "toa(", "tokens = {", "tp -", "tp-b", "tps -", "tpsi", "tvly", "v(", "v1.", "vck_", "vcp_",
+    "ve AP", "ve da ", "ve de ", "verify/", "vite/", "w logi", "w unl", "wine", "wlan", "wmie",
+    "yJhI", "yJhd", "ya29", "yarl", "ysib", "za ", "zink", "-time c", ".new(", "1/0", "2/6",
+    "2/9", "2_p", ":5433", "<<<", "ALUE", "Auth(", "Auth\\", "EAAM", "Enter ", "GOC", "Ges",
+    "Mdp", "PHR", "Pwd", "RAGM", "RAL", "SK0", "SK8", "SKa", "SKf", "T(", "THO", "app-", "asl",
+    "au_", "auth(", "ccess C", "ccess c", "codeT", "cql", 'crets"', "fm2", "fsto", "glso",
+    "gn in", "jina", "jwt.", "k.co", "kod", "m_ke", "mne", "o1_", "ogin/", "ongo", "oxa", "oxd",
+    "oxp", "p.a", "p.sc", "pa_", "penss", "prag", "pw'", "r/pa", "raC", "scord", "sec_", "seed",
+    "sex", "shpa", "tiec", "vca_", "ver k", "ygem", "zp_", "$g", "-u ", ".if", "1/4", "2FA",
+    "A51", "AK-", "AKC", "Anm", "Cook", "EAAC", "EZT", "GOO", "GR1", "IFI", "ISC", "Iza", "Kat",
+    "Ken", "Keys:", "MNE", "OKI", "Phra", "RA-", "RJ_", "RKU", "S c", "SECR", 'SK"', "SK9",
+    "T3x", "To-", "Wall", "YCM", "a256:", "as pw", "auth_", "co-", "commu", "crat", "cred",
+    "crets:", "crypt.", "cryptj", "cxl", "cyj", "duff", "fw_", "g_k", "gn_", "kup co", "my c",
+    "my p", "og in ", "oxb", "pk_", "pm_", "prv", "rar a", 'rname\\"', "tuti", "wco", "1/3",
+    "1/6", "2/2", "SK1", "SK3", "SK5", "SK7", "SKd", "TBB", "TH ", "apie", "ccounts", "gu_",
+    "onnect(", "passwd", "ysq", "-otp", "1/1", "1/5", "2/0", "IFY", "O(", "OTP", "QVN", "SK2",
+    "auth\\", "b64e", "ci_", "cook", "cr_", "gd_", "gp_", "jet", "r def", "r8_", "tified", "tn_",
+    "-pas", "-t ", "2/3", "2/5", "2/7", "MDP", "PI-", "SKc", "code=", "ftp", "key-", "vr.",
+    "ydra", "1/9", "2/1", "Authe", "PASS", "SKe", "api_", "covery ", "curl", "ob-", "pwd",
+    "rar e", "v1_", "wallet", "1/8", "2/8", "Bear", "Conn", "PAS", "com:", "oy2", "scod",
+    "verific", "SK6", "SKb", "TAI", "authe", "fp_", "phra", "set/", "vb.", "vs.", "2/4", "Autho",
+    "re cod", "1/7", "PWD", "auth ", "Buffer.", "tokens: {", "auth:", "w cod", "ALT", "Client(",
+    "on_k", "Secr", "be/", "onK", "z ", "Cred", "reden", "pect ", "Pass", 'pw"', "TOKEN", "gin(",
+    "authori", "fc-", "curity ", "bhoo", "EAAA", "on cod", "-user", "onfirma", "re=", "zip",
+    "r code", "passwo", "1/2", "ai-", "ogin ", "cio", "api-", "ve_", "slo", "g=", "KEY", "SESS",
+    "mdp", "secr", "b[", "re_", "f_", "t use", "yJ", "pdp", "auth", "Code", ":/", "k-", "cho",
+    "pass", "pw ", "k_", "Token", "Key", "key", "pat", "token",
 )
 # fmt: on
 """Pieces that are rare in agents' logs and common to many keywords, rarest first.
@@ -94,26 +111,37 @@ class Alarm:
         }
         by_word = sorted(ascii_keywords, key=itemgetter(0))
         pieces, places = _placed([word for word, _ in groupby(by_word, key=itemgetter(0))])
-        self._find = _finder(pieces)
-        self._vetoes: list[tuple[bytes, ...]] = [()] * len(pieces)
-        self._checks: list[list[tuple[bytes, int, int, Called]]] = [[] for _ in pieces]
+        self._find = finder(pieces)
+        held: list[list[tuple[bytes, Called, Veto]]] = [[] for _ in pieces]
         for word, called, veto in by_word:
-            piece, offset = places[word]
-            checks = self._checks[piece]
-            checks.append((word, offset, len(word) - offset, called))
-            # A veto of one word must not apply to other words with the same piece.
-            is_alone = len(checks) == 1 and word == pieces[piece]
-            self._vetoes[piece] = tuple(map(str.encode, veto)) if is_alone else ()
+            held[places[word][0]].append((word, called, veto))
+        self._calls = [
+            (
+                # A veto of one word must not apply to other words with the same piece.
+                tuple(map(str.encode, words[0][2])) if [piece] == [w for w, _, _ in words] else (),
+                [called for word, called, _ in words if word == piece],
+                [
+                    (word, places[word][1], len(word) - places[word][1], called)
+                    for word, called, _ in words
+                    if word != piece
+                ],
+            )
+            for piece, words in zip(pieces, held, strict=True)
+        ]
+        """What must not follow a piece, whom it calls as a whole word, and the words around it."""
         self._foreign = sorted({word.encode() for word, _, _ in keywords if not word.isascii()})
 
     def is_raised(self, encoded: bytes) -> bool:
         """Return whether ``encoded`` contains a keyword that could lead to a secret."""
-        vetoes, checks = self._vetoes, self._checks
-        for index, start, end in self._find(encoded, True):
-            refused = vetoes[index]
-            if refused and encoded.startswith(refused, end):
+        calls = self._calls
+        for piece, start, end in self._find(encoded, True):
+            veto, whole, longer = calls[piece]
+            if veto and encoded.startswith(veto, end):
                 continue
-            for word, offset, length, is_called in checks[index]:
+            for is_called in whole:
+                if is_called(encoded, end):
+                    return True
+            for word, offset, length, is_called in longer:
                 # A negative start compares with the end of the text: at worst a false alarm.
                 if encoded.startswith(word, start - offset) and is_called(encoded, start + length):
                     return True
@@ -129,21 +157,22 @@ class Alarm:
     @cached_property
     def _find_letters(self) -> Find:
         # Few texts contain letters of these words, though many contain some non-ASCII character.
-        return _finder(sorted({_letters(word) for word in self._foreign}))
+        return finder(sorted({_letters(word) for word in self._foreign}))
 
     @cached_property
     def _find_foreign(self) -> Find:
-        return _finder(self._foreign)
+        return finder(self._foreign)
 
 
-def _finder(words: Iterable[bytes], built_as: Implementation = Implementation.DFA) -> Find:
+def finder(words: Iterable[bytes], built_as: Implementation = Implementation.DFA) -> Find:
+    """Return what finds ``words``; it takes milliseconds to build."""
     return BytesAhoCorasick(list(words), implementation=built_as).find_matches_as_indexes
 
 
 def _placed(words: list[bytes]) -> tuple[list[bytes], dict[bytes, tuple[int, int]]]:
     """Return the pieces that identify ``words``, and the piece and offset of each word."""
     pieces = [piece.encode() for piece in PIECES]
-    find = _finder(pieces, Implementation.NoncontiguousNFA)  # Slower, and built five times as fast.
+    find = finder(pieces, Implementation.NoncontiguousNFA)  # Slower, and built five times as fast.
     places: dict[bytes, tuple[int, int]] = {}
     for word in words:
         hits = find(word, True)

@@ -553,7 +553,14 @@ SECRET_RULES: Final = (
     Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
-    Rule("airtable", ("pat",), _airtable, is_called=_has_airtable_id),
+    # Nearly every event of an agent has a path.
+    Rule(
+        "airtable",
+        ("pat",),
+        _airtable,
+        is_called=_has_airtable_id,
+        veto=('h"', "h/", "h:", "h=", "h ", "h_", "h."),
+    ),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),

@@ -21,7 +21,7 @@ from treering.capture.personal_rules import (
     is_phone_field,
     may_hold_phone,
 )
-from treering.capture.secret_alarm import Alarm
+from treering.capture.secret_alarm import Alarm, Find, finder
 from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
 from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
@@ -34,7 +34,6 @@ from treering.model.codec import Json
 Hit: TypeAlias = tuple[int, int, int]
 """The index of the rule of a keyword, and the keyword's position."""
 
-_FASTEST: Final = Implementation.DFA
 _BACKSLASH, _LINE_END = b"\\\n"
 HASH_DIGITS: Final = 8
 KEYS_MAX: Final = 1_000
@@ -78,27 +77,37 @@ class RuleKeywords:
     def __init__(self, rules: Iterable[Rule]) -> None:
         called = [(word, rule) for rule in rules for word in rule.keywords]
         # Most text is ASCII, and a smaller automaton is faster.
-        ascii_called = [pair for pair in called if pair[0].isascii()]
-        self._ascii_called = ascii_called
+        self._ascii_called = [pair for pair in called if pair[0].isascii()]
         self._foreign_called = [pair for pair in called if not pair[0].isascii()]
         self._called = called
-        self.rules = [rule for _, rule in (*ascii_called, *self._foreign_called)]
-        """The rule of each keyword: of those in ``ascii``, then of those in ``foreign``."""
-        self.foreign_offset: Final = len(ascii_called)
+        self.rules = [rule for _, rule in (*self._ascii_called, *self._foreign_called)]
+        """The rule of each keyword: of those that are ASCII, then of the others."""
+
+    def hits(self, text: str) -> list[Hit]:
+        """Return the keywords in ``text``, in the order of their ends."""
+        if text.isascii():
+            return self._find(text.encode(), True)
+        encoded = text.encode()
+        # Positions in bytes are those in the text if each character takes one. No keyword has a
+        # question mark.
+        hits = self._find(text.encode("ascii", "replace"), True)
+        if not self.alarm.is_foreign(encoded):
+            return hits
+        offset = len(self._ascii_called)
+        foreign = self._foreign.find_matches_as_indexes(text, True)
+        hits += [(index + offset, start, end) for index, start, end in foreign]
+        return sorted(hits, key=itemgetter(2))
 
     # A command that prints a few titles needs only the alarm.
 
     @cached_property
-    def ascii(self) -> AhoCorasick:
-        """Return what finds keywords that are ASCII."""
-        words = [word for word, _ in self._ascii_called]
-        return AhoCorasick(words, implementation=_FASTEST)
+    def _find(self) -> Find:
+        return finder(word.encode() for word, _ in self._ascii_called)
 
     @cached_property
-    def foreign(self) -> AhoCorasick:
-        """Return what finds keywords that are not ASCII."""
+    def _foreign(self) -> AhoCorasick:
         words = [word for word, _ in self._foreign_called]
-        return AhoCorasick(words, implementation=_FASTEST)
+        return AhoCorasick(words, implementation=Implementation.DFA)
 
     @cached_property
     def broken(self) -> BrokenKeywords:
@@ -223,7 +232,7 @@ class SecretGuard:
         if "\x1b" in text:
             return self._coded_spans(text)
         try:
-            hits = self._hits(text)
+            hits = self._keywords.hits(text)
         except UnicodeEncodeError:
             return self._spans(_SURROGATE.sub("\ufffd", text))
         spans = self._unannounced(text) if self._personal or "\n" in text else []
@@ -261,22 +270,6 @@ class SecretGuard:
         """Return secrets that no keyword announces."""
         spans = self._keywords.broken.spans(text)
         return spans + find_phones(text) if self._personal else spans
-
-    def _hits(self, text: str) -> list[Hit]:
-        """Return the keywords in ``text``, in the order of their ends."""
-        if text.isascii():
-            return self._keywords.ascii.find_matches_as_indexes(text, True)
-        encoded = text.encode()
-        # Positions in ASCII need no conversion, which takes ten times as long as the search. No
-        # keyword has a question mark.
-        plain = text.encode("ascii", "replace").decode("ascii")
-        hits = self._keywords.ascii.find_matches_as_indexes(plain, True)
-        if not self._keywords.alarm.is_foreign(encoded):
-            return hits
-        offset = self._keywords.foreign_offset
-        foreign = self._keywords.foreign.find_matches_as_indexes(text, True)
-        hits += [(index + offset, start, end) for index, start, end in foreign]
-        return sorted(hits, key=itemgetter(2))
 
     def _coded_spans(self, text: str) -> Sequence[Span]:
         """Return the secrets in ``text`` as a reader sees it, without terminal codes."""
@@ -405,4 +398,4 @@ def _mask_span(text: str, start: int, _end: int) -> Span | None:
 
 # Text between terminal codes is examined without them.
 _CODED: Final = Rule("codes", ("\x1b[", "\\u001b["), lambda _text, _start, _end: None)
-_MASKED: Final = Rule("mask", ("[redacted:",), _mask_span)
+_MASKED: Final = Rule("mask", ("[redacted:",), _mask_span, is_called=lambda _encoded, _end: False)
