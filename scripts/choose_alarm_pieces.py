@@ -61,7 +61,7 @@ class Logs:
 
 
 def choose(keywords: Sequence[bytes], text: bytes) -> list[bytes]:
-    """Return pieces, one of which is in each of ``keywords``, the rarest in ``text`` first."""
+    """Return the pieces that find ``keywords`` fastest, the rarest in ``text`` first."""
     pieces_of = {keyword: sorted(_pieces_of(keyword)) for keyword in keywords}
     logs = Logs((head for pieces in pieces_of.values() for p in pieces for head in _heads(p)), text)
     holders: Counter[bytes] = Counter()
@@ -84,7 +84,9 @@ def choose(keywords: Sequence[bytes], text: bytes) -> list[bytes]:
             _hold(holders, states, chosen[keyword], 1)
         if chosen == before:
             break
-    return sorted(set(chosen.values()), key=lambda piece: (logs.rates[piece], piece))
+    # A keyword that has no piece is its own.
+    pieces = {piece for keyword, piece in chosen.items() if piece != keyword}
+    return sorted(pieces, key=lambda piece: (logs.rates[piece], piece))
 
 
 def _hold(holders: Counter[bytes], states: Counter[bytes], piece: bytes, change: int) -> None:

@@ -122,9 +122,12 @@ _ENCODED: Final = lazy_pattern(
 # ODBC puts a value in braces when it contains or may contain a semicolon.
 _BRACED: Final = lazy_pattern(r"[^{}\n]{5,128}(?=\}(?:[;\"'\s]|\Z))")
 _ELEMENT: Final = lazy_pattern(rf"[^<>\n]{{1,{VALUE_CHARS_MAX}}}(?=</)")
-_SPOKEN_HEAD: Final = lazy_pattern(
-    r"\b((?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master)) \Z"
+SPOKEN_HEADS: Final = (
+    *("api", "access", "client", "secret", "private", "auth", "refresh", "session", "signing"),
+    *("encryption", "master"),
 )
+_SPOKEN_HEADS: Final = tuple(f"{word} " for word in SPOKEN_HEADS)
+_SPOKEN_HEAD: Final = lazy_pattern(rf"\b((?i:{'|'.join(SPOKEN_HEADS)})) \Z")
 _SPOKEN_HEAD_CHARS: Final = len(" encryption ")
 """The longest one, with the space before it."""
 _JOINT: Final = lazy_pattern(rf"[+,).].{{0,{VALUE_CHARS_MAX}}}[+,(]|[+,.)]{{1,9}}")
@@ -231,7 +234,7 @@ def _head(text: str, start: int) -> tuple[str, int]:
     """
     before = text[max(0, start - NAME_CHARS_MAX) : start]
     head = before[len(before.rstrip(_NAME_CHARS)) :]
-    if not head and before[-1:] == " ":
+    if not head and before[-_SPOKEN_HEAD_CHARS:].lower().endswith(_SPOKEN_HEADS):
         spoken = _SPOKEN_HEAD.search(before[-_SPOKEN_HEAD_CHARS:])
         head = f"{spoken[1]}_" if spoken else ""
     # In escaped text a name at the start of a line reads \nNAME: the n is not part of it.

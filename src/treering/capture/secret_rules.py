@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
-from treering.capture.secret_assignments import RECORD_CHARS_MAX, Span, doubt_of, find_named
+from treering.capture.secret_assignments import (
+    NAME_CHARS_MAX,
+    RECORD_CHARS_MAX,
+    SPOKEN_HEADS,
+    Span,
+    doubt_of,
+    find_named,
+)
 from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
 from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
@@ -53,9 +60,12 @@ NEAR_CHARS_MAX: Final = 200
 RUN_CHARS_MIN: Final = 32
 LABEL_CHARS_MAX: Final = 24
 NEAR_LINE_CHARS_MAX: Final = 80
+KEYWORD_CHARS_MAX: Final = 16
+AIRTABLE_ID_CHARS: Final = 14
 WORD_BYTES_MAX: Final = 64
-# A character takes at most six bytes in JSON, and two in most texts.
-NEAR_BYTES_MAX: Final = 6 * (NEAR_CHARS_MAX + 10)
+# Each character of a name takes at most six bytes in JSON; a quote and a colon follow.
+NAME_BYTES_MAX: Final = 6 * NAME_CHARS_MAX + 2
+NO_VALUE_GROUP: Final = 2
 # A command that sets a name is searched in the 96 characters before it.
 SENTENCE_BYTES_MAX: Final = 6 * RECORD_CHARS_MAX
 URL_CHARS_MAX: Final = 400
@@ -121,16 +131,15 @@ _ALPHANUMERIC: Final = f"{_LETTERS}{_LETTERS.upper()}0123456789"
 _RUNS: Final = bytes(byte if chr(byte) in f"{_ALPHANUMERIC}_-" else ord(" ") for byte in range(256))
 """Leaves only the bytes that a run near a name consists of."""
 _NAME_BYTES: Final = f"{_ALPHANUMERIC}_-.".encode()
-_REST: Final = lazy_pattern(rb"[A-Za-z0-9_-]{0,32}")
 # As the pattern of the same name for text, where an escape in JSON is one character.
 _TANGLED_AFTER: Final = lazy_pattern(
     rb"(?:[\s\"'`\]\\:=>(|+]|\\[nrt]){0,96}[A-Za-z0-9_+=-]{20}"
     rb"|(?:\\u[0-9A-Fa-f]{4}|\\[^u]|[\xc0-\xff][\x80-\xbf]{1,3}|[^\\]){0,16}?(?i:value)"
 )
-_SPOKEN: Final = lazy_pattern(
-    rb"(?i:api|access|client|secret|private|auth|refresh|session|signing|encryption|master) \Z"
+_SPOKEN: Final = tuple(f"{word} ".encode() for word in SPOKEN_HEADS)
+_STRING_END: Final = lazy_pattern(
+    rb"[^\"\\]{0,300}+(?:\\.[^\"\\]{0,300}+){0,150}+\"(:)?", re.DOTALL
 )
-_STRING_END: Final = lazy_pattern(rb"(?:[^\"\\]|\\.){0,300}?\"(:)?", re.DOTALL)
 _NO_TEXT: Final = lazy_pattern(
     rb" ?(?:null|true|false|-?[0-9][0-9.eE+-]{0,30}|\"[^\"\\ ]{0,19}\")[,}\]]"
 )
@@ -140,8 +149,9 @@ _NAMING_FIELDS: Final = tuple(
     for name in ("name", "key", "selector", "element")
     for blank in ("", " ")
 )
-_NO_VALUE: Final = lazy_pattern(
-    rb"""[.+/!@#$&^~{}]
+_REST: Final = lazy_pattern(
+    rb"""([A-Za-z0-9_-]{0,32}+)(
+    [.+/!@#$&^~{}]
     | \)(?!\.(?:type|fill|send))
     | \((?![bBrRuU]?[\\\"'`])
     | ,(?![\s\x1c-\x1f]{0,16}+(?:[bBfFrRuULN@]{0,2}[\\\"'`\x80-\xff]|[vVtTw]))
@@ -152,15 +162,17 @@ _NO_VALUE: Final = lazy_pattern(
       (?:[\s\"'\x80-\xff]|\\.){0,24}(?i:value|text) | [^\s{}]{0,380}[0-9][^\s{}]{0,380}\})
     | \":[ ]?(?:null|true|false)[,}\]]
     # A longer word than a name has.
-    | (?!(?i:value|text)|string|As[ ]|->)[A-Za-z0-9_-]""",
+    | (?!(?i:value|text)|string|As[ ]|->)[A-Za-z0-9_-])?""",
     re.VERBOSE,
 )
-"""Follows a name in code or prose, where no notation of ``find_named`` has a value."""
+"""The rest of a name, and what follows it where no notation of ``find_named`` has a value."""
 _WORD_AFTER: Final = lazy_pattern(
     rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]\\])"
 )
 """A type or a variable after a colon; a type may be followed by a value."""
 _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
+_SHORT_HEADS: Final = (b"bind", b"pass")
+"""Words that make one name with a short word after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(
     word.encode()
@@ -193,7 +205,9 @@ _KEY_PAIR: Final = lazy_pattern(
     r"(?:A[KS]IA[A-Z0-9]{16}|GOOG1[A-Z0-9]{19,60}|LTAI[A-Za-z0-9]{12,26}|AKID[A-Za-z0-9]{13,36})"
     r"[\"']?(?:[ ]{0,8}[,;:|\t/]|[ \r\n])[\s\"']{0,16}([A-Za-z0-9/+]{30,40})(?![\w/+=])"
 )
-_AIRTABLE: Final = lazy_pattern(START + r"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}" + STOP)
+_AIRTABLE: Final = lazy_pattern(
+    rf"{START}pat[A-Za-z0-9]{{{AIRTABLE_ID_CHARS}}}\.[a-f0-9]{{64}}{STOP}"
+)
 _HEADER: Final = lazy_pattern(
     r"""(?:\\{0,7}["'`])?\]?[ ]{0,4}[:=,][ ]{0,4}
     (?:\\{0,7}["'`]value\\{0,7}["'`][ ]?:[ ]?)?(?:\\{0,7}["'`])?
@@ -379,9 +393,7 @@ def _azure(text: str, start: int, _end: int) -> Span | None:
     return None if match is None else ("azure", *match.span())
 
 
-def _airtable(text: str, start: int, end: int) -> Span | None:
-    if text[end + 14 : end + 15] != ".":
-        return None
+def _airtable(text: str, start: int, _end: int) -> Span | None:
     match = _AIRTABLE.match(text, start)
     return None if match is None else ("airtable", *match.span())
 
@@ -426,17 +438,17 @@ def _is_name(encoded: bytes, end: int) -> bool:
 
     Most alarms are raised by ``passed``, ``keyboard`` or ``primary_key``.
     """
+    rest = _REST.match(encoded, end)
+    if rest is None or rest.lastindex == NO_VALUE_GROUP:
+        return False
     before = encoded[max(0, end - WORD_BYTES_MAX) : end]
     head = before[len(before.rstrip(_NAME_BYTES)) :]
-    rest = _REST.match(encoded, end)
-    word = head if rest is None else head + rest[0]
+    word = head + rest[0]
     at = end - len(head)
     doubt = doubt_of(word.decode(), encoded[at - 1 : at] == b"\\")
     if doubt == "no-name":
         return False
     after = at + len(word)
-    if _NO_VALUE.match(encoded, after) is not None:
-        return False
     if doubt == "wordless" and _WORD_AFTER.match(encoded, after) is not None:
         return False
     if doubt != "tangled":
@@ -445,7 +457,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
     # the last words of a string, which may name a field.
     return (
         _TANGLED_AFTER.match(encoded, after) is not None
-        or _SPOKEN.search(before[: len(before) - len(head)]) is not None
+        or before[: len(before) - len(head)].lower().endswith(_SPOKEN)
         or _may_name_field(encoded, at, after)
     )
 
@@ -455,7 +467,7 @@ def _may_name_field(encoded: bytes, start: int, end: int) -> bool:
 
     A key names its value, the value of ``name`` or ``selector`` one beside it, and a flag the next.
     """
-    tail = _STRING_END.match(encoded, end)
+    tail = _STRING_END.match(encoded, end, end + NAME_BYTES_MAX)
     if tail is None or tail[1] is not None:
         return tail is not None and _NO_TEXT.match(encoded, tail.end()) is None
     quote = encoded.rfind(b'"', 0, start)
@@ -470,17 +482,32 @@ def _is_near(encoded: bytes, end: int) -> bool:
     """Return whether ``_is_name`` holds, or something as long as a token is near."""
     if _is_name(encoded, end):
         return True
+    # A character takes at most two bytes in most JSON, and six in any. The run itself is ASCII.
     is_short = encoded.isascii() and b"\\u" not in encoded
-    reach = NEAR_BYTES_MAX // 3 if is_short else NEAR_BYTES_MAX
-    runs = encoded[max(0, end - reach) : end + reach].translate(_RUNS).split()
+    reach = (2 if is_short else 6) * NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN
+    runs = encoded[max(0, end - KEYWORD_CHARS_MAX - reach) : end + reach].translate(_RUNS).split()
     # Nearly all texts have short words only.
     if max(map(len, runs), default=0) < RUN_CHARS_MIN:
         return False
     return any(len(run) >= RUN_CHARS_MIN and not run.islower() for run in runs)
 
 
-def _is_short(encoded: bytes, end: int) -> bool:
-    return _is_name(encoded, end - 1)
+def _is_short(word: str) -> Called:
+    """Return ``_is_name`` for a word that is found with the character after it."""
+
+    def is_called(encoded: bytes, end: int) -> bool:
+        start = end - 1 - len(word)
+        # Most often it only ends another word.
+        if (
+            encoded[start - 1 : start].islower()
+            and encoded[start - 2 : start - 1] != b"\\"
+            and encoded[start - 6 : start - 4] != b"\\u"
+            and not encoded.endswith(_SHORT_HEADS, 0, start)
+        ):
+            return False
+        return _is_name(encoded, end - 1)
+
+    return is_called if word.islower() else lambda encoded, end: _is_name(encoded, end - 1)
 
 
 def _is_in_sentence(encoded: bytes, start: int, end: int) -> bool:
@@ -509,8 +536,10 @@ def _has_body(encoded: bytes, end: int) -> bool:
 
 
 def _has_airtable_id(encoded: bytes, end: int) -> bool:
-    """Return whether 14 letters or digits and a dot follow: ``path_of_the_files.`` has others."""
-    return encoded[end + 14 : end + 15] == b"." and encoded[end : end + 14].isalnum()
+    """Return whether 14 letters or digits and a dot follow ``pat``."""
+    id_start = encoded.rfind(b"pat", max(0, end - 5), end) + 3
+    id_end = id_start + AIRTABLE_ID_CHARS
+    return encoded[id_end : id_end + 1] == b"." and encoded[id_start:id_end].isalnum()
 
 
 def _word_with_body(prefixes: Sequence[str]) -> Called:
@@ -534,11 +563,12 @@ ONE_TIME_PATHS: Final = (
     *("/magic/", "/magic-link/", "/invite/", "/confirm/", "/unsubscribe/", "/verify-email/"),
 )
 
-_SHORT: Final = tuple(
-    word + sign
-    for word in (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
-    for sign in "=:\"' \\"
-    if sign != " " or word in ("pw", "PW", "psk", "PSK")
+_SHORT: Final = (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
+_SPACED: Final = ("pw", "PW", "psk", "PSK")
+# Nearly every event of an agent has a path.
+_AIRTABLE_STARTS: Final = (
+    *(f"pat{character}" for character in _ALPHANUMERIC if character != "h"),
+    *(f"path{character}" for character in _ALPHANUMERIC),
 )
 
 SECRET_RULES: Final = (
@@ -553,14 +583,7 @@ SECRET_RULES: Final = (
     Rule("token", ("_live_", "_prod_", "_pat_", "_sk_"), _labelled),
     Rule("terraform", (".atlasv1.",), _terraform),
     Rule("telegram", (":AA",), _telegram),
-    # Nearly every event of an agent has a path.
-    Rule(
-        "airtable",
-        ("pat",),
-        _airtable,
-        is_called=_has_airtable_id,
-        veto=('h"', "h/", "h:", "h=", "h ", "h_", "h."),
-    ),
+    Rule("airtable", _AIRTABLE_STARTS, _airtable, is_called=_has_airtable_id),
     Rule("discord", _any_case("discord"), _discord),
     Rule("azure", ("Q~",), _azure),
     Rule("url", ("://",), _url, is_generic=True, is_called=_has_at_sign),
@@ -619,7 +642,16 @@ SECRET_RULES: Final = (
         is_generic=True,
         is_called=_is_name,
     ),
-    Rule("named", _SHORT, _short, is_generic=True, is_called=_is_short),
+    *(
+        Rule(
+            "named",
+            tuple(word + sign for sign in ("=:\"' \\" if word in _SPACED else "=:\"'\\")),
+            _short,
+            is_generic=True,
+            is_called=_is_short(word),
+        )
+        for word in _SHORT
+    ),
     # The plural counts those of a model.
     Rule(
         "named",

@@ -28,12 +28,11 @@ _RUN: Final = lazy_pattern(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
 # A continuation looks random: digits, capitals within a word, or only capitals.
 _DRAWN: Final = r"(?=[A-Za-z0-9_.-]{8})(?=[A-Za-z_.-]{0,40}?(?:[0-9]|[a-z][A-Z])|[A-Z]{8})"
 # They begin with the newline, which the regex engine finds fast.
-_BROKEN: Final = lazy_pattern(
-    rf"\n(?:(?<=[A-Za-z0-9_.-]\n)|(?<=[A-Za-z0-9_.-]\r\n))[ \t]{{0,64}}+{_DRAWN}"
-)
+_BROKEN: Final = lazy_pattern(rf"\n(?<=[A-Za-z0-9_.\r-]\n)[ \t]{{0,64}}+{_DRAWN}")
+_BROKEN_IN_BYTES: Final = lazy_pattern(_BROKEN.pattern.encode())
+# The letter before the newline may be the one of an escaped carriage return.
 _BROKEN_IN_JSON: Final = lazy_pattern(
-    rb"\\n(?:(?<=[A-Za-z0-9_.-]\\n)|(?<=[A-Za-z0-9_.-]\\r\\n))"
-    rb" {0,64}+(?:\\t(?: |\\t){0,64}+)?+" + _DRAWN.encode()
+    rb"\\n(?<=[A-Za-z0-9_.-]\\n) {0,64}+(?:\\t(?: |\\t){0,64}+)?+" + _DRAWN.encode()
 )
 
 
@@ -97,8 +96,14 @@ class BrokenKeywords:
 
     def is_raised(self, encoded: bytes) -> bool:
         """Return whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
-        if b"\n" in encoded and any(self._heads(encoded.decode("latin-1"))):
+        if (
+            b"\n" in encoded
+            and _BROKEN_IN_BYTES.search(encoded) is not None
+            and any(self._heads(encoded.decode("latin-1")))
+        ):
             return True
+        if _BROKEN_IN_JSON.search(encoded) is None:
+            return False
         for broken in _BROKEN_IN_JSON.finditer(encoded):
             end = broken.start()
             line = encoded[max(0, end - HEAD_CHARS_MAX) : end].removesuffix(b"\\r")
