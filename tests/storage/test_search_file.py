@@ -360,6 +360,42 @@ def test_a_shard_that_can_be_filled_is_filled_in_one_transaction(
         assert ledger.admin.verify(derived=True).intact
 
 
+def test_a_file_is_opened_again_when_a_shard_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches for a prefix would walk through what filled the shard, in memory, for good."""
+    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
+    opened: list[str] = []
+    connect = apsw.Connection
+
+    def counted(path: str, **options: Any) -> apsw.Connection:
+        opened.append(path)
+        return connect(path, **options)
+
+    with treering.open(tmp_path / "a.db") as ledger:
+        ledger.append([said(f"quokka n{n}") for n in range(120)])
+        monkeypatch.setattr(apsw, "Connection", counted)
+
+        assert len(found(ledger, "quokka")) == 120
+        assert opened.count(str(tmp_path / "a.db.search")) == 3
+        assert len(found(ledger, "quok*")) == 120
+        assert opened.count(str(tmp_path / "a.db.search")) == 3
+
+
+def test_shards_in_memory_are_filled_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has filled one stays in memory as long as the connection."""
+    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)
+    monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
+    steps: list[int] = []
+    with treering.open(":memory:") as ledger:
+        ledger.append([said(f"quokka n{n}") for n in range(70)])
+        ledger.search("quokka", scope=HERE, progress=steps.append)
+
+        assert steps == [20, 20, 20, 10]
+        assert len(found(ledger, "quok*")) == 70
+
+
 def test_shards_are_searched_the_newest_first_and_hold_one_scope_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

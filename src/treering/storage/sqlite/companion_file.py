@@ -73,9 +73,14 @@ class CompanionFile:
     @property
     def exists(self) -> bool:
         """Whether the file exists."""
-        if self._in_memory or self._private:
+        if self.is_in_memory:
             return self._connection is not None
         return Path(self.path).is_file()
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether there is no file, so that the connection cannot be opened again."""
+        return self._in_memory or self._private
 
     @property
     def is_frozen(self) -> bool:
@@ -149,7 +154,7 @@ class CompanionFile:
 
     def reopen_later(self) -> None:
         """Open the file again at its next use; one in memory cannot be."""
-        self._outdated = not (self._in_memory or self._private)
+        self._outdated = not self.is_in_memory
 
     def remove(self) -> None:
         """Delete the file."""
@@ -272,7 +277,7 @@ class CompanionFile:
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -CACHE_KIB)
         connection.pragma("synchronous", "normal")
-        if not self._in_memory and not self._private:
+        if not self.is_in_memory:
             connection.pragma("journal_mode", "wal")
         if fetch_value(connection, "SELECT count(*) FROM sqlite_schema") == 0:
             self._lay_out(connection)
@@ -332,7 +337,7 @@ class CompanionFile:
     def before_fork(self) -> None:
         """Wait for reads and writes to end, close the file, and keep every other thread out."""
         self.lock.take(frame=sys._getframe(2))  # noqa: SLF001  (the function that prepares the fork)
-        if not self._in_memory and not self._private:
+        if not self.is_in_memory:
             self._close()
             self._write_lock.close()
 

@@ -109,7 +109,8 @@ class SearchIndex:
             events += len(page)
             characters += sum(len(words) for _, words, *_ in entered)
         # At once: another statement in between would have the words written that are in memory.
-        search_shards.enter(index, number, documents)
+        if search_shards.enter(index, number, documents):
+            self._file.reopen_later()
         if last > after:
             index.execute(
                 "INSERT OR REPLACE INTO followed (scope, position, link) VALUES (?, ?, ?)",
@@ -120,6 +121,8 @@ class SearchIndex:
     def _room(self, index: apsw.Connection, scope: int, after: int) -> int:
         """Return how many events one transaction enters: a page, or what fills a shard."""
         room = search_shards.room(index, scope)
+        if self._file.is_in_memory:
+            return PAGE_EVENTS
         with self._database.reading() as ledger:
             newest = fetch_value(ledger, "SELECT max(position) FROM events") or 0
         return max(room, PAGE_EVENTS) if newest - after >= room else PAGE_EVENTS

@@ -61,9 +61,13 @@ _LAYOUTS: Final = {"w": _WORDS, "g": _GRAMS}
 _SHADOWS: Final = ("data", "idx", "docsize", "config")
 
 
-def enter(connection: apsw.Connection, scope: int, documents: list[Document]) -> None:
-    """Enter documents of a scope, in the order of their positions."""
-    at = 0
+def enter(connection: apsw.Connection, scope: int, documents: list[Document]) -> bool:
+    """Enter documents of a scope, in the order of their positions; return whether a shard is full.
+
+    Open the connection again then. A table holds on to the hash table in which it has gathered its
+    words, and searches for a prefix walk through all of it, though it is empty.
+    """
+    at, filled = 0, False
     while at < len(documents):
         shard, room = _newest(connection, scope)
         part = documents[at : at + room]
@@ -84,6 +88,8 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
         if len(part) == room:
             # It is full and will not change much: one segment is read faster than several.
             _optimize(connection, shard)
+            filled = True
+    return filled
 
 
 def room(connection: apsw.Connection, scope: int) -> int:
