@@ -383,6 +383,40 @@ def test_a_file_is_opened_again_when_a_shard_is_full(
         assert opened.count(str(tmp_path / "a.db.search")) == 3
 
 
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ('"red quokka"', ["whole", "inside"]),
+        ('"red fox" "quokka nest"', ["whole", "inside"]),
+        ("wombat", ["whole", "inside", "whole"]),
+        ("quokkas", ["whole", "inside", "whole", "any"]),
+        ("red wombat", ["whole", "inside", "whole", "whole", "any"]),
+    ],
+)
+def test_the_index_is_not_asked_again_for_what_it_has_answered(
+    query: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of the words may find more than all of them, unless these are one or must all occur."""
+    asking: list[str] = []
+    search, search_any = search_index.SearchIndex.search, search_index.SearchIndex.search_any
+
+    def searched(self: Any, *query: Any, inside: bool, **options: Any) -> Any:
+        asking.append("inside" if inside else "whole")
+        return search(self, *query, inside=inside, **options)
+
+    def searched_any(self: Any, *query: Any, **options: Any) -> Any:
+        asking.append("any")
+        return search_any(self, *query, **options)
+
+    monkeypatch.setattr(search_index.SearchIndex, "search", searched)
+    monkeypatch.setattr(search_index.SearchIndex, "search_any", searched_any)
+    with treering.open(":memory:") as ledger:
+        ledger.append([said("a red quokka in its nest")])
+        ledger.search(query, scope=HERE)
+
+    assert asking == asked
+
+
 def test_shards_in_memory_are_filled_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has filled one stays in memory as long as the connection."""
     monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 50)

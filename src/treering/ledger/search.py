@@ -200,18 +200,20 @@ def _search_words(
     query = with_whole_ids(store, request.parse(request.text))
 
     def look(
-        asked: SearchQuery,
+        asked: SearchQuery, *, inside: bool
     ) -> tuple[SearchCandidates, list[SearchCandidate], list[SearchHit]]:
-        candidates = _candidates(
-            store, guard, asked, request, progress, is_widened=asked is not query
-        )
+        candidates = _candidates(store, guard, asked, request, progress, inside=inside)
         best = _best(candidates.items, limit, now_ms)
         return candidates, best, list(_hits(store, guard, asked, best, now_ms))
 
-    candidates, best, hits = look(query)
+    asked = query
+    candidates, best, hits = look(asked, inside=True)
+    # The names that hold a prefix are those that hold the word. Events with some of several words
+    # come before such a chance match.
+    inside = len(query.terms) == 1 and bool(candidates.items)
     widened: list[str] = []
-    for other, words in () if hits else wider(query):
-        candidates, best, hits = look(other)
+    for asked, words in () if hits else wider(query):
+        candidates, best, hits = look(asked, inside=inside)
         if hits:
             widened = words
             break
@@ -220,7 +222,8 @@ def _search_words(
     total = len(candidates.items) - (len(best) - len(hits))
     counts = Counter(candidate.session_id for candidate in candidates.items)
     if len(shown) < min(limit, FEW):
-        partial = _partial_hits(store, guard, query, request, known={hit.event_id for hit in shown})
+        known = {hit.event_id for hit in shown}
+        partial = _partial_hits(store, guard, query, request, asked=asked, known=known)
         shown += partial
         total = total or len(partial)
     return SearchResult(
@@ -267,8 +270,9 @@ def _candidates(
     request: SearchRequest,
     progress: Callable[[int], None] | None,
     *,
-    is_widened: bool,
+    inside: bool,
 ) -> SearchCandidates:
+    """Return what matches; with ``inside`` also names that hold the words, if little else does."""
     include_failed = request.include_failed
     for _ in range(ATTEMPTS_MAX):
         catch_up(store, guard, query.scope, progress)
@@ -276,17 +280,15 @@ def _candidates(
         if whole is None:
             continue
         enough = request.limit if len(query.terms) == 1 else 1
-        if whole.more or len(whole.items) >= enough or not query.terms:
+        if whole.more or len(whole.items) >= enough or not query.terms or not inside:
             return whole
-        if is_widened and len(query.terms) > 1:
-            return whole  # Events with some of the words come before such a chance match.
         # Few events have this word, or none has them all; longer names may contain them.
-        inside = store.words.search(query, inside=True, include_failed=include_failed)
-        if inside is None:
+        names = store.words.search(query, inside=True, include_failed=include_failed)
+        if names is None:
             continue
         places = {(item.session_id, item.seq) for item in whole.items}
-        new = [item for item in inside.items if (item.session_id, item.seq) not in places]
-        return SearchCandidates([*whole.items, *new], more=inside.more)
+        new = [item for item in names.items if (item.session_id, item.seq) not in places]
+        return SearchCandidates([*whole.items, *new], more=names.more)
     raise Busy("another process is rebuilding the search index", hint="ask again")
 
 
@@ -309,12 +311,17 @@ def _partial_hits(
     query: SearchQuery,
     request: SearchRequest,
     *,
+    asked: SearchQuery,
     known: set[str],
 ) -> list[SearchHit]:
-    """Return the hits with most of the words of a query, best first, without the ``known`` ones."""
+    """Return the hits with most of the words of a query, best first.
+
+    Those of ``asked``, with all of its words, are ``known`` and left out.
+    """
     required, optional = content_terms(query)
     wanted = [*optional, *required]
-    if not wanted:
+    is_all = len(wanted) == 1 or not optional
+    if not wanted or (is_all and wanted == [replace(one, inside=None) for one in asked.terms]):
         return []
     phrases = replace(query, terms=tuple(required))
     # After hits with all words, only those with most of them are worth a look.
@@ -413,7 +420,11 @@ def _hit(
 def _best_text(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:
     """Return the first text of an event with the most of the words, and where they are."""
     best, best_matches = "", find_terms("", query.terms)
+    seen: set[str] = set()
     for text in texts_of(event):
+        if text in seen:
+            continue  # As of most events: the main content is all of the text.
+        seen.add(text)
         matches = find_terms(text, query.terms)
         if not best or matches.found > best_matches.found:
             best, best_matches = text, matches

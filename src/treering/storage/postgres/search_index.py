@@ -384,7 +384,7 @@ def _matches(
     connection: Connection, query: SearchQuery, term: Term, documents: int
 ) -> list[tuple[int, int]]:
     """Return the newest places with a term that match a query."""
-    asked_for = replace(query, terms=(*query.terms, term))
+    asked_for = query if term in query.terms else replace(query, terms=(*query.terms, term))
     since, until = query.since_ms or 0, query.before_ms or _LAST
     places: list[tuple[int, int]] = []
     for within in windows(query.scope, documents):

@@ -386,7 +386,9 @@ def _matches(
     index: apsw.Connection, shards: Sequence[int], query: SearchQuery, term: Term
 ) -> list[int]:
     """Return the newest places with a term that match a query."""
-    asked = search_queries.by_words(replace(query, terms=(*query.terms, term)))
+    asked = search_queries.by_words(
+        query if term in query.terms else replace(query, terms=(*query.terms, term))
+    )
     places: list[int] = []
     for shard in shards:
         limit = WORD_MATCHES_MAX - len(places)
