@@ -208,14 +208,15 @@ class SearchIndex:
         candidates: list[SearchCandidate] = []
         scanned = 0
         for shard in search_shards.newest_first(index, scope):
-            if insides is None:
-                statement, values = search_queries.words_statement(shard), [words]
-            else:
-                statement, values = search_queries.insides_statement(shard, insides)
+            statement = search_queries.words_statement(shard)
+            inner = [] if insides is None else _inner_matches(index, shard, insides)
             before = _LAST
             while True:
                 limit = CANDIDATES_MAX + 1 - len(candidates)
-                rows = fetch_all(index, statement, (*values, before, limit))
+                if insides is None:
+                    rows = fetch_all(index, statement, (words, before, limit))
+                else:
+                    rows, inner = [(place, 0.0) for place in inner[:limit]], inner[limit:]
                 scanned += len(rows)
                 candidates += self._candidates(
                     query,
@@ -380,6 +381,22 @@ class SearchIndex:
         if any(erased):
             self._file.reopen_later()
         return newest
+
+
+def _inner_matches(
+    index: apsw.Connection, shard: int, queries: Sequence[tuple[str, str | None]]
+) -> list[int]:
+    """Return the places that match every one of ``queries`` by words or inside names."""
+    places: set[int] = set()
+    for at, (words, grams) in enumerate(queries):
+        rows = fetch_all(index, search_queries.all_statement(shard), (words,))
+        if grams is not None:
+            rows += fetch_all(index, search_queries.names_statement(shard), (grams,))
+        found = {row[0] for row in rows}
+        places = places & found if at else found
+        if not places:
+            break
+    return sorted(places, reverse=True)
 
 
 def _matches(

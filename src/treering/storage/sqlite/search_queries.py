@@ -38,35 +38,27 @@ def any_statement(shard: int) -> str:
 def by_insides(query: SearchQuery) -> list[tuple[str, str | None]] | None:
     """Return, for each term, its queries as words and inside names; None if it cannot match.
 
-    The first query holds the filters.
+    The longest term, likely the rarest, comes first. The last query holds the filters, if any.
     """
     if all(term.inside is None for term in query.terms):
         return None
-    return [
-        (_whole([], query), None),
-        *(
-            (_term(term), None if term.inside is None else _all(grams_of(term.inside)))
-            for term in query.terms
-        ),
+    terms = sorted(query.terms, key=lambda term: -sum(map(len, term.words)))
+    queries = [
+        (_term(term), None if term.inside is None else _all(grams_of(term.inside)))
+        for term in terms
     ]
+    filters = _whole([], query)
+    return queries if filters == _EVERY else [*queries, (filters, None)]
 
 
-def insides_statement(shard: int, terms: list[tuple[str, str | None]]) -> tuple[str, list[str]]:
-    """Return the SQL that finds the newest matches of a shard, and the first of its values."""
-    arms, values = [], []
-    for words, grams in terms:
-        values.append(words)
-        arm = f"SELECT rowid FROM w_{shard} WHERE w_{shard} MATCH ?"
-        if grams is not None:
-            values.append(grams)
-            arm = f"SELECT * FROM ({arm} UNION SELECT rowid FROM g_{shard} WHERE g_{shard} MATCH ?)"
-        arms.append(arm)
-    # The rarest should come first; the filters are never rare.
-    matches = " INTERSECT ".join((*arms[1:], arms[0]))
-    return (
-        f"SELECT rowid, 0.0 FROM ({matches}) WHERE rowid < ? ORDER BY rowid DESC LIMIT ?",
-        [*values[1:], values[0]],
-    )
+def names_statement(shard: int) -> str:
+    """Return the SQL that finds the matches of a shard inside names."""
+    return f"SELECT rowid FROM g_{shard} WHERE g_{shard} MATCH ?"
+
+
+def all_statement(shard: int) -> str:
+    """Return the SQL that finds all matches of a shard."""
+    return f"SELECT rowid FROM w_{shard} WHERE w_{shard} MATCH ?"
 
 
 def _whole(terms: list[str], query: SearchQuery) -> str:
@@ -102,3 +94,7 @@ def _all(grams: list[str]) -> str:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+_EVERY: Final = f"({_marked([ANY])})"
+"""The filters of a query that has none."""
