@@ -177,6 +177,14 @@ def test_words_side_by_side_and_in_order_count_more(nearer: str, farther: str) -
     assert find_terms(nearer, asked).nearness > find_terms(farther, asked).nearness
 
 
+def test_a_text_in_ascii_has_its_matches_where_any_other_has_them() -> None:
+    text = f"Say foo_Bar, foo/bar.py: FOO bar, not foot; {'x' * 70} bar"
+    asked = terms(f'"foo bar" fo* {"x" * 70} bar absent')
+
+    assert find_terms(text, asked).spans == find_terms(f"{text} é", asked).spans
+    assert find_terms(text, asked).found == 4
+
+
 def test_what_is_inside_of_a_name_is_shown_there() -> None:
     sighting = find_terms("call getUserName now", terms("serna"))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.model.search_words import holds_inside, words_in
+from treering.model.search_words import holds_inside, word_list, words_in
 from treering.model.searches import SNIPPET_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ _BEFORE: Final = 60
 _SPANS_MAX: Final = 20
 _BLANKS: Final = re.compile(r"\s+")
 _CUT: Final = "…"
+_PLAIN_WORD: Final = re.compile(r"[a-z0-9]+")
+"""A word of an ASCII text in small letters."""
 
 
 class TermMatches(msgspec.Struct, frozen=True):
@@ -34,21 +36,26 @@ class TermMatches(msgspec.Struct, frozen=True):
 
 def find_terms(text: str, terms: Sequence[Term]) -> TermMatches:
     """Find ``terms`` in a text."""
-    if text.isascii():
-        small = text.lower()
-        if all(term.inside is None and term.words[-1] not in small for term in terms):
-            return TermMatches([], 0, 0.0)  # As most texts of an event, far sooner.
-    words = list(words_in(text))
-    word_texts = [word.word for word in words]
-    indexes = [_places(word_texts, term) for term in terms]
+    # Most texts of an event have none of them, or few.
+    small = text.lower() if text.isascii() else None
+    may_occur = [small is None or term.words[-1] in small for term in terms]
+    if not any(may_occur) and all(term.inside is None for term in terms):
+        return TermMatches([], 0, 0.0)
+    if small is None:
+        words = list(words_in(text))
+        spelt, places = [word.word for word in words], [(word.start, word.end) for word in words]
+    else:
+        spelt, places = word_list(text), [match.span() for match in _PLAIN_WORD.finditer(small)]
+    indexes = [
+        _places(spelt, term) if may else [] for term, may in zip(terms, may_occur, strict=True)
+    ]
     spans: list[tuple[int, int]] = []
     count = 0
     for term, at in zip(terms, indexes, strict=True):
         substring = None if at or term.inside is None else holds_inside(text, term.inside)
         count += bool(at) or substring is not None
         spans += [
-            (words[index].start, words[index + len(term.words) - 1].end)
-            for index in at[:_SPANS_MAX]
+            (places[index][0], places[index + len(term.words) - 1][1]) for index in at[:_SPANS_MAX]
         ]
         if substring is not None:
             spans.append(substring)
@@ -85,16 +92,13 @@ def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[t
 
 def _places(spelt: list[str], term: Term) -> list[int]:
     """Return the indexes of the words at which a term begins."""
-    wanted, last = term.words[:-1], term.words[-1]
-    length = len(term.words)
-    indexes = []
-    for at in range(len(spelt) - length + 1):
-        word = spelt[at + length - 1]
-        if (word == last or (term.is_prefix and word.startswith(last))) and all(
-            spelt[at + offset] == wanted_word for offset, wanted_word in enumerate(wanted)
-        ):
-            indexes.append(at)
-    return indexes
+    wanted, last = list(term.words[:-1]), term.words[-1]
+    candidates = range(len(wanted), len(spelt))
+    if term.is_prefix:
+        ends = [at for at in candidates if spelt[at].startswith(last)]
+    else:
+        ends = [at for at in candidates if spelt[at] == last]
+    return [at - len(wanted) for at in ends if spelt[at - len(wanted) : at] == wanted]
 
 
 def _nearness(indexes: list[list[int]], terms: Sequence[Term]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
@@ -103,24 +104,42 @@ class SearchCandidate(msgspec.Struct, frozen=True, gc=False):
     """Whether a match is only part of a name, and must be checked again."""
 
 
-def word_shares(
-    matches: Sequence[Sequence[Place]], documents: int, *, least: int
-) -> dict[Place, float]:
-    """Return the share of words that each place has, from 0 to 1; a rare word counts more.
+def best_shares(
+    matches: Sequence[Sequence[Place]], documents: int, *, least: int, limit: int
+) -> tuple[dict[Place, float], bool]:
+    """Return the places with the largest shares of words, best first, and whether there are more.
 
-    ``matches`` are the places with each word, ``documents`` is the number of all places. Places
-    with fewer than ``least`` words are left out.
+    A share is from 0 to 1; a rare word counts more. ``matches`` are the places with each word,
+    ``documents`` is the number of all places. Places with fewer than ``least`` words are left out.
     """
     weights = [math.log1p((documents + 1) / (len(places) + 0.5)) for places in matches]
     whole = sum(weights)
-    shares: dict[Place, float] = {}
-    for places, weight in zip(matches, weights, strict=True):
-        for place in places:
-            shares[place] = shares.get(place, 0.0) + weight / whole
+    words = [(weight / whole, places) for weight, places in zip(weights, matches, strict=True)]
+    every: set[Place] = set()
+    several: set[Place] = set()
+    for places in matches:
+        several |= every.intersection(places)
+        every |= set(places)
+    shares: dict[Place, float] = dict.fromkeys(several, 0.0)
+    for share, places in words:
+        for place in several.intersection(places):
+            shares[place] += share
     if least > 1:
-        counts = Counter(place for places in matches for place in places)
+        counts = Counter(place for places in matches for place in several.intersection(places))
         shares = {place: share for place, share in shares.items() if counts[place] >= least}
-    return shares
+        count = len(shares)
+    else:
+        count = len(every)
+        # Most places have one word, and those with the same have the same share: few are compared.
+        singles, last = 0, 0.0
+        for share, places in sorted(words, key=lambda word: -word[0]):
+            if singles >= limit and share < last:
+                break
+            best = sorted((place for place in places if place not in several), reverse=True)[:limit]
+            shares.update(dict.fromkeys(best, share))
+            singles, last = singles + len(best), share
+    order = heapq.nlargest(limit, shares, key=lambda place: (shares[place], place))
+    return {place: shares[place] for place in order}, len(order) < count
 
 
 class SearchCandidates(msgspec.Struct, frozen=True):

@@ -5,7 +5,6 @@ It holds the settled events of a scope up to its row of ``search_marks``: see fo
 
 from __future__ import annotations
 
-import heapq
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ from treering.derive.search_texts import is_searchable
 from treering.model.events import Event
 from treering.model.queries import FollowStep, Mark
 from treering.model.scopes import Scope
-from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
+from treering.model.searches import SearchCandidate, SearchCandidates, best_shares
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.postgres import following
@@ -294,16 +293,15 @@ class SearchIndex:
             enter_scope(connection, query.scope)
             documents = _marked(connection, query.scope)[3]
             matches = [_matches(connection, query, term, documents) for term in terms]
-            shares = word_shares(matches, documents, least=least)
-            best = heapq.nlargest(CANDIDATES_MAX, shares, key=lambda place: (shares[place], place))
+            shares, more = best_shares(matches, documents, least=least, limit=CANDIDATES_MAX)
             candidates = self._candidates(
                 connection,
                 query.scope,
-                {place: shares[place] for place in best},
+                shares,
                 include_failed=include_failed,
                 is_inside=False,
             )
-            return SearchCandidates(candidates, more=len(best) < len(shares))
+            return SearchCandidates(candidates, more=more)
 
         return self._server.read(look, query.scope)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -15,7 +14,7 @@ from treering.model.codec import encode
 from treering.model.events import Event
 from treering.model.queries import FollowStep
 from treering.model.scopes import Scope
-from treering.model.searches import SearchCandidate, SearchCandidates, word_shares
+from treering.model.searches import SearchCandidate, SearchCandidates, best_shares
 from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
@@ -244,18 +243,16 @@ class SearchIndex:
                 scope = find_scope(ledger, query.scope)[0]
             shards = search_shards.newest_first(index, scope)
             matches = [_matches(index, shards, query, term) for term in terms]
-            shares = word_shares(matches, search_shards.count(index, scope), least=least)
-            best = heapq.nlargest(
-                CANDIDATES_MAX, shares, key=lambda position: (shares[position], position)
-            )
+            documents = search_shards.count(index, scope)
+            shares, more = best_shares(matches, documents, least=least, limit=CANDIDATES_MAX)
             candidates = self._candidates(
                 query,
                 scope,
-                {position: shares[position] for position in best},
+                shares,
                 include_failed=include_failed,
                 is_inside=False,
             )
-            return SearchCandidates(candidates, more=len(best) < len(shares))
+            return SearchCandidates(candidates, more=more)
 
         return self._file.read(look)
 
