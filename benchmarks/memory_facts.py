@@ -11,7 +11,8 @@ import treering
 from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_categories import category_of
-from treering.derive.memory_state import FactPayload, hashed
+from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import FactPayload
 from treering.memory.events import fact_event
 from treering.model.memories import CONFIDENCE_DEFAULT, IMPORTANCE_DEFAULT, NewFact
 from treering.model.scopes import parse_scope

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builders import HERE
-from treering.derive.memory_state import FactPayload, hashed
+from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import FactPayload
 from treering.errors import InvalidInput
 from treering.memory.events import fact_event
 from treering.memory.records import Row

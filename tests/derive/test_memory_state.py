@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 from builders import DAY, HERE, NOON
 from effort import rounds
 from sinks.carried_events import recorded
+from treering.derive.fact_rows import hashed
 from treering.derive.memory_state import (
+    FACT,
     FactPayload,
     MemoryState,
     assertion_at,
-    hashed,
     state_at,
     was_valid_at,
 )
+from treering.errors import Corrupt
 from treering.memory.events import fact_change_event, fact_event, recall_event, user_event
 from treering.model.scopes import Scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from treering import Event, NewEvent
 
 OURS = Scope(HERE)
@@ -74,6 +78,15 @@ def folded(*events: Event) -> MemoryState:
     for event in events:
         state.follow(event)
     return state
+
+
+def saved(rows: Iterable[tuple[str, str, bytes | None]]) -> dict[str, dict[str, bytes]]:
+    """Return rows as a store gives them back."""
+    tables: dict[str, dict[str, bytes]] = {}
+    for table, key, body in rows:
+        if body is not None:
+            tables.setdefault(table, {})[key] = body
+    return tables
 
 
 def states(state: MemoryState) -> dict[str, str]:
@@ -296,7 +309,7 @@ def test_rows_give_back_what_they_were_made_of_and_it_goes_on_the_same(
 
     taken_up = MemoryState()
     rows = early.rows(early.all_keys())
-    taken_up.load((sort, key, body) for sort, key, body in rows if body is not None)
+    taken_up.load(saved(rows))
     for event in events[stop:]:
         taken_up.follow(event)
 
@@ -361,9 +374,52 @@ def test_rows_of_another_version_are_refused() -> None:
         ("sort-of-tomorrow", "k", b"1"),
         ("fact", "f1", b'{"id":"f1"}'),
         ("fact", "f1", b""),
+        (FACT, "f1", b""),
     ]:
         with pytest.raises(ValueError):
-            MemoryState().load([row])
+            MemoryState().load(saved([row]))
+
+
+def test_one_wrong_bit_in_a_row_has_it_refused() -> None:
+    state = folded(tell(1, "f1", "Lives in Ghent", slot=TOWN))
+    [(_, _, body)] = state.rows([(FACT, "f1")])
+    assert body is not None
+
+    for at in range(0, len(body), 9):
+        damaged = bytearray(body)
+        damaged[at] ^= 1
+        with pytest.raises(ValueError):
+            MemoryState().load({FACT: {"f1": bytes(damaged)}})
+
+
+def test_a_saved_fact_is_read_when_it_is_needed_and_found_before() -> None:
+    whole = folded(
+        tell(1, "f1", "Lives in Ghent", slot=TOWN),
+        tell(2, "f2", "Likes tea"),
+        tell(3, "f3", "Lives in Porto", slot=TOWN),
+    )
+    loaded = MemoryState()
+
+    loaded.load(saved(whole.rows(whole.all_keys())))
+
+    assert list(loaded.facts) == ["f1", "f2", "f3"]
+    assert not loaded.facts.read
+    owner = whole.facts["f3"].owner
+    assert loaded.fact_in_slot(owner, whole.facts["f3"].slot or "") == whole.facts["f3"]
+    assert list(loaded.facts.read) == ["f3"]
+    assert loaded.fact_with_statement(owner, whole.facts["f2"].statement) == whole.facts["f2"]
+    assert loaded.fact_with_statement(owner, whole.facts["f1"].statement) is None
+    assert dict(loaded.facts) == dict(whole.facts)
+
+
+def test_a_saved_row_under_another_id_is_not_believed() -> None:
+    state = folded(tell(1, "f1", "Lives in Ghent"))
+    [(_, _, body)] = state.rows([(FACT, "f1")])
+    loaded = MemoryState()
+    loaded.load({FACT: {"f2": body or b""}})
+
+    with pytest.raises(Corrupt, match="rebuild"):
+        loaded.facts["f2"]
 
 
 # Who is who.

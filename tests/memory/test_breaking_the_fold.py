@@ -68,7 +68,10 @@ def test_it_is_the_same_whenever_rows_were_kept_and_taken_up_again(
                 assert body is not None
                 kept[sort, key] = body
             taken_up = MemoryState()
-            taken_up.load((*one, body) for one, body in kept.items())
+            tables: dict[str, dict[str, bytes]] = {}
+            for (sort, key), body in kept.items():
+                tables.setdefault(sort, {})[key] = body
+            taken_up.load(tables)
         else:
             whole.follow(event(kind, payload, position))
             taken_up.follow(event(kind, payload, position))

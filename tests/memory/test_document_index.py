@@ -12,7 +12,8 @@ import pytest
 import treering
 from builders import HERE, said
 from treering import Ledger
-from treering.derive.memory_state import FactPayload, FactRow, hashed
+from treering.derive.fact_rows import FactRow, hashed
+from treering.derive.memory_state import FactPayload
 from treering.embedders.static import StaticEmbedder
 from treering.errors import Unavailable
 from treering.memory import document_index, lexical, memory_fold, scope_memory

@@ -10,7 +10,7 @@ import pytest
 import treering
 from builders import ELSEWHERE, HERE
 from treering import Ledger
-from treering.derive.memory_state import FACT
+from treering.derive.memory_state import EPISODE, FACT
 from treering.memory import memory_fold
 from treering.memory.memory_fold import MemoryFold
 from treering.memory.records import Row
@@ -91,7 +91,14 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damaged", [Row("fact", "f1", b"{}"), Row("fact", "f1", b"\xff"), Row("odd", "f1", b"1")]
+    "damaged",
+    [
+        Row(FACT, "f1", b"{}"),
+        Row(FACT, "f1", b"\xff"),
+        Row(EPISODE, "f1", b"{}"),
+        Row("fact.2", "f1", b"{}"),
+        Row("odd", "f1", b"1"),
+    ],
 )
 def test_rows_that_cannot_be_read_are_folded_anew_and_replaced(book: Ledger, damaged: Row) -> None:
     [fact_id] = learn(book, "Lives in Ghent")

@@ -43,7 +43,7 @@ from treering.context.assemble import Contribution
 from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, read_claim
 from treering.derive.fact_extraction import legacy_statement_id, same_statement_id
-from treering.derive.memory_state import hashed
+from treering.derive.fact_rows import hashed
 from treering.derive.terms import terms
 from treering.formats.parsed import is_content_key, without_mark
 from treering.formats.records import read_records

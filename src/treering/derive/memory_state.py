@@ -7,85 +7,34 @@ order.
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from treering.derive.fact_rows import (
+    COMPETING,
+    NOBODY,
+    FactAssertion,
+    FactRow,
+    FactRows,
+    Key,
+    hashed,
+    key_of,
+    packed,
+)
 from treering.model.codec import encode
 from treering.model.fields import TIME_MS_MAX
-from treering.model.memories import CATEGORIES, FactState
+from treering.model.memories import CATEGORIES
 from treering.model.sessions import COMMON, GROUP_PREFIX, Attribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from treering.model.events import Event
+    from treering.model.memories import FactState
 
-HASH_CHARACTERS: Final = 16
 CLOCKS_APART_MS: Final = 60_000
 IMPORTANCE_MAX: Final = 10
-_COMPETING: Final = frozenset({"current", "archived"})
-"""States of facts that compete for a statement or slot."""
-
-
-def hashed(*texts: str) -> str:
-    """Return a short hash, to be stored instead of texts."""
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
-
-
-class FactAssertion(msgspec.Struct, array_like=True, gc=False):
-    """One event that stated a fact, and the validity it gave."""
-
-    recorded_ms: int
-    position: int
-    valid_from_ms: int
-    valid_to_ms: int | None
-
-
-class FactRow(msgspec.Struct, kw_only=True, gc=False):
-    """All that is known about a fact except its text."""
-
-    id: str
-    user: str | None
-    """Hashed, like all names here."""
-    wall: str | None
-    """The session that keeps it to itself: a group, or a session that names no user."""
-    state: FactState
-    reason: str | None = None
-    category: str
-    importance: int
-    confidence: float
-    recorded_ms: int
-    valid_from_ms: int
-    valid_to_ms: int | None = None
-    superseded_ms: int | None = None
-    superseded_by: str | None = None
-    accessed_ms: int
-    uses: int = 0
-    accepted: bool = False
-    cites: list[str] = []
-    """Hashes of the cited events."""
-    statement: str
-    """A hash of its words, independent of spelling."""
-    slot: str | None = None
-    """A hash of what it is about, if only one value can be true at a time."""
-    assertions: list[FactAssertion] = msgspec.field(name="tellings", default_factory=list)
-    """In order; the last one has the current text."""
-    changes: list[tuple[int, FactState]] = []
-    """When the ledger learned of each state."""
-    settled: int = 0
-    """The position of the event that caused its state."""
-
-    @property
-    def position(self) -> int:
-        """Return the position of the event with its current text."""
-        return self.assertions[-1].position
-
-    @property
-    def owner(self) -> tuple[str | None, str | None]:
-        """Return its owner: facts of different owners are never compared."""
-        return self.user, self.wall
 
 
 class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
@@ -117,6 +66,13 @@ class FactPayload(msgspec.Struct, kw_only=True):
     source_session: str | None = None
 
 
+class _Owned(NamedTuple):
+    """The ids of facts by what only one fact of an owner can have."""
+
+    statements: dict[Key, str]
+    slots: dict[Key, str]
+
+
 class MemoryState:
     """All memories of one scope.
 
@@ -125,7 +81,7 @@ class MemoryState:
 
     def __init__(self, attributed: Callable[[str], Attribution] = lambda _: COMMON) -> None:
         self._attributed = attributed
-        self.facts: dict[str, FactRow] = {}
+        self.facts = FactRows()
         self.episodes: dict[str, EpisodeRow] = {}
         self.handles: dict[str, int] = {}
         """The position of the event that links a handle, by the hash of the handle."""
@@ -137,8 +93,7 @@ class MemoryState:
         """Table and key of rows changed since they were last saved."""
         self.touched: list[str] = []
         """Ids of changed facts, for a caller that holds copies; the caller clears the list."""
-        self._slots: dict[tuple[str | None, str | None, str], str] = {}
-        self._statements: dict[tuple[str | None, str | None, str], str] = {}
+        self._owned: _Owned | None = None
 
     # Applying events.
 
@@ -162,8 +117,10 @@ class MemoryState:
 
     def _enter(self, row: FactRow, event: Event) -> None:
         """Enter a fact: of two about the same thing the later one is current."""
-        first = self.facts.get(self._statements.get((*row.owner, row.statement), ""))
-        if first is not None and first.id != row.id and first.state in _COMPETING:
+        statements, slots = self._index
+        statement = key_of(row.owner, row.statement)
+        first = self.facts.get(statements.get(statement, ""))
+        if first is not None and first.id != row.id and first.state in COMPETING:
             # Learned twice, at the same time or through quarantine: the first one counts for both.
             first.cites = _joined(first.cites, row.cites)
             first.accepted = first.accepted or row.accepted
@@ -173,14 +130,15 @@ class MemoryState:
             self._settle(row, "superseded", event, by=first.id)
             self._touch(first)
             return
-        self._statements[*row.owner, row.statement] = row.id
+        statements[statement] = row.id
         if row.slot is None:
             return
-        rival = self.facts.get(self._slots.get((*row.owner, row.slot), ""))
-        if rival is None or rival.id == row.id or rival.state not in _COMPETING:
-            self._slots[*row.owner, row.slot] = row.id
+        slot = key_of(row.owner, row.slot)
+        rival = self.facts.get(slots.get(slot, ""))
+        if rival is None or rival.id == row.id or rival.state not in COMPETING:
+            slots[slot] = row.id
         elif row.valid_from_ms >= rival.valid_from_ms:
-            self._slots[*row.owner, row.slot] = row.id
+            slots[slot] = row.id
             rival.valid_to_ms = _sooner(rival.valid_to_ms, row.valid_from_ms)
             if _is_future(row.valid_from_ms, event):
                 # A future fact does not hold yet: until then the old one does.
@@ -198,7 +156,7 @@ class MemoryState:
     def _supersede_earlier(self, row: FactRow, event: Event) -> None:
         """Supersede the facts before this one, although a future one has the slot."""
         for other in list(self.facts.values()):
-            if other.id == row.id or other.state not in _COMPETING:
+            if other.id == row.id or other.state not in COMPETING:
                 continue
             if (other.owner, other.slot) != (row.owner, row.slot):
                 continue
@@ -212,10 +170,10 @@ class MemoryState:
         self._touch(row)
 
     def _leave(self, row: FactRow) -> None:
-        if self._statements.get((*row.owner, row.statement)) == row.id:
-            del self._statements[*row.owner, row.statement]
-        if row.slot is not None and self._slots.get((*row.owner, row.slot)) == row.id:
-            del self._slots[*row.owner, row.slot]
+        for table, text in zip(self._index, (row.statement, row.slot), strict=True):
+            key = None if text is None else key_of(row.owner, text)
+            if key is not None and table.get(key) == row.id:
+                del table[key]
 
     def _revised(self, event: Event, payload: dict[str, Any]) -> None:
         fact = _read_fact(payload)
@@ -244,7 +202,7 @@ class MemoryState:
         if row.state == "archived":
             self._settle(row, "current", event)
         self._touch(row)
-        if row.state in _COMPETING:
+        if row.state in COMPETING:
             # If its acceptance was erased, it is not believed and must not supersede others.
             self._enter(row, event)
 
@@ -394,15 +352,31 @@ class MemoryState:
 
     def fact_in_slot(self, owner: tuple[str | None, str | None], slot: str) -> FactRow | None:
         """Return the owner's fact in a slot."""
-        row = self.facts.get(self._slots.get((*owner, slot), ""))
-        return row if row is not None and row.state in _COMPETING else None
+        return self._competing(self._index.slots.get(key_of(owner, slot)))
 
     def fact_with_statement(
         self, owner: tuple[str | None, str | None], statement: str
     ) -> FactRow | None:
         """Return the owner's fact with the same words."""
-        row = self.facts.get(self._statements.get((*owner, statement), ""))
-        return row if row is not None and row.state in _COMPETING else None
+        return self._competing(self._index.statements.get(key_of(owner, statement)))
+
+    def _competing(self, fact_id: str | None) -> FactRow | None:
+        row = None if fact_id is None else self.facts[fact_id]
+        return row if row is not None and row.state in COMPETING else None
+
+    @property
+    def _index(self) -> _Owned:
+        """Which fact has a statement or a slot; that of saved facts is found when first needed."""
+        if self._owned is None:
+            self._owned = _Owned({}, {})
+            # No two of them have the same statement. Of those in one slot, which hold one after
+            # another, the last one has it.
+            starts: dict[Key, tuple[int, int]] = {}
+            for fact_id, since, position, statement, slot in self.facts.keys_of_saved():
+                self._owned.statements[statement] = fact_id
+                if slot[-1] != NOBODY and (since, position) > starts.get(slot, (-1, -1)):
+                    self._owned.slots[slot], starts[slot] = fact_id, (since, position)
+        return self._owned
 
     # Saving and loading.
 
@@ -410,8 +384,9 @@ class MemoryState:
         """Return rows by table and key, encoded; None for deleted ones."""
         encoded: list[tuple[str, str, bytes | None]] = []
         for table_name, key in sorted(keys):
-            table: dict[str, Any] = getattr(self, _TABLES[table_name])
-            encoded.append((table_name, key, encode(table[key]) if key in table else None))
+            table: Mapping[str, Any] = getattr(self, _TABLES[table_name])
+            body = _ENCODERS.get(table_name, encode)
+            encoded.append((table_name, key, body(table[key]) if key in table else None))
         return encoded
 
     def all_keys(self) -> list[tuple[str, str]]:
@@ -420,26 +395,17 @@ class MemoryState:
             (table_name, key) for table_name, name in _TABLES.items() for key in getattr(self, name)
         ]
 
-    def load(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
-        """Load saved rows. Raise ValueError if they cannot be read."""
-        tables = {
-            name: (getattr(self, table), _DECODERS[name].decode) for name, table in _TABLES.items()
-        }
-        for table_name, key, body in rows:
-            if table_name not in tables:
+    def load(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Load saved rows, by table and key. Raise ValueError if they cannot be read."""
+        for table_name, bodies in tables.items():
+            if table_name not in _TABLES:
                 raise ValueError(table_name)
-            table, decoded = tables[table_name]
-            table[key] = decoded(body)
-        for row in self.facts.values():
-            if row.state in _COMPETING:
-                # No two of them have the same statement. Of those in one slot, which hold one after
-                # another, the last one has it.
-                self._statements[*row.owner, row.statement] = row.id
-                if row.slot is not None:
-                    last = self.facts[self._slots.setdefault((*row.owner, row.slot), row.id)]
-                    if (row.valid_from_ms, row.position) > (last.valid_from_ms, last.position):
-                        self._slots[*row.owner, row.slot] = row.id
-        self.touched = list(self.facts)
+            if table_name == FACT:
+                self.facts = FactRows(bodies)
+                continue
+            decoded = _DECODERS[table_name].decode
+            table: dict[str, Any] = getattr(self, _TABLES[table_name])
+            table.update((key, decoded(body)) for key, body in bodies.items())
 
     def _whose(
         self, session_id: str, user: str | None, *, walled: bool
@@ -592,7 +558,7 @@ _HANDLERS: Final = {
     "user.unlinked": MemoryState._unlinked,  # noqa: SLF001
     "user.merged": MemoryState._merged,  # noqa: SLF001
 }
-FACT: Final = "fact.2"
+FACT: Final = "fact.3"
 EPISODE: Final = "episode.2"
 """Table names, numbered by the rules they are folded by: rows of older rules are not loaded."""
 _TABLES: Final = {
@@ -603,8 +569,8 @@ _TABLES: Final = {
     "citing": "citing",
 }
 ROW_SORTS: Final = frozenset(_TABLES)
+_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {FACT: packed}
 _DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    FACT: msgspec.json.Decoder(FactRow),
     EPISODE: msgspec.json.Decoder(EpisodeRow),
     "handle": msgspec.json.Decoder(int),
     "merge": msgspec.json.Decoder(tuple[str, int]),

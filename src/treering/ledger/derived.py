@@ -155,9 +155,9 @@ def _compare_snapshots(store: EventStore, scope: Scope, session_id: str, view: i
 def _compare_memory(store: EventStore, scope: Scope) -> int:
     """Fold the memory again, up to the mark of the stored rows."""
     rows = store.memory.memory_rows(scope)
-    if not rows.mark and not rows.items:
+    if not rows.mark and not rows.tables:
         return 0
-    if any(row.sort not in ROW_SORTS for row in rows.items):
+    if not rows.tables.keys() <= ROW_SORTS:
         return 0  # Rows of another version: the next reader discards them.
     state, more = MemoryState(partial(read_attribution, store, scope)), True
     mark: Mark = ()

@@ -20,8 +20,8 @@ from treering.model.scopes import Scope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from treering.derive import memory_state
-    from treering.derive.memory_state import FactRow
+    from treering.derive import fact_rows
+    from treering.derive.fact_rows import FactRow
     from treering.derive.project_commands import CommandRun
     from treering.ledger.engine import Engine
     from treering.ledger.search_meaning import FailedRuns
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
     memory_events = LazyModule("treering.memory.events")
     identity = LazyModule("treering.memory.identity")
-    memory_state = LazyModule("treering.derive.memory_state")
+    fact_rows = LazyModule("treering.derive.fact_rows")
     scope_memory = LazyModule("treering.memory.scope_memory")
 
 EMBEDDED_AT_ONCE: Final = 64
@@ -172,7 +172,7 @@ class Recorder:
     def _follower(self, scope: Scope, session_id: str, purpose: ReadPurpose) -> str | None:
         # By its genesis: a session whose name was forgotten, and is used again, is another one.
         for record in self._store.sessions.records(scope, session_id):
-            return f"{purpose}:{memory_state.hashed(record.genesis.hex())}"
+            return f"{purpose}:{fact_rows.hashed(record.genesis.hex())}"
         return None
 
 

@@ -12,7 +12,7 @@ from treering.memory.fading import has_faded
 from treering.model.memories import CATEGORIES, FACT_STATES, FactAudit
 
 if TYPE_CHECKING:
-    from treering.derive.memory_state import FactRow
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
 

@@ -206,6 +206,11 @@ class DocumentIndex:
         return position in self.at and position not in self._unstored
 
     @property
+    def unstored_positions(self) -> list[int]:
+        """Return the positions of documents that are in this process alone."""
+        return list(self._unstored)
+
+    @property
     def unstored_count(self) -> int:
         """Return how many documents are in this process alone."""
         return len(self._unstored)

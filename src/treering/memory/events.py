@@ -11,7 +11,8 @@ from treering.model.events import NewEvent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.memory_state import FactPayload, FactRow
+    from treering.derive.fact_rows import FactRow
+    from treering.derive.memory_state import FactPayload
     from treering.model.scopes import Scope
 
 AGENT: Final = "treering"

@@ -22,7 +22,7 @@ from treering.derive.fact_extraction import (
     legacy_statement_id,
     same_statement_id,
 )
-from treering.derive.memory_state import hashed
+from treering.derive.fact_rows import hashed
 from treering.derive.project_commands import working_commands
 from treering.errors import InvalidInput
 from treering.memory.conversations import AttributedCandidate, conversation_parts, whole_part

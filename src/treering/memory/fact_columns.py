@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from treering.derive.fact_rows import FIELDS, NO_END_MS, STATE_NUMBERS, number, numbers_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from treering.derive.memory_state import FactRow
-    from treering.model.memories import FactState
+    from treering.derive.fact_rows import FactRow
 
-STATES: Final[tuple[FactState, ...]] = (
-    "current", "archived", "superseded", "forgotten", "quarantined", "refused",
-)  # fmt: skip
-_STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
 CURRENT: Final = 0
 ARCHIVED: Final = 1
 SUPERSEDED: Final = 2
 FORGOTTEN: Final = 3
-NO_END_MS: Final = 2**62
-NOBODY: Final = 0
-"""The number for no user, and for no wall."""
-NUMBERS_HELD: Final = 4_096
+IMPORTANCE_MAX: Final = 10
+_COLUMNS: Final = {
+    "state": "i1",
+    "user": "u8",
+    "wall": "u8",
+    "importance": "f4",
+    "uses": "i4",
+    "accessed": "i8",
+    "valid_from": "i8",
+    "valid_to": "i8",
+    "position": "i8",
+    "document": "i4",
+}
 
 
 class FactColumns:
@@ -35,18 +41,7 @@ class FactColumns:
 
         self.ids: list[str] = []
         self._at: dict[str, int] = {}
-        self._columns: dict[str, Any] = {
-            "state": np.zeros(0, np.int8),
-            "user": np.zeros(0, np.uint64),
-            "wall": np.zeros(0, np.uint64),
-            "importance": np.zeros(0, np.float32),
-            "uses": np.zeros(0, np.int32),
-            "accessed": np.zeros(0, np.int64),
-            "valid_from": np.zeros(0, np.int64),
-            "valid_to": np.zeros(0, np.int64),
-            "position": np.zeros(0, np.int64),
-            "document": np.zeros(0, np.int32),
-        }
+        self._columns: dict[str, Any] = {name: np.zeros(0, kind) for name, kind in _COLUMNS.items()}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,31 +51,40 @@ class FactColumns:
         values: NDArray[Any] = self._columns[name][: len(self.ids)]
         return values
 
-    def update(self, rows: Iterable[FactRow], documents: dict[int, int]) -> None:
+    def load(self, saved: Mapping[str, bytes]) -> None:
+        """Add saved facts by id. They have no document until all are placed."""
+        import numpy as np  # noqa: PLC0415
+
+        rows = np.frombuffer(numbers_of(saved.values()), list(FIELDS))
+        self._add(saved)
+        new = slice(len(self) - len(saved), len(self))
+        for name, column in self._columns.items():
+            if name != "document":
+                column[new] = rows[name] / IMPORTANCE_MAX if name == "importance" else rows[name]
+
+    def place(self, documents: Mapping[int, int]) -> None:
+        """Set the documents of all facts; ``documents`` maps positions to document numbers."""
+        import numpy as np  # noqa: PLC0415
+
+        numbers = map(documents.get, self.column("position").tolist(), repeat(-1))
+        self.column("document")[:] = np.fromiter(numbers, np.int32, len(self))
+
+    def update(self, rows: Iterable[FactRow], documents: Mapping[int, int]) -> None:
         """Add or update facts; ``documents`` maps positions to document numbers."""
         import numpy as np  # noqa: PLC0415
 
         listed = list(rows)
-        new = [row for row in listed if row.id not in self._at]
-        for row in new:
-            self._at[row.id] = len(self.ids)
-            self.ids.append(row.id)
-        columns = self._columns
-        if len(self.ids) > len(columns["state"]):
-            room = max(len(self.ids), len(columns["state"]) * 3 // 2)
-            for name, column in columns.items():
-                grown = np.zeros(room, column.dtype)
-                grown[: len(column)] = column
-                columns[name] = grown
+        self._add([row.id for row in listed if row.id not in self._at])
         if not listed:
             return
         at = np.fromiter((self._at[row.id] for row in listed), np.int64, len(listed))
         positions = [row.position for row in listed]
+        columns = self._columns
         for name, values in (
-            ("state", [_STATE_NUMBERS[row.state] for row in listed]),
+            ("state", [STATE_NUMBERS[row.state] for row in listed]),
             ("user", [number(row.user) for row in listed]),
             ("wall", [number(row.wall) for row in listed]),
-            ("importance", [row.importance / 10 for row in listed]),
+            ("importance", [row.importance / IMPORTANCE_MAX for row in listed]),
             ("uses", [row.uses for row in listed]),
             ("accessed", [row.accessed_ms for row in listed]),
             ("valid_from", [row.valid_from_ms for row in listed]),
@@ -93,8 +97,16 @@ class FactColumns:
         ):
             columns[name][at] = np.array(values, columns[name].dtype)
 
+    def _add(self, ids: Collection[str]) -> None:
+        """Make room for new facts."""
+        import numpy as np  # noqa: PLC0415
 
-@lru_cache(NUMBERS_HELD)
-def number(text: str | None) -> int:
-    """Return a hash as a number that is never NOBODY."""
-    return NOBODY if text is None else int(text, 16) or 1
+        self._at.update(zip(ids, count(len(self.ids)), strict=False))
+        self.ids.extend(ids)
+        columns = self._columns
+        if len(self.ids) > len(columns["state"]):
+            room = max(len(self.ids), len(columns["state"]) * 3 // 2)
+            for name, column in columns.items():
+                grown = np.zeros(room, column.dtype)
+                grown[: len(column)] = column
+                columns[name] = grown

@@ -13,13 +13,14 @@ from treering.derive.claim_relations import ended_words, relation
 from treering.derive.claim_words import statement_of
 from treering.derive.claims import claim_key, claim_slot, read_claim
 from treering.derive.fact_quality import judge_fact
-from treering.derive.memory_state import FactPayload, hashed
+from treering.derive.fact_rows import hashed, number
+from treering.derive.memory_state import FactPayload
 from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import NEAR_FROM as CHANGED_FROM
 from treering.memory.events import fact_change_event, fact_event
-from treering.memory.fact_columns import ARCHIVED, CURRENT, number
+from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.memory.vectors import dots
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from treering.derive.fact_rows import hashed
 from treering.derive.fading import faded
-from treering.derive.memory_state import FactPayload, assertion_at, hashed, state_at
+from treering.derive.memory_state import FactPayload, assertion_at, state_at
 from treering.model.memories import Fact, FactChange
 from treering.model.sessions import LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from treering.derive.memory_state import FactRow
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.ports import MemoryStore
     from treering.memory.scope_memory import ScopeMemory

@@ -9,7 +9,7 @@ from treering.memory.events import fact_change_event
 from treering.model.memories import FadeReceipt
 
 if TYPE_CHECKING:
-    from treering.derive.memory_state import FactRow
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from treering.derive.memory_state import handle_key, hashed
+from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import handle_key
 from treering.errors import InvalidInput, NotFound
 from treering.memory.events import user_event
 from treering.model.arguments import checks_arguments

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treering.derive.memory_state import hashed, state_at, was_valid_at
+from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import state_at, was_valid_at
 from treering.errors import InvalidInput
 from treering.memory.facts import facts_of
 from treering.model.memories import CATEGORIES, FACT_STATES, episode_of
@@ -15,7 +16,7 @@ from treering.model.queries import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, Page, pac
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treering.derive.memory_state import FactRow
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.memories import Episode, Fact

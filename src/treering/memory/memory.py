@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import msgspec
 
-from treering.derive.memory_state import hashed
+from treering.derive.fact_rows import hashed
 from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from treering.context.summaries import Summariser
-    from treering.derive.memory_state import FactRow
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.ledger.sessions import Session
     from treering.memory.ports import Extractor, MemoryStore

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from treering.derive.memory_state import MemoryState, hashed
+from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import MemoryState
 from treering.memory.records import Row
 from treering.model.kinds import ERASURE_KINDS
 
@@ -158,10 +159,10 @@ class MemoryFold:
         rows = self._store.memory_rows(self.scope)
         self._saved = rows.mark
         try:
-            self.state.load((item.sort, item.key, item.body or b"") for item in rows.items)
-            if rows.items and not rows.mark:
+            self.state.load(rows.tables)
+            if rows.tables and not rows.mark:
                 raise ValueError  # noqa: TRY301  (rows that no fold has saved)
-        except ValueError:
+        except (TypeError, ValueError):
             # Another version, or damaged.
             self._start_over()
         else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from treering.derive.fading import DAY_MS, RECENT_DAYS
-from treering.derive.memory_state import FactRow, assertion_at, state_at, was_valid_at
+from treering.derive.memory_state import assertion_at, state_at, was_valid_at
 from treering.memory.fact_columns import CURRENT
 from treering.memory.fact_gate import facts_visible_to
 from treering.memory.facts import facts_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from treering.derive.fact_rows import FactRow
     from treering.ledger.memory_factory import Recorder
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory

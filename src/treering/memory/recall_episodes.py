@@ -15,9 +15,10 @@ from treering.memory.recall_query import searched_users
 from treering.model.memories import RecalledEpisode, RecalledTurn, episode_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from treering.derive.memory_state import EpisodeRow, FactRow
+    from treering.derive.fact_rows import FactRow
+    from treering.derive.memory_state import EpisodeRow
     from treering.memory.recall_query import RecallQuery
     from treering.memory.scope_memory import ScopeMemory
     from treering.memory.similarity import QuerySimilarity
@@ -150,7 +151,7 @@ def outdated_facts(
     ]
 
 
-def _holds_still(facts: dict[str, FactRow], row: FactRow) -> bool:
+def _holds_still(facts: Mapping[str, FactRow], row: FactRow) -> bool:
     other = facts.get(row.superseded_by or "")
     return other is not None and other.statement == row.statement and other.state == "current"
 

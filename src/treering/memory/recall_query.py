@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
-from treering.derive.memory_state import hashed
+from treering.derive.fact_rows import hashed
 from treering.memory.recall_result import WEIGHTS, Weights
 
 if TYPE_CHECKING:

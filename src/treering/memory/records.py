@@ -83,4 +83,14 @@ class SavedFold(msgspec.Struct, frozen=True):
 
     mark: tuple[int, ...]
     """The follower's mark up to which events are folded; empty at the beginning."""
-    items: list[Row]
+    tables: dict[str, dict[str, bytes]]
+    """The bodies of rows by their sort and key."""
+
+    @property
+    def items(self) -> list[Row]:
+        """Return the rows."""
+        return [
+            Row(sort, key, body)
+            for sort, bodies in self.tables.items()
+            for key, body in bodies.items()
+        ]

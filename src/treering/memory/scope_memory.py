@@ -12,7 +12,7 @@ from treering.memory.alignment import Aligner
 from treering.memory.change_decision import ChangeJudge
 from treering.memory.document_index import DocumentIndex, uncollected
 from treering.memory.event_index import EventIndex
-from treering.memory.fact_columns import FactColumns
+from treering.memory.fact_columns import ARCHIVED, CURRENT, FactColumns
 from treering.memory.memory_fold import MemoryFold
 
 if TYPE_CHECKING:
@@ -94,10 +94,9 @@ class ScopeMemory:
             self.documents.catch_up(memory_texts, progress=progress)
         built_from = (self.fold.generation, self.documents.generation)
         if built_from != self._built_from:
-            self.columns = FactColumns()
             self.owners.clear()
             self._built_from = built_from
-            self._unindexed = self._enter(list(state.facts))
+            self._unindexed = self._enter_all()
         elif waits:
             self._unindexed += self._enter(touched)
         elif touched or self._unindexed:
@@ -134,6 +133,21 @@ class ScopeMemory:
         """Return the events at these positions, without erased ones."""
         events = self._store.events_at_positions(self.scope, positions)
         return {event.position: event for event in events}
+
+    def _enter_all(self) -> list[str]:
+        """Enter all facts in new columns; return those that the store has not indexed yet."""
+        import numpy as np  # noqa: PLC0415  (only who remembers needs it)
+
+        facts, at = self.fold.state.facts, self.documents.at
+        self.columns = columns = FactColumns()
+        columns.load(facts.saved)
+        columns.update(facts.read.values(), at)
+        columns.place(at)
+        unstored = np.isin(columns.column("position"), self.documents.unstored_positions)
+        unstored |= columns.column("document") < 0
+        searched = np.isin(columns.column("state"), [CURRENT, ARCHIVED])
+        unindexed = np.flatnonzero(searched & unstored).tolist()
+        return self._enter([columns.ids[index] for index in unindexed])
 
     def _enter(self, ids: list[str]) -> list[str]:
         """Enter facts in the columns; return those that the store has not indexed yet."""

@@ -73,7 +73,7 @@ class MemoryKeeper:
             return SavedFold((position,) if position else (), rows)
 
         saved = self._memory.read(look) if self._memory.exists else None
-        return saved or SavedFold((), [])
+        return saved or SavedFold((), {})
 
     def keep_memory_rows(
         self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool

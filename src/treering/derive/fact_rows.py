@@ -1,0 +1,213 @@
+"""All that is known about a fact except its text, and how it is saved.
+
+A saved row begins with its numbers at fixed places, so that those of 50,000 facts become columns at
+once. The rest is read when the fact itself is needed:
+
+    numbers ──► columns, and which fact has a statement or a slot
+    JSON    ──► FactRow, one at a time
+    sum     ──► whether the row is as it was written
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from treering.errors import Corrupt
+from treering.model.codec import encode
+from treering.model.memories import FactState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HASH_CHARACTERS: Final = 16
+STATES: Final[tuple[FactState, ...]] = (
+    "current", "archived", "superseded", "forgotten", "quarantined", "refused",
+)  # fmt: skip
+"""By number."""
+STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
+COMPETING: Final = frozenset({"current", "archived"})
+"""States of facts that compete for a statement or slot."""
+NO_END_MS: Final = 2**62
+NOBODY: Final = 0
+"""The number for no user, no wall and no slot."""
+NUMBERS_HELD: Final = 4_096
+FIELDS: Final = (
+    ("state", "u1"),
+    ("importance", "u1"),
+    ("unused", "u2"),
+    ("uses", "<u4"),
+    ("accessed", "<i8"),
+    ("valid_from", "<i8"),
+    ("valid_to", "<i8"),
+    ("position", "<i8"),
+    ("user", "<u8"),
+    ("wall", "<u8"),
+    ("statement", "<u8"),
+    ("slot", "<u8"),
+)
+"""The numbers of a saved row, as NumPy names their types."""
+_NUMBERS: Final = Struct("<BBxxIqqqqQQQQ")
+_KEYS: Final = Struct("<B15xq8xqQQQQ")
+"""Of these, what finds a fact: state, start, position, user, wall, statement and slot."""
+_SUM_BYTES: Final = 4
+_SUM_OF_WHOLE: Final = 0x2144DF1C
+"""The CRC-32 of anything that ends with its own."""
+
+Key = tuple[int, int, int]
+"""A user, a wall, and a statement or slot, as numbers."""
+
+
+def hashed(*texts: str) -> str:
+    """Return a short hash, to be stored instead of texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:HASH_CHARACTERS]
+
+
+@lru_cache(NUMBERS_HELD)
+def number(text: str | None) -> int:
+    """Return a hash as a number that is never NOBODY."""
+    return NOBODY if text is None else int(text, 16) or 1
+
+
+class FactAssertion(msgspec.Struct, array_like=True, gc=False):
+    """One event that stated a fact, and the validity it gave."""
+
+    recorded_ms: int
+    position: int
+    valid_from_ms: int
+    valid_to_ms: int | None
+
+
+class FactRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
+    """All that is known about a fact except its text."""
+
+    id: str
+    user: str | None
+    """Hashed, like all names here."""
+    wall: str | None
+    """The session that keeps it to itself: a group, or a session that names no user."""
+    state: FactState
+    reason: str | None = None
+    category: str
+    importance: int
+    confidence: float
+    recorded_ms: int
+    valid_from_ms: int
+    valid_to_ms: int | None = None
+    superseded_ms: int | None = None
+    superseded_by: str | None = None
+    accessed_ms: int
+    uses: int = 0
+    accepted: bool = False
+    cites: list[str] = []
+    """Hashes of the cited events."""
+    statement: str
+    """A hash of its words, independent of spelling."""
+    slot: str | None = None
+    """A hash of what it is about, if only one value can be true at a time."""
+    assertions: list[FactAssertion] = msgspec.field(name="tellings", default_factory=list)
+    """In order; the last one has the current text."""
+    changes: list[tuple[int, FactState]] = []
+    """When the ledger learned of each state."""
+    settled: int = 0
+    """The position of the event that caused its state."""
+
+    @property
+    def position(self) -> int:
+        """Return the position of the event with its current text."""
+        return self.assertions[-1].position
+
+    @property
+    def owner(self) -> tuple[str | None, str | None]:
+        """Return its owner: facts of different owners are never compared."""
+        return self.user, self.wall
+
+
+class FactRows(Mapping[str, FactRow]):
+    """Facts by id: those of this process, and saved ones, each read when it is needed."""
+
+    def __init__(self, saved: Mapping[str, bytes] | None = None) -> None:
+        """Take saved rows by id. Raise ValueError if one is not as it was written."""
+        self.saved = saved or {}
+        if not {_SUM_OF_WHOLE}.issuperset(map(zlib.crc32, self.saved.values())):
+            raise ValueError("a saved fact is damaged")
+        self.read: dict[str, FactRow] = {}
+        """The rows of this process. They may have changed since they were saved."""
+        self._new: dict[str, FactRow] = {}
+
+    def __getitem__(self, fact_id: str) -> FactRow:
+        row = self.read.get(fact_id)
+        if row is None:
+            row = self.read[fact_id] = _unpacked(fact_id, self.saved[fact_id])
+        return row
+
+    def __setitem__(self, fact_id: str, row: FactRow) -> None:
+        self.read[fact_id] = row
+        if fact_id not in self.saved:
+            self._new[fact_id] = row
+
+    def __contains__(self, fact_id: object) -> bool:
+        return fact_id in self._new or fact_id in self.saved
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.saved
+        yield from self._new
+
+    def __len__(self) -> int:
+        return len(self.saved) + len(self._new)
+
+    def keys_of_saved(self) -> Iterator[tuple[str, int, int, Key, Key]]:
+        """Return id, start, position, statement and slot of saved facts that compete for them."""
+        for fact_id, body in self.saved.items():
+            state, since, position, user, wall, statement, slot = _KEYS.unpack_from(body)
+            if STATES[state] in COMPETING:
+                yield fact_id, since, position, (user, wall, statement), (user, wall, slot)
+
+
+def packed(row: FactRow) -> bytes:
+    """Return a row as it is saved."""
+    until = row.valid_to_ms
+    whole = _NUMBERS.pack(
+        STATE_NUMBERS[row.state],
+        row.importance,
+        row.uses,
+        row.accessed_ms,
+        row.valid_from_ms,
+        NO_END_MS if until is None else until,
+        row.position,
+        *key_of(row.owner, row.statement),
+        NOBODY if row.slot is None else number(hashed(row.slot)),
+    ) + encode(row)
+    return whole + zlib.crc32(whole).to_bytes(_SUM_BYTES, "little")
+
+
+def numbers_of(bodies: Iterable[bytes]) -> bytes:
+    """Return the numbers of saved rows, one after another; FIELDS says where each is."""
+    return b"".join([body[: _NUMBERS.size] for body in bodies])
+
+
+def key_of(owner: tuple[str | None, str | None], text: str) -> Key:
+    """Return an owner, hashed, and a statement or slot as numbers."""
+    # Whoever writes an event chooses the text of a statement: it need not be a hash.
+    return number(owner[0]), number(owner[1]), number(hashed(text))
+
+
+_DECODER: Final = msgspec.json.Decoder(FactRow)
+
+
+def _unpacked(fact_id: str, body: bytes) -> FactRow:
+    try:
+        row = _DECODER.decode(memoryview(body)[_NUMBERS.size : -_SUM_BYTES])
+    except ValueError:
+        row = None
+    if row is None or row.id != fact_id or not row.assertions:
+        raise Corrupt(
+            f"the saved memory is damaged: {fact_id} cannot be read", hint="run treering rebuild"
+        )
+    return row
