@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
@@ -250,6 +251,38 @@ def test_a_document_says_where_its_event_stands_and_which_space_it_is_in(ledger:
     assert (long.kind, long.embedder, long.vectors) == ("conversation.user", SPACE, b"vector")
     assert (short.position, short.embedder, short.vectors) == (second.position, "", b"")
     assert long.session != short.session
+
+
+def test_columns_have_what_the_documents_have_and_vectors_of_one_embedder(ledger: Ledger) -> None:
+    def read(events: Sequence[Event]) -> list[IndexEntry]:
+        return [
+            IndexEntry(event.position, b"\0\xff" * event.seq, bytes(range(256)) * (event.seq % 2))
+            for event in events
+        ]
+
+    events = [said(f"e{n}", ts_ms=NOON + n, session_id=f"s{n % 3}") for n in range(1, 8)]
+    ledger.append([*events, said("other", scope=ELSEWHERE)])
+    store = ledger._store
+    store.memory.follow_documents(SCOPE, "events", read, embedder=SPACE)
+    page = store.memory.documents(SCOPE, "events", after=0, limit=9)
+    after = page[1][0]
+
+    columns = store.memory.document_columns(SCOPE, "events", after=after, limit=4, embedder=SPACE)
+    others = store.memory.document_columns(
+        SCOPE, "events", after=after, limit=4, embedder="another"
+    )
+    none = store.memory.document_columns(SCOPE, "events", after=page[-1][0], limit=4, embedder="")
+
+    expected = [
+        (number, one.position, one.session, one.seq, one.ts_ms, len(one.terms), len(one.vectors))
+        for number, one in page[2:6]
+    ]
+    assert list(zip(*msgspec.structs.astuple(columns)[:7], strict=True)) == expected
+    assert columns.terms == b"".join(one.terms for _, one in page[2:6])
+    assert columns.vectors == b"".join(one.vectors for _, one in page[2:6])
+    assert columns.vectors
+    assert (others.vectors, others.vector_bytes, others.terms) == (b"", [0] * 4, columns.terms)
+    assert none.numbers == []
 
 
 def test_an_event_of_which_nothing_is_told_is_passed_by(ledger: Ledger) -> None:

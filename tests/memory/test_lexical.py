@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import rounds
-from treering.memory.lexical import K1, B, Lexicon
+from treering.memory.lexical import K1, SCANS_MAX, B, Lexicon
 
 documents_of_terms = st.lists(st.lists(st.integers(0, 12), max_size=8), min_size=1, max_size=25)
 
@@ -88,6 +88,23 @@ def test_a_document_is_told_its_number() -> None:
 
     assert [lexicon.add([1]), lexicon.add([]), lexicon.add([2, 2])] == [0, 1, 2]
     assert lexicon.scores([2]).argmax() == 2
+
+
+@settings(max_examples=rounds(20, times=30))
+@given(documents_of_terms, st.integers(0, 14))
+def test_a_term_is_found_in_the_same_documents_once_terms_are_sorted(
+    documents: list[list[int]], term: int
+) -> None:
+    lexicon = lexicon_of(documents)
+    scanned = lexicon.postings(term)
+
+    for _ in range(SCANS_MAX):
+        lexicon.postings(term)
+
+    (documents_then, counts_then), (found, counts) = scanned, lexicon.postings(term)
+    assert (found.tolist(), counts.tolist()) == (documents_then.tolist(), counts_then.tolist())
+    assert (found.dtype, counts.dtype) == (documents_then.dtype, counts_then.dtype)
+    assert scanned[0].tolist() == [at for at, one in enumerate(documents) if term in one]
 
 
 def test_an_empty_lexicon_answers_with_nothing() -> None:

@@ -84,7 +84,7 @@ class FactAssertion(msgspec.Struct, array_like=True, gc=False):
     valid_to_ms: int | None
 
 
-class FactRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
+class FactRow(msgspec.Struct, kw_only=True, gc=False, array_like=True):
     """All that is known about a fact except its text."""
 
     id: str
@@ -111,7 +111,7 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True):
     """A hash of its words, independent of spelling."""
     slot: str | None = None
     """A hash of what it is about, if only one value can be true at a time."""
-    assertions: list[FactAssertion] = msgspec.field(name="tellings", default_factory=list)
+    assertions: list[FactAssertion] = []
     """In order; the last one has the current text."""
     changes: list[tuple[int, FactState]] = []
     """When the ledger learned of each state."""

@@ -11,11 +11,10 @@ import gc
 from typing import TYPE_CHECKING, Any, Final
 
 from treering.errors import Unavailable
-from treering.memory.records import Document, IndexEntry
+from treering.memory.records import DocumentColumns, IndexEntry
 from treering.memory.vectors import (
     SCALE_BYTES,
     all_dots,
-    counted,
     dots,
     pack,
     pack_groups,
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
     Texts = Callable[[Event], list[str]]
     """Returns the text of an event to index, or its parts in order; empty if there is none."""
 
-PAGE: Final = 20_000
+PAGE: Final = 5_000
+"""Documents that are read at once."""
 VECTORS_HELD_MAX: Final = 200_000
 """Documents whose vectors are held in memory; beyond, a nearest-neighbour index is used."""
 DOCUMENTS_HELD_MAX: Final = 1_000_000
@@ -189,16 +189,21 @@ class DocumentIndex:
             return
         finally:
             self.ahead = {}
-        name = "" if self.embedder is None else self.embedder.name
-        page = []
-        for number, entry in enumerate(added, self._newest + len(self._unstored) + 1):
-            event = new_events[entry.position]
-            page.append((number, Document(
-                position=event.position, session=0, seq=event.seq, ts_ms=event.ts_ms,
-                kind=event.kind, embedder=name, terms=entry.terms, vectors=entry.vectors,
-            )))  # fmt: skip
-        if page:
-            self._add(page, self.count + len(page))
+        first = self._newest + len(self._unstored) + 1
+        if added:
+            told = [new_events[entry.position] for entry in added]
+            page = DocumentColumns(
+                numbers=list(range(first, first + len(added))),
+                positions=[event.position for event in told],
+                sessions=[0] * len(told),
+                seqs=[event.seq for event in told],
+                times_ms=[event.ts_ms for event in told],
+                term_bytes=[len(entry.terms) for entry in added],
+                vector_bytes=[len(entry.vectors) for entry in added],
+                terms=b"".join(entry.terms for entry in added),
+                vectors=b"".join(entry.vectors for entry in added),
+            )
+            self._add(page, self.count + len(added))
             self._unstored |= {entry.position: entry for entry in added}
 
     def is_stored(self, position: int) -> bool:
@@ -242,11 +247,9 @@ class DocumentIndex:
         self.drop_unstored()
         self._skip(state)
         with contextlib.nullcontext() if self.count else uncollected():
-            while page := self._store.documents(
-                self._scope, self._index_name, after=self._newest, limit=PAGE
-            ):
+            while (page := self._page()).numbers:
                 self._add(page, state.count)
-                self._newest = page[-1][0]
+                self._newest = page.numbers[-1]
         self._is_reading = False
 
     def _skip(self, state: IndexState) -> None:
@@ -254,27 +257,32 @@ class DocumentIndex:
         if state.count > DOCUMENTS_HELD_MAX and not self.count:
             self._newest = state.newest - DOCUMENTS_HELD_MAX
 
-    def _add(self, page: list[tuple[int, Document]], total: int) -> None:
+    def _page(self) -> DocumentColumns:
+        embedder = "" if self.embedder is None else self.embedder.name
+        return self._store.document_columns(
+            self._scope, self._index_name, after=self._newest, limit=PAGE, embedder=embedder
+        )
+
+    def _add(self, page: DocumentColumns, total: int) -> None:
         import numpy as np  # noqa: PLC0415
 
         first = self.count
         for name, values in (
-            ("number", [number for number, _ in page]),
-            ("position", [document.position for _, document in page]),
-            ("session", [document.session for _, document in page]),
-            ("seq", [document.seq for _, document in page]),
-            ("ts", [document.ts_ms for _, document in page]),
+            ("number", page.numbers),
+            ("position", page.positions),
+            ("session", page.sessions),
+            ("seq", page.seqs),
+            ("ts", page.times_ms),
         ):
-            self._columns[name] = _grown(self._columns[name], self.count, values, np.int64)
-        lengths = [len(document.terms) // 4 for _, document in page]
-        self._lengths = _grown(self._lengths, self.count, lengths, np.int32)
-        terms = np.frombuffer(b"".join(document.terms for _, document in page), "<u4")
-        self.lexicon.extend(terms, lengths)
-        self.at.update((document.position, first + at) for at, (_, document) in enumerate(page))
-        self.count += len(page)
-        self._add_vectors([document for _, document in page], total)
+            self._columns[name] = _grown(self._columns[name], first, values, np.int64)
+        lengths = np.array(page.term_bytes, np.int32) // 4
+        self._lengths = _grown(self._lengths, first, lengths, np.int32)
+        self.lexicon.extend(np.frombuffer(page.terms, "<u4"), lengths)
+        self.count += len(page.numbers)
+        self.at.update(zip(page.positions, range(first, self.count), strict=True))
+        self._add_vectors(page, total)
 
-    def _add_vectors(self, documents: list[Document], total: int) -> None:
+    def _add_vectors(self, page: DocumentColumns, total: int) -> None:
         import numpy as np  # noqa: PLC0415
 
         if self.embedder is None or self._matrix is None:
@@ -282,21 +290,25 @@ class DocumentIndex:
         if total > VECTORS_HELD_MAX:
             self._matrix = None
             return
-        name = self.embedder.name
-        ours = [document.vectors if document.embedder == name else b"" for document in documents]
-        self.without_vector += ours.count(b"")
-        # A document without a vector has one of zeros.
-        blank = bytes(SCALE_BYTES + self._dimensions)
-        ours = [packed or blank for packed in ours]
-        counts = counted(ours, self._dimensions)
-        self._counts = _grown(self._counts, self.count - len(documents), counts, np.int64)
-        needed = self._filled + sum(counts)
+        width = SCALE_BYTES + self._dimensions
+        counts = np.array(page.vector_bytes, np.int64) // width
+        rows = np.frombuffer(page.vectors, np.uint8).reshape(-1, width)
+        without = int((counts == 0).sum())
+        if without:
+            # A document without a vector has one of zeros.
+            self.without_vector += without
+            has_own = np.repeat(counts > 0, np.maximum(counts, 1))
+            rows_of_all = np.zeros((len(has_own), width), np.uint8)
+            rows_of_all[has_own] = rows
+            rows, counts = rows_of_all, np.maximum(counts, 1)
+        self._counts = _grown(self._counts, self.count - len(counts), counts, np.int64)
+        needed = self._filled + len(rows)
         if needed > len(self._matrix):
             room = max(needed, total, 2 * len(self._matrix) if self._filled else 0)
             grown = np.empty((room, self._dimensions), np.float32)
             grown[: self._filled] = self._matrix[: self._filled]
             self._matrix = grown
-        unpack_into(self._matrix[self._filled : needed], ours)
+        unpack_into(self._matrix[self._filled : needed], rows)
         self._filled = needed
 
     # Searching.
@@ -464,7 +476,7 @@ def entries(
     ]
 
 
-def _grown(column: Any, count: int, values: Sequence[int], dtype: Any) -> Any:
+def _grown(column: Any, count: int, values: Any, dtype: Any) -> Any:
     """Return a column with values after its first ``count``; it grows by at least half."""
     import numpy as np  # noqa: PLC0415
 

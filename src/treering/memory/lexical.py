@@ -1,7 +1,8 @@
 """BM25 over hashed terms.
 
 New documents wait in a short list until the next query, then become a segment of their own.
-Segments are merged as they grow, so that each document is sorted only a few times.
+Segments are merged as they grow, so that each document is sorted only a few times. A process that
+asks one question sorts none.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ K1: Final = 1.2
 """Term frequency saturation."""
 B: Final = 0.75
 """Length normalisation."""
+SCANS_MAX: Final = 100
+"""Terms that are looked for among all before they are sorted, which takes as long."""
 
 
 class Matches(NamedTuple):
@@ -34,27 +37,59 @@ class Matches(NamedTuple):
     more."""
 
 
+class _Postings(NamedTuple):
+    """Per term, the documents and how often each has it."""
+
+    vocabulary: Numbers
+    bounds: NDArray[np.int64]
+    documents: NDArray[np.int64]
+    counts: Scores
+
+
 class _IndexSegment:
-    """Postings of a range of documents: per term, the documents and how often each has it."""
+    """The terms of a range of documents; they are sorted once they are often asked for."""
 
     def __init__(self, first: int, terms: Numbers, lengths: NDArray[np.int32]) -> None:
+        self.first, self.terms, self.lengths = first, terms, lengths
+        self._sorted: _Postings | None = None
+        self._lookups = 0
+
+    def postings(self, term: int) -> tuple[NDArray[np.int64], Scores]:
+        """Return the documents that have a term, and how often."""
+        self._lookups += 1
+        if self._sorted is None and self._lookups <= SCANS_MAX:
+            return self._scanned(term)
+        self._sorted = found = self._sorted or self._sort()
+        at = int(found.vocabulary.searchsorted(term))
+        if at == len(found.vocabulary) or found.vocabulary[at] != term:
+            return found.documents[:0], found.counts[:0]
+        span = slice(int(found.bounds[at]), int(found.bounds[at + 1]))
+        return found.documents[span], found.counts[span]
+
+    def _scanned(self, term: int) -> tuple[NDArray[np.int64], Scores]:
         import numpy as np  # noqa: PLC0415  (slow to import, and few need it)
 
-        self.first, self.terms, self.lengths = first, terms, lengths
-        indexes = np.repeat(np.arange(len(lengths), dtype=np.uint64), lengths)
-        pairs, counts = np.unique((terms.astype(np.uint64) << 32) | indexes, return_counts=True)
-        self.documents = (pairs & 0xFFFFFFFF).astype(np.int64) + first
-        self.counts = counts.astype(np.float32)
-        self.vocabulary, starts = np.unique(
+        places = np.flatnonzero(self.terms == term)
+        having = np.cumsum(self.lengths).searchsorted(places, side="right")
+        documents, counts = np.unique(having, return_counts=True)
+        return documents + self.first, counts.astype(np.float32)
+
+    def _sort(self) -> _Postings:
+        import numpy as np  # noqa: PLC0415
+
+        indexes = np.repeat(np.arange(len(self.lengths), dtype=np.uint64), self.lengths)
+        pairs, counts = np.unique(
+            (self.terms.astype(np.uint64) << 32) | indexes, return_counts=True
+        )
+        vocabulary, starts = np.unique(
             (pairs >> np.uint64(32)).astype(np.uint32), return_index=True
         )
-        self.bounds = np.append(starts, len(pairs))
-
-    def postings(self, term: int) -> slice:
-        at = int(self.vocabulary.searchsorted(term))
-        if at == len(self.vocabulary) or self.vocabulary[at] != term:
-            return slice(0, 0)
-        return slice(int(self.bounds[at]), int(self.bounds[at + 1]))
+        return _Postings(
+            vocabulary=vocabulary,
+            bounds=np.append(starts, len(pairs)),
+            documents=(pairs & 0xFFFFFFFF).astype(np.int64) + self.first,
+            counts=counts.astype(np.float32),
+        )
 
 
 class Lexicon:
@@ -83,7 +118,7 @@ class Lexicon:
         self.extend(np.array(terms, np.uint32), [len(terms)])
         return len(self) - 1
 
-    def extend(self, terms: Numbers, lengths: Sequence[int]) -> None:
+    def extend(self, terms: Numbers, lengths: Sequence[int] | NDArray[np.int32]) -> None:
         """Add documents whose terms are concatenated in one array."""
         import numpy as np  # noqa: PLC0415
 
@@ -152,13 +187,11 @@ class Lexicon:
         import numpy as np  # noqa: PLC0415
 
         self._flush()
-        where = [(part, part.postings(term)) for part in self._segments]
+        where = [segment.postings(term) for segment in self._segments]
         if len(where) == 1:
-            [(part, span)] = where
-            documents, counts = part.documents[span], part.counts[span]
+            [(documents, counts)] = where
         else:
-            none = (np.empty(0, np.int64), np.empty(0, np.float32))
-            parts = [none, *((part.documents[span], part.counts[span]) for part, span in where)]
+            parts = [(np.empty(0, np.int64), np.empty(0, np.float32)), *where]
             documents = np.concatenate([part_documents for part_documents, _ in parts])
             counts = np.concatenate([part_counts for _, part_counts in parts])
         if self._present_count == len(self._present):

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
 
     from treering.derive.fact_extraction import Utterance
     from treering.memory.model_extraction import Extraction
-    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row, SavedFold
+    from treering.memory.records import (
+        Document,
+        DocumentColumns,
+        IndexEntry,
+        IndexName,
+        IndexState,
+        Row,
+        SavedFold,
+    )
     from treering.model.events import Event
     from treering.model.queries import FollowedEvents, FollowStep, Mark
     from treering.model.scopes import Scope
@@ -99,6 +107,11 @@ class MemoryStore(Protocol):
         self, scope: Scope, shelf: IndexName, *, after: int, limit: int
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in insertion order after ``after``."""
+
+    def document_columns(
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int, embedder: str
+    ) -> DocumentColumns:
+        """Return the same as columns, with the vectors of one embedder alone."""
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of an index."""

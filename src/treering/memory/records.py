@@ -50,6 +50,28 @@ class Document(msgspec.Struct, frozen=True, gc=False):
     """One or more 8-bit vectors; see vectors.py."""
 
 
+class DocumentColumns(msgspec.Struct, frozen=True, gc=False):
+    """Documents in the order of their numbers, field by field."""
+
+    numbers: list[int]
+    positions: list[int]
+    sessions: list[int]
+    seqs: list[int]
+    times_ms: list[int]
+    term_bytes: list[int]
+    """How many bytes of ``terms`` each document has."""
+    vector_bytes: list[int]
+    terms: bytes
+    vectors: bytes
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a field lacks something, as damaged ones may."""
+        counts = {len(column) for column in msgspec.structs.astuple(self)[:7]}
+        held = (len(self.terms), len(self.vectors))
+        if len(counts) > 1 or held != (sum(self.term_bytes), sum(self.vector_bytes)):
+            raise ValueError("a document lacks a required field")
+
+
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
     """What the index stores of an event."""
 

@@ -47,23 +47,17 @@ def unpack(packed: Sequence[bytes], dimensions: int) -> tuple[Matrix, list[int]]
     """Return all vectors as unit rows, and the number of rows in each of ``packed``."""
     import numpy as np  # noqa: PLC0415
 
-    counts = counted(packed, dimensions)
+    width = SCALE_BYTES + dimensions
+    counts = [len(group) // width for group in packed]
     vectors = np.empty((sum(counts), dimensions), np.float32)
-    unpack_into(vectors, packed)
+    unpack_into(vectors, np.frombuffer(b"".join(packed), np.uint8).reshape(-1, width))
     return vectors, counts
 
 
-def counted(packed: Sequence[bytes], dimensions: int) -> list[int]:
-    """Return the number of rows in each of ``packed``."""
-    return [len(group) // (SCALE_BYTES + dimensions) for group in packed]
-
-
-def unpack_into(vectors: Matrix, packed: Sequence[bytes]) -> None:
-    """Set the rows of ``vectors`` to those of ``packed``; zero bytes are a row of zeros."""
+def unpack_into(vectors: Matrix, rows: NDArray[np.uint8]) -> None:
+    """Set the rows of ``vectors`` to packed ones; zero bytes are a row of zeros."""
     import numpy as np  # noqa: PLC0415
 
-    width = SCALE_BYTES + vectors.shape[1]
-    rows = np.frombuffer(b"".join(packed), dtype=np.uint8).reshape(-1, width)
     levels = rows[:, SCALE_BYTES:].view(np.int8)
     for at in range(0, len(rows), UNPACKED_AT_ONCE):
         # A part at a time, which stays in the processor's cache. The scale of a unit row is its

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from treering.memory.records import REMEMBERED_KINDS, Document, IndexState
+from treering.memory.records import REMEMBERED_KINDS, Document, DocumentColumns, IndexState
 from treering.model.queries import FollowStep
 from treering.storage.memory_documents import entries
 from treering.storage.postgres import following
@@ -54,6 +54,28 @@ FROM memory_documents
 WHERE scope = %s AND shelf = %s AND number > %s
 ORDER BY number
 LIMIT %s
+"""
+# One row: to make a tuple of each document takes longer than to read all of them.
+_COLUMNS: Final = """
+SELECT
+  coalesce(array_agg(number), '{}'),
+  coalesce(array_agg(position), '{}'),
+  coalesce(array_agg(session), '{}'),
+  coalesce(array_agg(seq), '{}'),
+  coalesce(array_agg(ts_ms), '{}'),
+  coalesce(array_agg(length(terms)), '{}'),
+  coalesce(array_agg(length(vectors)), '{}'),
+  coalesce(string_agg(terms, ''), ''),
+  coalesce(string_agg(vectors, ''), '')
+FROM (
+  SELECT
+    number, position, session, seq, ts_ms, terms,
+    CASE WHEN embedder = %s THEN vectors ELSE '' END AS vectors
+  FROM memory_documents
+  WHERE scope = %s AND shelf = %s AND number > %s
+  ORDER BY number
+  LIMIT %s
+) AS page
 """
 _AMONG: Final = """
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
@@ -122,6 +144,14 @@ def page(
     """Return documents after a number, in order."""
     rows = fetch(connection, _PAGE, (scope, shelf, after, limit))
     return [(row[0], Document(*row[1:])) for row in rows]
+
+
+def columns(
+    connection: Connection, scope: Scope, shelf: IndexName, span: tuple[int, int], embedder: str
+) -> DocumentColumns:
+    """Return as many documents after a number as columns, in order."""
+    [row] = fetch(connection, _COLUMNS, (embedder, scope, shelf, *span))
+    return DocumentColumns(*row)
 
 
 def index_state(connection: Connection, scope: Scope, shelf: IndexName) -> IndexState:

@@ -18,7 +18,14 @@ from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treering.memory.records import Document, IndexEntry, IndexName, IndexState, Row
+    from treering.memory.records import (
+        Document,
+        DocumentColumns,
+        IndexEntry,
+        IndexName,
+        IndexState,
+        Row,
+    )
     from treering.model.events import Event
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
@@ -103,6 +110,15 @@ class MemoryKeeper(MemoryReader):
         most = min(limit, DOCUMENTS_MAX)
         return self._server.read(
             lambda c: memory_documents.page(c, scope, shelf, after, most), scope
+        )
+
+    def document_columns(
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int, embedder: str
+    ) -> DocumentColumns:
+        """Return the same as columns, with the vectors of one embedder alone."""
+        span = (after, min(limit, DOCUMENTS_MAX))
+        return self._server.read(
+            lambda c: memory_documents.columns(c, scope, shelf, span, embedder), scope
         )
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.memory.records import Document, IndexState
+import msgspec
+
+from treering.memory.records import Document, DocumentColumns, IndexState
 from treering.model.codec import encode
 from treering.model.queries import FollowStep
 from treering.storage.memory_documents import STEP_EVENTS, entries
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.memory_file import MemoryFile
     from treering.storage.sqlite.memory_reader import MemoryReader
 
+_NUMBERS: Final = msgspec.json.Decoder(list[int])
 _INTO: Final = """
 INSERT INTO documents (
   scope, shelf, position, session, seq, ts_ms, kind, embedder, terms, vectors
@@ -41,6 +44,26 @@ FROM documents INDEXED BY documents_by_shelf
 WHERE scope = ? AND shelf = ? AND number > ?
 ORDER BY number
 LIMIT ?
+"""
+# One row: to make a tuple of each document takes longer than to read all of them.
+_COLUMNS: Final = """
+SELECT
+  json_group_array(number),
+  json_group_array(position),
+  json_group_array(session),
+  json_group_array(seq),
+  json_group_array(ts_ms),
+  json_group_array(length(terms)),
+  json_group_array(length(vectors)),
+  CAST(coalesce(group_concat(terms, ''), '') AS BLOB),
+  CAST(coalesce(group_concat(vectors, ''), '') AS BLOB)
+FROM (
+  SELECT number, position, session, seq, ts_ms, terms, iif(embedder = ?, vectors, x'') AS vectors
+  FROM documents INDEXED BY documents_by_shelf
+  WHERE scope = ? AND shelf = ? AND number > ?
+  ORDER BY number
+  LIMIT ?
+)
 """
 _ERASED: Final = """
 SELECT number, shelf
@@ -114,6 +137,15 @@ def page(
     if any(None in row for row in rows):
         raise ValueError("a document lacks a required field")
     return [(row[0], Document(*row[1:])) for row in rows]
+
+
+def columns(
+    connection: apsw.Connection, scope: int, shelf: IndexName, span: tuple[int, int], embedder: str
+) -> DocumentColumns:
+    """Return as many documents after a number as columns, in order."""
+    [(*numbers, terms, vectors)] = fetch_all(connection, _COLUMNS, (embedder, scope, shelf, *span))
+    fields: list[Any] = [*map(_NUMBERS.decode, numbers), terms, vectors]
+    return DocumentColumns(*fields)
 
 
 def index_state(connection: apsw.Connection, scope: int, shelf: IndexName) -> IndexState:

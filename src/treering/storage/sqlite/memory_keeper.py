@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from treering.errors import StorageError
-from treering.memory.records import INDEX_NAMES, REMEMBERED_KINDS, IndexState, SavedFold
+from treering.memory.records import (
+    INDEX_NAMES,
+    REMEMBERED_KINDS,
+    DocumentColumns,
+    IndexState,
+    SavedFold,
+)
 from treering.model.queries import FollowStep
 from treering.storage import memory_rows
 from treering.storage.projections import SqliteTable
@@ -125,6 +131,18 @@ class MemoryKeeper:
             return []
         page = self._memory.read(lambda c: memory_documents.page(c, number, shelf, after, most))
         return page or []
+
+    def document_columns(
+        self, scope: Scope, shelf: IndexName, *, after: int, limit: int, embedder: str
+    ) -> DocumentColumns:
+        """Return the same as columns, with the vectors of one embedder alone."""
+        number, span = self._scope_number(scope), (after, min(limit, DOCUMENTS_MAX))
+        columns = None
+        if self._memory.exists:
+            columns = self._memory.read(
+                lambda c: memory_documents.columns(c, number, shelf, span, embedder)
+            )
+        return columns or DocumentColumns([], [], [], [], [], [], [], b"", b"")
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of an index."""
