@@ -7,6 +7,7 @@ is. A sentence that fits a shape is read as its plain statement, and as a change
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from treering.derive.claim_times import is_day, is_time
@@ -242,6 +243,7 @@ class ReadChange(NamedTuple):
     """The value it names as the former one."""
 
 
+@lru_cache(maxsize=1_024)
 def plain_change(text: str) -> ReadChange | None:
     """Return what a sentence of change or ending amounts to; None for any other sentence."""
     text = _ADVERB.sub("", expand_contractions(text)).strip().rstrip(".!")

@@ -12,6 +12,7 @@ from treering.derive.claim_words import (
     normalise_characters,
     third_person,
     trimmed,
+    word_set,
 )
 from treering.lazy import lazy_pattern
 
@@ -89,6 +90,18 @@ _PLANNED: Final = lazy_pattern(
 _ABLE: Final = lazy_pattern(r"(?:\bcan|^Can) (?P<verb>[a-z]+)\b")
 _STAND: Final = lazy_pattern(r"\b(?:stand|bear) (?=\w)")
 _BLANKS: Final = lazy_pattern(r"\s+")
+_WORD: Final = lazy_pattern(r"\w+")
+_CUES: Final = word_set(
+    "grown come came learned learnt started begun began because since so due thanks planned"
+    " scheduled slated now longer not any anymore instead switched moved migrated relocated"
+    " upgraded downgraded changed became stopped quit gave given days nowadays as recently used"
+    " formerly previously replaced renamed rather never no can all forward currently presently"
+    " still also"
+    " really already actually mostly usually typically generally normally originally always"
+    " officially definitely primarily mainly absolutely particularly especially much truly strongly"
+    " just finally eventually often"
+)
+"""Each cue within a sentence has one of these words; most sentences have none."""
 
 
 class SentenceCues(NamedTuple):
@@ -109,6 +122,8 @@ def extract_cues(text: str) -> SentenceCues:
     sentence = _BLANKS.sub(" ", expand_contractions(normalise_characters(text))).strip()
     sentence = sentence.lower() if sentence.isupper() else sentence
     sentence, corrected = _without_lead(trimmed(sentence))
+    if _CUES.isdisjoint(_WORD.findall(sentence.lower())):
+        return NO_CUES._replace(text=sentence.strip(), changed=corrected, corrected=corrected)
     sentence = _GROWN.sub("", sentence)
     sentence = _PLANNED.sub(r"\1 on", _REASON.sub("", sentence))
     changed = _CHANGED.search(sentence) is not None

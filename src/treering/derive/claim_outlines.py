@@ -171,6 +171,11 @@ def outline(text: str) -> SentenceOutline:
     return SentenceOutline(_named_first(words, verb_at), verb_at)
 
 
+def has_clauses(text: str) -> bool:
+    """Return whether a sentence may have more than one clause."""
+    return _CLAUSE_ENDS.search(text) is not None
+
+
 @lru_cache(maxsize=1_024)
 def clause_outlines(text: str) -> tuple[SentenceOutline, ...]:
     """Return the outlines of the clauses of a sentence, each with a subject."""

@@ -31,7 +31,7 @@ from treering.derive.claim_forms import (
     read_reversed,
     read_title,
 )
-from treering.derive.claim_outlines import clause_outlines
+from treering.derive.claim_outlines import clause_outlines, has_clauses
 from treering.derive.claim_predicates import (
     PredicateMeaning,
     occasion,
@@ -135,6 +135,8 @@ def read_claim(text: str) -> Claim:
 
 def _read_last_clause(text: str) -> Claim | None:
     """Return what the last clause of a sentence says, if that can hold only one value."""
+    if not has_clauses(text):
+        return None
     *others, last = clause_outlines(text) or [None]
     claim = read_claim(last.text()) if others and last is not None else Claim()
     is_change = claim.single_valued and not claim.negated

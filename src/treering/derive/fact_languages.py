@@ -320,9 +320,9 @@ def is_foreign_order(text: str) -> bool:
 def foreign_claim(text: str) -> ForeignClaim | None:
     """Return what a noted fact says, if it is noted in one of these languages."""
     folded, statement = text.casefold(), text.rstrip(" .")
-    for row in _ROWS:
+    for words, row in _rows_by_words():
         # Most texts have the words of no row: no pattern is compiled for them.
-        if _words_of(row) in folded and (match := _noted(row).fullmatch(statement)):
+        if words in folded and (match := _noted(row).fullmatch(statement)):
             return _claim(row, match)
     return None
 
@@ -394,9 +394,12 @@ def _noted(row: SayingForm) -> re.Pattern[str]:
 
 
 @cache
-def _words_of(row: SayingForm) -> str:
-    """Return the longest part of a noted fact that is always the same."""
-    return max(re.split(r"\{[pv]\}", row.noted), key=len).strip().casefold()
+def _rows_by_words() -> list[tuple[str, SayingForm]]:
+    """Return the rows, each with the longest part of its noted facts that is always the same."""
+    parts = (re.split(r"\{[pv]\}", row.noted) for row in _ROWS)
+    return [
+        (max(each, key=len).strip().casefold(), row) for each, row in zip(parts, _ROWS, strict=True)
+    ]
 
 
 def _with_value(said: str, value: str) -> str:
