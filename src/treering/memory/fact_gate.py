@@ -21,7 +21,6 @@ from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
 from treering.memory.change_decision import NEAR_FROM as CHANGED_FROM
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT
-from treering.memory.vectors import dots
 from treering.model.events import NewEvent
 from treering.model.memories import EVIDENCE_MAX, LearnResult, NewFact
 
@@ -100,7 +99,11 @@ class FactGate:
         self._statements: dict[tuple[str | None, str | None, str], str] = {}
         self._stated_at: dict[tuple[str | None, str | None], dict[str, int]] = {}
         """Per owner, the index in ``asked`` of the last statement of each new fact."""
+        self._noted: dict[int, str] = {}
+        """The id of the fact that each of ``asked`` became, by its index."""
         self._vectors: Matrix | None = None
+        self._among: Matrix | None = None
+        """The cosines of all facts with each other, once any of them is needed."""
         self._near: dict[int, list[tuple[str, float]]] = {}
         self._changeable: dict[int, list[tuple[str, float]]] = {}
         """Per fact that speaks of a change, the nearest facts, however far."""
@@ -297,6 +300,7 @@ class FactGate:
         if content.slot is not None and content.id not in self._gone:
             self._slots[*owner, content.slot] = content.id
         self._stated_at.setdefault(owner, {})[content.id] = at
+        self._noted[at] = content.id
 
     # Candidates for comparison.
 
@@ -418,9 +422,18 @@ class FactGate:
         stated_at = self._stated_at.get((asked.fact.user, asked.wall))
         if self._vectors is None or not stated_at:
             return []
-        cosines = dots(self._vectors[list(stated_at.values())], self._vectors[at])
-        ids = list(stated_at)
-        return [(ids[index], float(cosines[index])) for index in _largest(cosines, most, least)]
+        import numpy as np  # noqa: PLC0415
+
+        if self._among is None:
+            self._among = self._vectors @ self._vectors.T
+        cosines = self._among[at, :at]
+        similar = [
+            (fact_id, float(cosines[index]))
+            for index in np.flatnonzero(cosines >= least).tolist()
+            # What was said again counts where it was said last.
+            if (fact_id := self._noted.get(index)) is not None and stated_at.get(fact_id) == index
+        ]
+        return sorted(similar, key=lambda each: -each[1])[:most]
 
 
 def facts_visible_to(
