@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treering import Ledger
 
 
-def live(ledger: Ledger) -> None:
+def derive_everything(ledger: Ledger) -> None:
     """Have a ledger derive everything that it can derive."""
     for scope in (HERE, ELSEWHERE):
         session = ledger.session("talk", scope=scope, agent="lyria", user="ann")
@@ -70,7 +70,7 @@ def live(ledger: Ledger) -> None:
 
 def test_what_is_derived_is_what_the_events_give(open_ledger: Callable[[], Ledger]) -> None:
     ledger = open_ledger()
-    live(ledger)
+    derive_everything(ledger)
 
     proof = ledger.admin.verify(derived=True)
 
@@ -88,7 +88,7 @@ def test_it_stays_so_when_things_are_erased_expire_and_are_copied(
     open_ledger: Callable[[], Ledger],
 ) -> None:
     ledger, other = open_ledger(), open_ledger()
-    live(ledger)
+    derive_everything(ledger)
     ledger.redact(HERE, session_id="talk")
     ledger.expire(HERE, policy={"tool.call": 1}, now_ms=NOON + 900 * DAY)
     ledger.forget(ELSEWHERE, user="ann")
@@ -108,7 +108,7 @@ def test_a_snapshot_that_lies_with_a_digest_of_its_own_is_found(
     open_ledger: Callable[[], Ledger], view: int
 ) -> None:
     ledger = open_ledger()
-    live(ledger)
+    derive_everything(ledger)
     store, scope = ledger._store, Scope(HERE)
     seq, body = store.snapshots.latest(scope, "long", until_seq=2**40, view=view) or (0, b"")
     snapshot, counter = decode_snapshot(body, seq), decode_counts(body, seq)

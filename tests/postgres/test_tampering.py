@@ -290,6 +290,9 @@ REDACTED_ROW: Final = "flags & 66 = 2"
 EXPIRED_ROW: Final = "flags >= 64"
 RUN: Final = "SELECT scope, session, 'r9', 0, 1 FROM heads LIMIT 1"
 BLOB: Final = "SELECT scope, sha256('x'), body FROM blobs"
+MOVED: Final = """
+SELECT (jsonb_populate_record(d, '{{"scope": "nobody"}}')).* FROM {table} AS d
+"""
 HEAD: Final = """SELECT (jsonb_populate_record(h, '{"session": 99}')).* FROM heads AS h LIMIT 1"""
 
 
@@ -544,6 +547,18 @@ def test_many_who_open_sessions_at_once_are_all_counted(story: Place) -> None:
         "DELETE FROM memory_documents",
         "UPDATE memory_rows SET body = substring(body FOR length(body) - 1)",
         "DELETE FROM memory_rows WHERE sort = 'fact.2'",
+        "INSERT INTO memory_rows SELECT scope, 'fact.9', key, body FROM memory_rows",
+        f"UPDATE memory_rows SET scope = '{ELSEWHERE}'",
+        "UPDATE search_documents SET number = 0",
+        f"INSERT INTO search_documents {MOVED.format(table='search_documents')}",
+        "INSERT INTO memory_rows SELECT 'nobody', sort, key, body FROM memory_rows",
+        "UPDATE memory_documents SET session = session + 1000",
+        "UPDATE memory_documents SET embedder = ''",
+        "UPDATE memory_documents SET number = 0",
+        "UPDATE memory_documents SET number = 1",
+        "UPDATE memory_documents SET number = number + 1000",
+        "UPDATE memory_shelves SET newest = 0",
+        f"INSERT INTO memory_documents {MOVED.format(table='memory_documents')}",
     ],
 )
 def test_derived_rows_that_lie_are_found(story: Place, statement: str) -> None:

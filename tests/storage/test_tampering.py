@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import shutil
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 import treering
 from builders import DAY, HERE, NOON, called, run_of, said
+from contract.test_derived_proof import derive_everything
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -457,3 +461,62 @@ def test_one_session_or_one_scope_can_be_verified_alone(path: Path) -> None:
         assert ledger.admin.verify("acme/empty").intact
         with pytest.raises(treering.NotFound):
             ledger.admin.verify(HERE, session_id="nobody")
+
+
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a ledger of two scopes that has derived all that it can."""
+    path = tmp_path_factory.mktemp("derived") / "ledger.db"
+    with treering.open(path) as ledger:
+        derive_everything(ledger)
+        proof = ledger.admin.verify(derived=True)
+        assert proof.intact, proof.first_broken
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "statement"),
+    [
+        ("", "UPDATE snapshots SET body = substr(body, 1, 40)"),
+        ("", "UPDATE snapshots SET body = CAST(body || x'00' AS BLOB)"),
+        ("", "UPDATE snapshots SET seq = seq - 1"),
+        ("", "UPDATE snapshots SET seq = seq + 100000"),
+        ("", "UPDATE snapshots SET view = view + 7"),
+        ("", "UPDATE snapshots SET scope = 3 - scope"),
+        ("", "INSERT INTO snapshots SELECT 3 - scope, session, view, seq, body FROM snapshots"),
+        (".memory", "UPDATE documents SET session = 0 WHERE number = 2"),
+        (".memory", "UPDATE documents SET session = session + 1000"),
+        (".memory", "UPDATE documents SET embedder = '' WHERE number = 2"),
+        (
+            ".memory",
+            """
+UPDATE documents AS d
+SET embedder = (SELECT o.embedder FROM documents AS o WHERE o.embedder <> d.embedder LIMIT 1)
+""",
+        ),
+        (".memory", "UPDATE documents SET vectors = x'' WHERE number = 2"),
+        (".memory", "UPDATE documents SET number = number + 1000000 WHERE number = 2"),
+        (".memory", "UPDATE shelves SET newest = 0"),
+        (
+            ".memory",
+            "INSERT INTO memory_rows SELECT scope, 'fact.9', key, body FROM memory_rows LIMIT 1",
+        ),
+        (".memory", "INSERT INTO memory_rows SELECT 99, sort, key, body FROM memory_rows LIMIT 1"),
+        (".memory", "UPDATE documents SET scope = 99, shelf = 'x' WHERE number = 2"),
+        (".search", "UPDATE shards SET first = last + 1"),
+        (".search", "INSERT INTO shards SELECT 99, 99, first, last, documents FROM shards LIMIT 1"),
+    ],
+)
+def test_derived_rows_that_lie_are_found(
+    derived: Path, tmp_path: Path, file: str, statement: str
+) -> None:
+    path = tmp_path / "copy" / derived.name
+    shutil.copytree(derived.parent, path.parent)
+    with closing(apsw.Connection(f"{path}{file}")) as connection:
+        connection.execute(statement)
+        assert connection.total_changes()
+
+    broken = verified(path, derived=True).first_broken
+
+    assert broken is not None
+    assert broken.fault in {"derived", "file"}

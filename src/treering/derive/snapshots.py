@@ -87,6 +87,14 @@ def decode_counts(body: bytes, seq: int) -> EventCounter | None:
     return snapshot.tally if snapshot and snapshot.seq == seq else None
 
 
+def is_damaged(body: bytes, seq: int, view: int) -> bool:
+    """Whether a snapshot of this version is not what was kept at ``seq``; readers ignore it."""
+    if body[:1] != bytes([VERSION]):
+        return False
+    kept = _decode(_count_decoder, body) if view == COUNTS else _decode(_decoder, body)
+    return kept is None or kept.seq != seq
+
+
 def _decode(decoder: msgspec.msgpack.Decoder[Value], body: bytes) -> Value | None:
     numbers = body[1 + _DIGEST_BYTES :]
     if body[:1] != bytes([VERSION]) or body[1 : 1 + _DIGEST_BYTES] != _digest(numbers):

@@ -10,7 +10,7 @@ from treering.derive.search_texts import event_texts, search_text
 from treering.errors import InvalidInput, NotFound
 from treering.ledger.anchors import check_anchor, write_anchor
 from treering.ledger.copying import copy
-from treering.ledger.derived import SAMPLE, Rules, compare_derived
+from treering.ledger.derived import SAMPLE, Rules, compare_derived, find_stray
 from treering.ledger.exporting import write_export
 from treering.ledger.rekeying import rekey
 from treering.ledger.restoring import read_export
@@ -89,9 +89,10 @@ class LedgerAdmin:
             raise NotFound(f"no session {session_id} in scope {scope}", hint="check both names")
         if derived and result.intact:
             scopes = scope_names(self._store) if name is None else [name]
-            result = self._with_derived(
-                result, *compare_derived(self._store, scopes, self._rules())
-            )
+            rows, broken = compare_derived(self._store, scopes, self._rules())
+            if name is None:
+                broken = broken or find_stray(self._store)
+            result = self._with_derived(result, rows, broken)
         if anchor is None:
             return result
         anchored, broken = check_anchor(self._store, anchor, name)

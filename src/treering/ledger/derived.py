@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from treering.derive.search_texts import SearchText
     from treering.ledger.ports import EventStore
     from treering.memory.ports import Embedder
-    from treering.memory.records import Document, IndexEntry, IndexName
+    from treering.memory.records import Document, IndexEntry, IndexName, IndexState
     from treering.model.events import Event
     from treering.model.queries import Mark
     from treering.model.scopes import Scope
@@ -87,15 +87,30 @@ def compare_derived(
             for name, count in _compare(store, scope, rules, sample):
                 counts[name] = counts.get(name, 0) + count
         except _Flaw as flaw:
-            return counts, Broken(
-                scope=scope,
-                session_id=flaw.session_id,
-                seq=flaw.seq,
-                event_id=None,
-                fault="derived",
-                detail=str(flaw),
-            )
+            return counts, _broken(flaw, scope)
     return counts, None
+
+
+def find_stray(store: EventStore) -> Broken | None:
+    """Return the fault if a derived row belongs to no scope, so that no comparison reads it."""
+    for name, count in (
+        ("memory rows", store.memory.stray_rows()),
+        ("documents of the search index", store.words.stray_rows()),
+    ):
+        if count:
+            return _broken(_Flaw(f"{count} {name} belong to no scope"))
+    return None
+
+
+def _broken(flaw: _Flaw, scope: str = "") -> Broken:
+    return Broken(
+        scope=scope,
+        session_id=flaw.session_id,
+        seq=flaw.seq,
+        event_id=None,
+        fault="derived",
+        detail=str(flaw),
+    )
 
 
 def _compare(
@@ -158,6 +173,8 @@ def _compare_memory(store: EventStore, scope: Scope) -> int:
     if not rows.mark and not rows.tables:
         return 0
     if not rows.tables.keys() <= ROW_SORTS:
+        if len({sort.partition(".")[0] for sort in rows.tables}) < len(rows.tables):
+            raise _Flaw("there are memory rows of two versions at once")
         return 0  # Rows of another version: the next reader discards them.
     state, more = MemoryState(partial(read_attribution, store, scope)), True
     mark: Mark = ()
@@ -184,25 +201,36 @@ def _compare_documents(
     """Compare the documents of an index, of memories or of events."""
     of_facts = index == "memories"
     texts = memory_texts if of_facts else rules.event_texts
-    embedder = rules.fact_embedder if of_facts else rules.embedder
+    embedders = {one.name: one for one in (rules.embedder, rules.fact_embedder) if one is not None}
     held = store.memory.index_state(scope, index)
     after = 0 if sample is None else max(held.newest - sample.documents, 0)
     key = store.memory.term_key(scope)
-    count = worded = 0
-    sessions: dict[int, str] = {}
+    count = worded = last = 0
     while page := store.memory.documents(scope, index, after=after, limit=PAGE):
-        documents = [document for _, document in page]
-        positions = [document.position for document in documents]
+        positions = [document.position for _, document in page]
         events = {
             event.position: event for event in store.memory.events_at_positions(scope, positions)
         }
-        made = _entries(list(events.values()), texts, embedder, key)
-        for document in documents:
+        sessions = store.memory.sessions_at_positions(scope, positions)
+        by_embedder: dict[str, list[Event]] = {}
+        for _, document in page:
+            if document.position in events:
+                by_embedder.setdefault(document.embedder, []).append(events[document.position])
+        made = {
+            position: entry
+            for name, own in by_embedder.items()
+            for position, entry in _entries(own, texts, embedders.get(name), key).items()
+        }
+        for number, document in page:
+            embedder = embedders.get(document.embedder)
             event, entry = events.get(document.position), made.get(document.position)
             if event is None or entry is None:
                 raise _Flaw(f"a document in the index of {index} has no event")
-            session_id = sessions.setdefault(document.session, event.session_id)
-            if session_id != event.session_id or not _is_of(document, event, entry, embedder):
+            if number == last:
+                raise _Flaw(f"two documents in the index of {index} have one number")
+            last = number
+            session = sessions.get(document.position)
+            if document.session != session or not _is_of(document, event, entry, embedder):
                 raise _Flaw(
                     f"a document in the index of {index} differs from its event",
                     event.session_id,
@@ -211,15 +239,37 @@ def _compare_documents(
             worded += bool(document.terms)
         count += len(page)
         after = page[-1][0]
-    # Unless somebody has added documents meanwhile.
-    if sample is None and held == store.memory.index_state(scope, index):
-        if count != held.count:
-            raise _Flaw(f"the index of {index} has {count} documents instead of {held.count}")
-        if count and not store.memory.documents_lag(scope, index):
-            expected = _count_worded(store, scope, index, texts)
-            if worded != expected:
-                raise _Flaw(f"the index of {index} has {worded} documents instead of {expected}")
+    if sample is None:
+        _compare_counts(store, scope, index, held, _Counted(count, worded, last), texts)
     return count
+
+
+class _Counted(NamedTuple):
+    documents: int
+    worded: int
+    last: int
+
+
+def _compare_counts(
+    store: EventStore,
+    scope: Scope,
+    index: IndexName,
+    held: IndexState,
+    counted: _Counted,
+    texts: Callable[[Event], list[str]],
+) -> None:
+    """Check that no document is missing, unless somebody has added some meanwhile."""
+    if held != store.memory.index_state(scope, index):
+        return
+    if counted.last > held.newest:
+        raise _Flaw(f"a document in the index of {index} is after the last one")
+    count, worded = counted.documents, counted.worded
+    if count != held.count:
+        raise _Flaw(f"the index of {index} has {count} documents instead of {held.count}")
+    if count and not store.memory.documents_lag(scope, index):
+        expected = _count_worded(store, scope, index, texts)
+        if worded != expected:
+            raise _Flaw(f"the index of {index} has {worded} documents instead of {expected}")
 
 
 def _entries(
@@ -241,8 +291,10 @@ def _is_of(document: Document, event: Event, entry: IndexEntry, embedder: Embedd
     fields = (document.seq, document.ts_ms, document.kind, document.terms)
     if fields != (event.seq, event.ts_ms, event.kind, entry.terms):
         return False
-    if embedder is None or document.embedder != embedder.name or not entry.vectors:
-        return True  # Vectors of another embedder cannot be made again by this one.
+    if bool(document.embedder) != bool(document.vectors):
+        return False
+    if embedder is None or not entry.vectors:
+        return True  # Vectors of an embedder that is not in use cannot be made again.
     if len(document.vectors) != len(entry.vectors):
         return False
     import numpy as np  # noqa: PLC0415  (only for memories)

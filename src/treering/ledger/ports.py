@@ -512,6 +512,9 @@ class WordIndex(Protocol):
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
         """Index a scope again; return the number of events and the first difference."""
 
+    def stray_rows(self) -> int:
+        """Return how many documents belong to no scope."""
+
 
 class Vault(Protocol):
     """Stores the keys of encrypted scopes and the key that hides ids, outside the ledger."""

@@ -18,6 +18,7 @@ from treering.derive.snapshots import (
     decode_counts,
     decode_snapshot,
     encode_snapshot,
+    is_damaged,
 )
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.errors import InvalidInput, NotFound
@@ -157,12 +158,14 @@ class Views:
     def wrong_snapshot(self, kept: Mapping[int, bytes], view: int = FOLDED) -> int | None:
         """Return the seq of one of the snapshots ``kept`` that is not what the events give.
 
-        Those that are never used do not count: damaged ones, or of before an erasure.
+        Those of another version, and of before an erasure, do not count: they are never used.
         """
         head, later_changes = self._lineage.head_seq(), LaterChanges()
         self._look_back(head + 1, 0, later_changes)
         fold, counter, counted = Fold(self._read), EventCounter(), 0
         for seq in sorted(kept):
+            if is_damaged(kept[seq], seq, view):
+                return seq
             if later_changes.invalid_from(seq) is not None:
                 continue
             if view == COUNTS:

@@ -135,3 +135,9 @@ class MemoryStore(Protocol):
 
     def events_at_positions(self, scope: Scope, positions: Sequence[int]) -> list[Event]:
         """Return the events at these positions that exist and are not erased."""
+
+    def sessions_at_positions(self, scope: Scope, positions: Sequence[int]) -> dict[int, int]:
+        """Return the store's number of the session of the event at each position."""
+
+    def stray_rows(self) -> int:
+        """Return how many rows and documents belong to no scope, or to no index."""

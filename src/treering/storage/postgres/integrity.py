@@ -62,7 +62,8 @@ WHERE own.first <> coalesce(f.seq, 0) + 1 OR own.before <> coalesce(f.seq, 0)
 _STRAY_SNAPSHOTS: Final = """
 SELECT count(*)
 FROM snapshots AS n
-WHERE NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id = n.session)
+WHERE n.view NOT IN (0, 1)
+  OR NOT EXISTS (SELECT 1 FROM sessions AS s WHERE s.scope = n.scope AND s.id = n.session)
 """
 _STRAY_KEYS: Final = """
 SELECT count(*)
@@ -145,7 +146,7 @@ _STRAYS: Final = (
     ("forks have no session, or no parent in its scope", _LOOSE_FORKS),
     ("forks leave their parent where it is not what it was", _WRONG_CUTS),
     ("sessions have gaps, or events that belong to their parent", _GAPS),
-    ("snapshots belong to a session that is gone", _STRAY_SNAPSHOTS),
+    ("snapshots belong to no session, or to no view", _STRAY_SNAPSHOTS),
     ("keys of records belong to no event", _STRAY_KEYS),
     ("blobs belong to no event", _STRAY_BLOBS),
     ("positions occur twice", "SELECT count(*) - count(DISTINCT position) FROM events"),

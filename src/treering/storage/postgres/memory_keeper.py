@@ -46,11 +46,23 @@ SELECT
   (SELECT count(*) FROM memory_rows WHERE scope = %(scope)s),
   (SELECT coalesce(sum(documents), 0)::bigint FROM memory_shelves WHERE scope = %(scope)s)
 """
+_STRAYS: Final = """
+SELECT
+  (SELECT count(*) FROM memory_rows WHERE scope NOT IN (SELECT s.scope FROM scopes AS s))
+  + (
+    SELECT count(*) FROM memory_documents
+    WHERE scope NOT IN (SELECT s.scope FROM scopes AS s) OR shelf <> ALL(%s::text[])
+  )
+"""
 _MARKS: Final = "memory_marks"
 
 
 class MemoryKeeper(MemoryReader):
     """Stores rows and documents in their own tables, and keeps them up to date with the events."""
+
+    def stray_rows(self) -> int:
+        """Return how many rows and documents belong to no scope, or to no index."""
+        return self._server.read(lambda c: int(fetch(c, _STRAYS, (list(INDEX_NAMES),))[0][0]))
 
     def memory_rows(self, scope: Scope) -> SavedFold:
         """Return the rows of a scope with their mark."""

@@ -56,6 +56,11 @@ CROSS JOIN LATERAL (
   LIMIT 1
 ) AS found
 """
+_SESSIONS: Final = """
+SELECT e.position, e.session
+FROM events AS e
+WHERE e.scope = %s AND e.position = ANY(%s::bigint[])
+"""
 
 
 class MemoryReader:
@@ -95,3 +100,8 @@ class MemoryReader:
             return [by_position[position] for position in positions if position in by_position]
 
         return self._reader.read(scope, look, self._reader.to_events)
+
+    def sessions_at_positions(self, scope: Scope, positions: Sequence[int]) -> dict[int, int]:
+        """Return the number of the session of the event at each position."""
+        rows = self._server.read(lambda c: fetch(c, _SESSIONS, (scope, list(positions))), scope)
+        return {row[0]: row[1] for row in rows}

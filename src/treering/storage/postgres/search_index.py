@@ -90,6 +90,11 @@ FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%b::bigint[], %b::bigint[]))
 """
 _COUNT: Final = "SELECT count(*) FROM search_documents WHERE scope = %s"
+_STRAYS: Final = """
+SELECT count(*) FROM search_documents WHERE scope NOT IN (SELECT s.scope FROM scopes AS s)
+"""
+# A search that continues before a number would pass over others that have it.
+_COUNT_NUMBERS: Final = "SELECT count(DISTINCT number) FROM search_documents WHERE scope = %s"
 _DIFFERING: Final = """
 SELECT 1
 FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::text[])
@@ -210,6 +215,8 @@ class SearchIndex:
             count += len(documents)
         if count != fetch(connection, _COUNT, (scope,))[0][0]:
             return count, "the search index holds more than the events"
+        if count != fetch(connection, _COUNT_NUMBERS, (scope,))[0][0]:
+            return count, "the search index has documents with the same number"
         return count, None
 
     def _enter(
@@ -367,6 +374,10 @@ class SearchIndex:
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
         return self._server.read(lambda c: int(fetch(c, _COUNT, (scope,))[0][0]), scope)
+
+    def stray_rows(self) -> int:
+        """Return how many documents belong to no scope."""
+        return self._server.read(lambda c: int(fetch(c, _STRAYS, ())[0][0]))
 
     def scopes(self) -> list[Scope]:
         """Return the scopes with entries; none if this role does not see all scopes."""

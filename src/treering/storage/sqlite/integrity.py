@@ -179,8 +179,11 @@ _STRAYS: Final = (
     ("forks leave their parent where it is not what it was", _WRONG_CUTS),
     ("sessions have gaps, or events that belong to their parent", _GAPS),
     (
-        "snapshots belong to a session that is gone",
-        "SELECT count(*) FROM snapshots WHERE session NOT IN (SELECT id FROM sessions)",
+        "snapshots belong to no session, or to no view",
+        """
+SELECT count(*) FROM snapshots
+WHERE view NOT IN (0, 1) OR (scope, session) NOT IN (SELECT scope, id FROM sessions)
+""",
     ),
     ("keys of records belong to no event, or to one of another scope", _STRAY_KEYS),
     ("blobs are held by no event, or by one of another scope", _STRAY_BLOBS),

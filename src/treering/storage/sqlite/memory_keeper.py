@@ -14,6 +14,7 @@ from treering.memory.records import (
     IndexState,
     SavedFold,
 )
+from treering.model.codec import encode
 from treering.model.queries import FollowStep
 from treering.storage import memory_rows
 from treering.storage.projections import SqliteTable
@@ -51,6 +52,12 @@ SELECT
   (SELECT count(*) FROM memory_rows WHERE scope = ?),
   (SELECT coalesce(sum(documents), 0) FROM shelves WHERE scope = ?)
 """
+_KNOWN: Final = "(SELECT value FROM json_each(CAST(? AS TEXT)))"
+_STRAYS: Final = f"""
+SELECT
+  (SELECT count(*) FROM memory_rows WHERE scope NOT IN {_KNOWN})
+  + (SELECT count(*) FROM documents WHERE scope NOT IN {_KNOWN} OR shelf NOT IN {_KNOWN})
+"""
 _SET_MARK: Final = "INSERT OR REPLACE INTO marks (scope, position, link) VALUES (?, ?, ?)"
 _UNTIDY: Final = "SELECT value FROM facts WHERE name = 'untidy'"
 
@@ -67,6 +74,7 @@ class MemoryKeeper:
         self.end = reader.end
         self.remembered_after = self.reader.remembered_after
         self.events_at_positions = self.reader.events_at_positions
+        self.sessions_at_positions = self.reader.sessions_at_positions
         reader.database.companions.append(self._memory)
 
     def memory_rows(self, scope: Scope) -> SavedFold:
@@ -199,6 +207,15 @@ class MemoryKeeper:
             return sorted((row for part in parts for row in part), key=repr)
 
         return (self._memory.read(look) if self._memory.exists else None) or []
+
+    def stray_rows(self) -> int:
+        """Return how many rows and documents belong to no scope, or to no index."""
+        with self._database.reading() as ledger:
+            scopes = encode([row[0] for row in fetch_all(ledger, "SELECT id FROM scopes")])
+        known = (scopes, scopes, encode(INDEX_NAMES))
+        if not self._memory.exists:
+            return 0
+        return self._memory.read(lambda c: int(fetch_value(c, _STRAYS, known))) or 0
 
     def lag(self, scope: Scope) -> int:
         """Return how many events of a scope are not in its indexes yet."""

@@ -74,6 +74,12 @@ CROSS JOIN events AS e ON e.position = one.value
 CROSS {WITH_CONTENT}
 WHERE e.scope = ? AND e.flags & {GONE} = 0
 """
+_SESSIONS: Final = """
+SELECT e.position, e.session
+FROM json_each(CAST(? AS TEXT)) AS one
+CROSS JOIN events AS e ON e.position = one.value
+WHERE e.scope = ?
+"""
 
 
 class MemoryReader:
@@ -115,6 +121,12 @@ class MemoryReader:
         return self._to_events(
             [by_position[position] for position in positions if position in by_position]
         )
+
+    def sessions_at_positions(self, scope: Scope, positions: Sequence[int]) -> dict[int, int]:
+        """Return the number of the session of the event at each position."""
+        with self._database.reading() as connection:
+            number = find_scope(connection, scope)[0]
+            return dict(fetch_all(connection, _SESSIONS, (encode(list(positions)), number)))
 
     def _of_kinds(
         self,

@@ -58,6 +58,10 @@ SELECT count(*)
 FROM events
 WHERE position > ? AND scope = ? AND flags < {EXPIRED}
 """
+_STRAYS: Final = """
+SELECT coalesce(sum(documents), 0) FROM shards
+WHERE scope NOT IN (SELECT value FROM json_each(CAST(? AS TEXT)))
+"""
 _FAILED: Final = frozenset(
     number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
 )
@@ -164,14 +168,16 @@ class SearchIndex:
     ) -> tuple[int, str | None]:
         until, count = self._followed(index, scope), 0
         following = next(documents, None)
-        for shard, last, recorded in search_shards.oldest_first(index, scope):
+        for shard, first, last, recorded in search_shards.oldest_first(index, scope):
             part: list[search_shards.Document] = []
             while following is not None and following[0] <= min(last, until):
                 part.append(following)
                 if len(part) > search_shards.SHARD_DOCUMENTS_MAX:
                     break
                 following = next(documents, None)
-            if len(part) != recorded or not search_shards.holds(index, shard, part):
+            # An erasure passes over a shard that begins later.
+            begins = not part or first <= part[0][0]
+            if not begins or len(part) != recorded or not search_shards.holds(index, shard, part):
                 return count, "the search index does not hold what its events say"
             count += len(part)
         if following is not None and following[0] <= until:
@@ -330,6 +336,14 @@ class SearchIndex:
         if not self._file.exists:
             return 0
         return self._file.read(lambda index: search_shards.count(index, number)) or 0
+
+    def stray_rows(self) -> int:
+        """Return how many documents belong to no scope."""
+        with self._database.reading() as ledger:
+            scopes = encode([row[0] for row in fetch_all(ledger, "SELECT id FROM scopes")])
+        if not self._file.exists:
+            return 0
+        return self._file.read(lambda index: int(fetch_value(index, _STRAYS, (scopes,)))) or 0
 
     def scopes(self) -> list[Scope]:
         """Return the scopes with entries."""

@@ -113,10 +113,10 @@ def newest_first(connection: apsw.Connection, scope: int) -> list[int]:
 
 
 def oldest_first(connection: apsw.Connection, scope: int) -> list[Row]:
-    """Return the shards of a scope, with their last positions and numbers of documents."""
+    """Return the shards of a scope, with first and last positions and numbers of documents."""
     return fetch_all(
         connection,
-        "SELECT id, last, documents FROM shards WHERE scope = ? ORDER BY last, id",
+        "SELECT id, first, last, documents FROM shards WHERE scope = ? ORDER BY last, id",
         (scope,),
     )
 
