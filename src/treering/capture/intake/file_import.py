@@ -257,7 +257,7 @@ class FileImport(RecordImport):
         if UNFINISHED in self._counter.skipped:
             # It may be left as it is, and is read again then.
             bookmark = msgspec.structs.replace(bookmark, mtime_ns=0)
-        self._buffer.add_bookmark(self, self._probe.real_path, note_of_bookmark(bookmark))
+        self._buffer.add_bookmark(self._probe.real_path, note_of_bookmark(bookmark), self.report)
 
 
 PART_BYTES: Final = 1024 * 1024

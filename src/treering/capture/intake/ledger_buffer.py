@@ -25,7 +25,7 @@ from treering.model.events import NewEvent
 from treering.model.queries import make_seq_cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from treering.ledger.ledger import Ledger
     from treering.ledger.sessions import Session
@@ -93,9 +93,6 @@ class BatchMember(Protocol):
 
     def record_again(self, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
         """Record events of a batch that failed, without those of other files."""
-
-    def report(self) -> None:
-        """Report what became of the lines, once."""
 
 
 class LogNotes(Protocol):
@@ -169,10 +166,10 @@ class LedgerBuffer:
         """Ids that will be asked for soon: the first question about a scope asks for all."""
         self._origins: dict[tuple[Scope, str], tuple[str | None, int | None]] = {}
         """Where sessions that are in the ledger come from."""
-        self._bookmarks: dict[str, tuple[BatchMember, Any]] = {}
-        """Bookmarks of files whose events wait."""
-        self._completed: list[BatchMember] = []
-        """Files whose bookmarks are in the notes that wait."""
+        self._bookmarks: dict[str, tuple[Any, Callable[[], None]]] = {}
+        """Bookmarks of files whose events wait, and what reports those files."""
+        self._unreported: list[Callable[[], None]] = []
+        """What reports files whose bookmarks are in the notes that wait."""
         # What a dry run would have recorded.
         self._foreseen: dict[tuple[Scope, str], SessionProgress] = {}
         self._places: dict[tuple[Scope, str], EventLocation] = {}
@@ -204,12 +201,12 @@ class LedgerBuffer:
         """Whether events wait for the next commit."""
         return self._events > 0
 
-    def add_bookmark(self, member: BatchMember, name: str, bookmark: Any) -> None:
-        """Keep a bookmark once all that was read before it is recorded and reported."""
+    def add_bookmark(self, name: str, bookmark: Any, report: Callable[[], None]) -> None:
+        """Keep a bookmark once all that was read before it is recorded, and ``report`` is done."""
         if self._events:
-            self._bookmarks[name] = member, bookmark
+            self._bookmarks[name] = bookmark, report
         else:
-            self._keep_bookmark(member, name, bookmark)
+            self._keep_bookmark(name, bookmark, report)
 
     def commit(self) -> None:
         """Record all events that wait; if a batch cannot be recorded, file by file."""
@@ -230,8 +227,8 @@ class LedgerBuffer:
             else:
                 for member, waiting in batch:
                     member.count(scope, waiting, new_ids)
-        for name, (member, bookmark) in bookmarks.items():
-            self._keep_bookmark(member, name, bookmark)
+        for name, (bookmark, report) in bookmarks.items():
+            self._keep_bookmark(name, bookmark, report)
 
     def finish(self) -> None:
         """Record all events and notes that wait."""
@@ -239,15 +236,15 @@ class LedgerBuffer:
         if not self.dry_run:
             self._write_notes()
 
-    def _keep_bookmark(self, member: BatchMember, name: str, bookmark: Any) -> None:
+    def _keep_bookmark(self, name: str, bookmark: Any, report: Callable[[], None]) -> None:
         self.notes.keep(name, bookmark)
-        self._completed.append(member)
+        self._unreported.append(report)
 
     def _write_notes(self) -> None:
         # Reported first: a file with a bookmark is not read again.
-        completed, self._completed = self._completed, []
-        for member in completed:
-            member.report()
+        unreported, self._unreported = self._unreported, []
+        for report in unreported:
+            report()
         self.notes.write()
 
     def record(self, member: BatchMember, scope: Scope, waiting: Sequence[WaitingEvent]) -> None:
