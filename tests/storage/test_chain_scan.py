@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -198,7 +197,7 @@ def test_what_a_process_does_not_answer_for_is_scanned_here(path: Path) -> None:
 
 def test_no_process_outlives_an_interrupted_proof(path: Path) -> None:
     def interrupt(_: int) -> None:
-        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
 
     with opened(path) as (_, store):
         before = processes()
@@ -230,8 +229,7 @@ def test_an_interrupted_proof_stops_the_check_of_the_tables(path: Path) -> None:
         stopped.set()
 
     def interrupt(*_: object) -> dict[bytes, ProvedChain]:
-        signal.raise_signal(signal.SIGINT)
-        return {}
+        raise KeyboardInterrupt
 
     with opened(path) as (ledger, store):
         store.check_tables = check  # type: ignore[method-assign, assignment]

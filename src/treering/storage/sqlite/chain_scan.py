@@ -14,6 +14,7 @@ each session in it was hashed, so that ``join`` can check it against the last on
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -98,9 +99,13 @@ def scan(reader: Reader, stretch: Positions, pause: Callable[[], None]) -> Scan:
     result = Scan()
     for after in range(stretch.after, stretch.until, PAGE):
         until = min(after + PAGE, stretch.until)
-        with reader.database.reading() as connection:
-            rows = fetch_all(connection, ROWS, (after, until, stretch.scope))
-        _take(reader, rows, result)
+        bounds = (after, until, stretch.scope)
+        # Row by row: in a list, most have left the processor's cache before they are hashed.
+        with (
+            reader.database.reading() as connection,
+            closing(connection.execute(ROWS, bounds)) as rows,
+        ):
+            _take(reader, rows, result)
         pause()
     return result
 
