@@ -195,6 +195,17 @@ def test_what_a_process_does_not_answer_for_is_scanned_here(path: Path) -> None:
         assert prove(store, path, job=nowhere) == prove(store, path, helpers=0)
 
 
+@pytest.mark.parametrize("program", ["/nowhere/python", "/bin/true"])
+def test_where_no_other_python_can_be_started_all_is_scanned_here(
+    path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    with opened(path) as (_, store):
+        expected = prove(store, path, helpers=0)
+        monkeypatch.setattr(sys, "executable", program)
+
+        assert prove(store, path, helpers=2) == expected
+
+
 def test_no_process_outlives_an_interrupted_proof(path: Path) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
