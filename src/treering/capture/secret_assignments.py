@@ -51,7 +51,7 @@ _SEPARATOR: Final = lazy_pattern(
     r"""(?P<rest>[A-Za-z0-9_-]{0,32}+)
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
     (?:
-      (?P<pair>(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
+      (?P<pair>(?=[\s,:\\"'vVtT])(?:\s{0,16},?|\s{0,4}:\s{0,4}\{)\s{0,16}
         \\{0,7}["']?(?i:value|text)\\{0,7}["']?[ ]{0,4}[:=][ ]{0,4}
       | [ ]\{\s{0,8}(?:(?:type|description|sensitive)[^\n]{0,80}\n\s{0,8}){0,3}
         default[ ]{0,16}=[ ]{0,4}
@@ -85,8 +85,6 @@ _SEPARATOR: Final = lazy_pattern(
     )""",
     re.VERBOSE,
 )
-_NO_SEPARATOR: Final = frozenset(".+/!@#$&^~{}")
-"""Characters that no separator begins with."""
 # A value may be on the next line: after a sign, a bracket, a YAML block, a backslash.
 _WRAP: Final = lazy_pattern(
     r"\[(?=[\"'])"
@@ -98,7 +96,23 @@ _TANGLED_AFTER: Final = lazy_pattern(
     r"(?:[\"'`\]\\]{0,12}[ ]{0,8}(?:[:=]|=>|:=)|[(])?[ \t\r\n\\\"'`>|+(]{0,24}[A-Za-z0-9_+=-]{20}"
     r"|(?=[^\n]{0,16}(?i:value))"
 )
-_REST: Final = lazy_pattern(r"[A-Za-z0-9_-]{0,32}")
+_REST: Final = lazy_pattern(
+    r"""([A-Za-z0-9_-]{0,32}+)(
+    [.+/!@#$&^~{}]
+    | \)(?!\.(?:type|fill|send))
+    | \((?![bBrRuU]?[\\"'`])
+    | ,(?!\s{0,16}+(?:[bBfFrRuULN@]{0,2}[\\"'`“„«]|[vVtTw]))
+    | ;(?![^\n\\]{0,80}+(?:\r?\n|\\r\\n)(?:[\r\nCc]|\\r))
+    | \r?\n(?![\r\nCc]|\s{0,32}+[,:\\"'vVtT])
+    | [ \t]{1,4}[})\];&]
+    | \[(?![0-9\]]) | \|(?!\|=) | \?(?!\??=) | \*(?!\*:) | %(?!3[Dd]) | <(?!/key|-)
+    | :(?:/|:(?![ ]?[A-Za-z0-9_+/=-]{16}))
+    # A longer word than a name has.
+    | (?!(?i:value|text)|string|As[ ]|->)[A-Za-z0-9_-])?""",
+    re.VERBOSE,
+)
+"""The rest of a name, and what follows it where no separator matches or no value can be."""
+_NO_VALUE_GROUP: Final = 2
 _QUOTED: Final = lazy_pattern(
     rf"""[bBfFrRuULN@]{{0,2}}(?:
       "((?:[^"\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:"|\Z)
@@ -149,13 +163,18 @@ _FLAG_TAIL: Final = lazy_pattern(r"[ \t]{0,8}(?:[\r\n]|\\|\Z|[;&|]| -)")
 
 def find_named(text: str, start: int, end: int) -> Span | None:
     """Find the secret assigned to the name around ``text[start:end]``."""
-    head, name_start = _head(text, start)
     rest = _REST.match(text, end)
-    name_end = end if rest is None else rest.end()
-    name = _called(head + text[start:name_end], text, name_end)
+    if rest is None or rest.lastindex == _NO_VALUE_GROUP:
+        return None
+    head, name_start = _head(text, start)
+    name_end = rest.end()
+    name = head + text[start:name_end]
+    if text[name_end : name_end + 1] == "(":
+        # The ``Password`` of ``setPassword(``.
+        name = _SETTER.sub("", name, count=1)
     # Most names are not those of secrets, and checking that is faster than parsing what follows.
     promise = named(name)
-    if promise is None or text[name_end : name_end + 1] in _NO_SEPARATOR:
+    if promise is None:
         return None
     if promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end):
         return None
@@ -204,11 +223,6 @@ def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a k
     return None if any(promise.rule == "password" for promise in given) else "wordless"
 
 
-def _called(name: str, text: str, end: int) -> str:
-    """Return what a setter sets: the ``Password`` of ``setPassword(``."""
-    return _SETTER.sub("", name, count=1) if text[end : end + 1] == "(" else name
-
-
 def _find_below(
     text: str, at: int, promise: Named, name: str, opening: str, separator: re.Match[str]
 ) -> Span | None:
@@ -234,13 +248,16 @@ def _head(text: str, start: int) -> tuple[str, int]:
     """
     before = text[max(0, start - NAME_CHARS_MAX) : start]
     head = before[len(before.rstrip(_NAME_CHARS)) :]
-    if not head and before[-_SPOKEN_HEAD_CHARS:].lower().endswith(_SPOKEN_HEADS):
+    if not head:
+        if not before[-_SPOKEN_HEAD_CHARS:].lower().endswith(_SPOKEN_HEADS):
+            return "", start
         spoken = _SPOKEN_HEAD.search(before[-_SPOKEN_HEAD_CHARS:])
         head = f"{spoken[1]}_" if spoken else ""
     # In escaped text a name at the start of a line reads \nNAME: the n is not part of it.
-    if head[:1] in ("n", "r", "t") and before[: -len(head)].endswith("\\"):
+    if head and head[0] in "nrt" and before.endswith("\\", 0, -len(head)):
         head = head[1:]
-    return head.rpartition(".")[2], start - len(head)
+    name_start = start - len(head)
+    return (head.rpartition(".")[2] if "." in head else head), name_start
 
 
 def _if_quoted(
@@ -330,8 +347,8 @@ def _assigned(
     if text[at : at + 1] == "{":
         braced = _BRACED.match(text, at + 1)
         return braced if braced and ";" in opening and is_strong(braced[0]) else None
-    at_line_head = _is_line_head(opening, name)
-    value = (_TO_BLANK if in_environment and at_line_head else _BARE).match(text, at)
+    is_setting = in_environment and _is_line_head(opening, name)
+    value = (_TO_BLANK if is_setting else _BARE).match(text, at)
     if value is None or in_environment or (sign == "=" and name[0] == "-"):
         return value
     if text[value.end() : value.end() + 1] in ("(", "[") or "==" in sign or value[0][0] == "?":
@@ -342,7 +359,8 @@ def _assigned(
         return value
     digits = value[0].strip(".,")
     if len(digits) < NUMBER_DIGITS_MIN:
-        alone = at_line_head and _LINE_TAIL.match(text, value.end()) is not None
+        ends_line = _LINE_TAIL.match(text, value.end()) is not None
+        alone = ends_line and _is_line_head(opening, name)
         certain = promise == _PASSWORD and not name.endswith("s") and len(digits) >= PIN_DIGITS_MIN
         if not (certain and (alone or is_in_record(text, value, opening, sign))):
             return None
@@ -468,6 +486,7 @@ _CONFIGURED: Final = lazy_pattern(
     r"(?:\bmachine\s{1,8}\S{1,64}|\bdefault)\s{1,8}login\s{1,8}\S{1,64}\s{1,8}"
     r"(?:account\s{1,8}\S{1,64}\s{1,8})?\Z"
 )
+_CONFIGURING: Final = ("set", "Set", "ENV", "ARG", "param", "(def", "add", "put", "login")
 
 
 def is_argument(text: str, value: re.Match[str], opening: str) -> bool:
@@ -498,7 +517,8 @@ def is_in_record(text: str, value: re.Match[str], opening: str, sign: str) -> bo
 
 def is_configured(opening: str) -> bool:
     """Return whether a command before the name sets it: ``npm config set //host/:_authToken …``."""
-    return _CONFIGURED.search(opening) is not None
+    # Looking for words takes a tenth of the time.
+    return any(map(opening.__contains__, _CONFIGURING)) and _CONFIGURED.search(opening) is not None
 
 
 def is_set_by_call(opening: str) -> bool:

@@ -124,6 +124,7 @@ _PUTTY_KEY: Final = lazy_pattern(
 _RUN: Final = lazy_pattern(
     rf"(?<![\w/+.%-]){NOT_AFTER_MASK}[A-Za-z0-9_-]{{{RUN_CHARS_MIN},120}}(?![\w/+.=%-]){NOT_BEFORE_MASK}"
 )
+_LONG_RUN: Final = lazy_pattern(rf"[A-Za-z0-9_-]{{{RUN_CHARS_MIN}}}")
 # Ids of messages and calls appear next to token counts.
 _ID: Final = lazy_pattern(r"[a-z]{2,12}[_-]|[0-9a-f]{8}-")
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
@@ -413,8 +414,10 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
     line_start = max(line_start, start - NEAR_CHARS_MAX)
     line_end = text.find("\n", end, near)
     line_end = near if line_end == -1 else line_end
-    # Nearly all lines have short words only.
-    if max(map(len, text[line_start:line_end].split()), default=0) < RUN_CHARS_MIN:
+    if (
+        not _has_long_word(text, line_start, line_end)
+        or _LONG_RUN.search(text, line_start, line_end) is None
+    ):
         return None
     for run in _RUN.finditer(text, line_start, line_end):
         beside = (
@@ -423,6 +426,19 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
         if beside and is_tangled(run[0]) and not _ID.match(run[0]):
             return "token", *run.span()
     return None
+
+
+def _has_long_word(text: str, start: int, end: int) -> bool:
+    """Return whether something as long as a token may be there: nearly all lines have short words.
+
+    The last blank of as many characters shows that no long word is before it.
+    """
+    while end - start >= RUN_CHARS_MIN:
+        blank = text.rfind(" ", start, start + RUN_CHARS_MIN)
+        if blank == -1:
+            return True
+        start = blank + 1
+    return False
 
 
 def _any_case(*words: str) -> tuple[str, ...]:

@@ -154,9 +154,11 @@ def is_given(value: str) -> bool:
     value = value[:JUDGED_CHARS_MAX]
     if value in _STATES or _PLACEHOLDER.fullmatch(value) or _REFERENCE.match(value):
         return False
-    if MASK.search(value):
+    if "[redacted:" in value and MASK.search(value):
         return False
-    if value.endswith(("...", "…")) or _FILE.fullmatch(value) or _is_path(value):
+    if value.endswith(("...", "…")) or ("." in value and _FILE.fullmatch(value)):
+        return False
+    if _is_path(value):
         return False
     return value.isascii() or _DIGIT.search(value) is not None
 
@@ -265,7 +267,7 @@ def is_code(value: str) -> bool:
 
 def is_strong(value: str) -> bool:
     """Return whether ``value`` follows common rules for passwords."""
-    return is_mixed(value) and _STRONG.match(value) is not None
+    return _STRONG.match(value) is not None and is_mixed(value)
 
 
 def is_dummy(body: str) -> bool:
