@@ -159,6 +159,11 @@ values = st.recursive(
     max_leaves=12,
 )
 
+LINES = [
+    *(line for line, _ in secrets_corpus.positives()),
+    *(line for half in secrets_corpus.unseen_positives() for line, _ in half),
+]
+
 
 def masked(text: str) -> str:
     """Mask ``text`` and drop the hashes, which depend on the key."""
@@ -688,6 +693,36 @@ def test_what_is_not_suspicious_holds_no_secret(text: str) -> None:
 def test_a_value_that_is_not_suspicious_holds_no_secret(value: Json) -> None:
     if not GUARD.suspicious(encode(value)):
         assert GUARD.find_value(value) is None
+
+
+@unhurried
+@given(busy_texts)
+def test_a_text_is_masked_exactly_if_a_secret_is_found_in_it(text: str) -> None:
+    assert (GUARD.mask_text(text) is text) == (GUARD.find_text(text) == [])
+
+
+@unhurried
+@given(st.data())
+def test_a_secret_anywhere_in_other_text_is_suspicious(data: st.DataObject) -> None:
+    line = data.draw(st.sampled_from(LINES))
+    before, after = data.draw(busy_texts), data.draw(busy_texts)
+    text = f"{before}{line}{after}"
+
+    if GUARD.find_text(text):
+        assert GUARD.suspicious(text.encode("utf-8", "surrogatepass"))
+        assert GUARD.mask_text(text) != text
+    if GUARD.find_value({"note": text}):
+        assert GUARD.suspicious(encode({"note": text}))
+
+
+@unhurried
+@given(st.lists(values, min_size=1, max_size=4))
+def test_values_that_are_not_suspicious_together_are_clean_alone(several: list[Json]) -> None:
+    parts = [encode([value, value]) for value in several]
+    openings = [part[:-1] for part in parts]
+
+    if not GUARD.suspicious(b",".join(parts)) or not GUARD.suspicious(b",".join(openings)):
+        assert [GUARD.find_value(value) for value in several] == [None] * len(several)
 
 
 @unhurried

@@ -182,7 +182,7 @@ def find_named(text: str, start: int, end: int) -> Span | None:
     if separator is None:
         return None
     opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
-    if separator.lastgroup == "blank" and _OPENING.search(opening):
+    if separator.lastgroup == "blank" and "<" in opening and _OPENING.search(opening):
         attributes = _ATTRIBUTES.match(text, separator.end())
         return attributes and _if_secret(_ELEMENT.match(text, attributes.end()), promise)
     quoted = _QUOTED.match(text, separator.end())
@@ -246,7 +246,7 @@ def _head(text: str, start: int) -> tuple[str, int]:
 
     People write two words where programs write one: "API key", "access token".
     """
-    before = text[max(0, start - NAME_CHARS_MAX) : start]
+    before = text[start - NAME_CHARS_MAX if start > NAME_CHARS_MAX else 0 : start]
     head = before[len(before.rstrip(_NAME_CHARS)) :]
     if not head:
         if not before[-_SPOKEN_HEAD_CHARS:].lower().endswith(_SPOKEN_HEADS):

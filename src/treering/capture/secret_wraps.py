@@ -94,14 +94,14 @@ class BrokenKeywords:
         spans = (self._span(text, head, at) for head, at in self._heads(text))
         return [span for span in spans if span is not None]
 
-    def is_raised(self, encoded: bytes) -> bool:
-        """Return whether a prefix may be broken in ``encoded``, canonical JSON or UTF-8 text."""
-        if (
-            b"\n" in encoded
-            and _BROKEN_IN_BYTES.search(encoded) is not None
-            and any(self._heads(encoded.decode("latin-1")))
-        ):
-            return True
+    def may_be_in_text(self, encoded: bytes) -> bool:
+        """Return whether a prefix may be broken in UTF-8 text."""
+        return _BROKEN_IN_BYTES.search(encoded) is not None and any(
+            self._heads(encoded.decode("latin-1"))
+        )
+
+    def may_be_in_json(self, encoded: bytes) -> bool:
+        """Return whether a prefix may be broken in a string of canonical JSON."""
         if _BROKEN_IN_JSON.search(encoded) is None:
             return False
         for broken in _BROKEN_IN_JSON.finditer(encoded):
