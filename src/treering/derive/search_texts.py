@@ -66,6 +66,7 @@ _SAYING: Final = (
     "text", "content", "title", "summary", "thinking", "output", "error", "message", "command",
 )  # fmt: skip
 """Fields with the main content of an event."""
+_NOT_MORE: Final = _PASSED_OVER.union(_SAYING)
 _PATHS: Final = frozenset({
     "absolute_path", "dir_path", "file", "file_name", "file_path", "filePath", "filename", "files",
     "notebook_path", "path", "paths", "relative_workspace_path", "target_file",
@@ -92,6 +93,11 @@ _SPACED: Final = lazy_pattern(
 )
 """A path with blanks, which must be quoted: absolute, relative, or with an extension."""
 _BLANKS: Final = lazy_pattern(r"\s")
+
+
+# Tuples: a union of types is made, and asked, far more slowly.
+_CONTAINERS: Final = (dict, list)
+_NUMBERS: Final = (int, float)
 
 
 class SearchText(msgspec.Struct, frozen=True, gc=False):
@@ -315,11 +321,11 @@ def _walk(value: Any, depth: int, texts: list[str]) -> None:
     if isinstance(value, str):
         if value:
             texts.append(value)
-    elif isinstance(value, dict | list):
+    elif isinstance(value, _CONTAINERS):
         if depth <= DEPTH_MAX:
             for item in _items(value):
                 _walk(item, depth + 1, texts)
-    elif isinstance(value, int | float) and not isinstance(value, bool) and depth:
+    elif isinstance(value, _NUMBERS) and not isinstance(value, bool) and depth:
         texts.append(str(value))
 
 
@@ -327,7 +333,7 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
     """Return the parts of a value, most meaningful first: stored fields have no order."""
     if isinstance(value, list):
         return value
+    if len(value) == 1:
+        return [item for key, item in value.items() if key not in _PASSED_OVER]
     first = [value[key] for key in _SAYING if key in value]
-    return first + [
-        item for key, item in value.items() if key not in _PASSED_OVER and key not in _SAYING
-    ]
+    return first + [item for key, item in value.items() if key not in _NOT_MORE]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WORD_CHARACTERS_MAX: Final = 64
 """Longer words are indexed and searched by this prefix."""
 IDENTIFIER_CHARACTERS_MAX: Final = 200
+NAME_CHARACTERS_MIN: Final = 10
+"""As many letters and digits in a row are searched for what is inside, as names in code are."""
 GRAM_CHARACTERS: Final = 3
 PLAIN_KEPT_MAX: Final = 2**17
 """Chunks between blanks that are remembered because no name in code is in them: most chunks."""
@@ -48,8 +50,8 @@ _JOINED: Final = lazy_pattern(
     r"(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z])[A-Za-z0-9]*"
 )
 _NAME: Final = lazy_pattern(
-    r"[A-Za-z0-9_][./\\:@$-]{1,2}[A-Za-z0-9_]|_[A-Za-z0-9_]|[A-Za-z0-9_]_|[a-z0-9][A-Z]"
-    r"|[A-Z][A-Z][a-z]|[A-Za-z][0-9]|[0-9][A-Za-z]|[A-Za-z0-9]{10}"
+    r"[A-Za-z0-9_](?:[./\\:@$-]{1,2}[A-Za-z0-9_]|_)|_[A-Za-z0-9_]|[a-z0-9][A-Z]"
+    rf"|[A-Z][A-Z][a-z]|[A-Za-z][0-9]|[0-9][A-Za-z]|[A-Za-z0-9]{{{NAME_CHARACTERS_MIN}}}"
 )
 """What a name in code has somewhere, and other words seldom: a joint, a digit, or ten letters."""
 _PIECE: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -102,8 +104,13 @@ class TextTokens(NamedTuple):
 def tokens_of(text: str, more: str = "") -> TextTokens:
     """Return the words of a text, and the pieces and names of the text and ``more``."""
     chunks = text.split()
-    words = _plain_words(text) if text.isascii() else _words(chunks)
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
+    if not text.isascii():
+        words = _words(chunks)
+    elif any(len(chunk) > WORD_CHARACTERS_MAX for chunk in unknown):
+        words = _plain_words(text)
+    else:
+        words = _split(text)  # Plain chunks are short, so that no word is too long.
     # In the order of the alphabet, so that the same text always gives the same pieces.
     lookups = [entry for chunk in sorted(unknown) if (entry := _CHUNK_NAMES[chunk])[0]]
     pieces = dict.fromkeys([piece for _, pieces in lookups for piece in pieces])
@@ -166,8 +173,12 @@ def is_unspaced(text: str) -> bool:
     return bool(_UNSPACED.fullmatch(text))
 
 
+def _split(text: str) -> list[str]:
+    return text.encode("ascii").translate(_LETTERS).decode("ascii").split()
+
+
 def _plain_words(text: str) -> list[str]:
-    words = text.encode("ascii").translate(_LETTERS).decode("ascii").split()
+    words = _split(text)
     if words and max(map(len, words)) > WORD_CHARACTERS_MAX:
         return [word[:WORD_CHARACTERS_MAX] for word in words]
     return words
@@ -194,7 +205,9 @@ def _foreign_words(chunk: str) -> tuple[str, ...]:
 
 
 def _has_name(chunk: str) -> bool:
-    if _NAME.search(chunk) is not None:
+    # Ten letters are a name, and soon seen.
+    is_long = len(chunk) >= NAME_CHARACTERS_MIN and chunk.isalnum() and chunk.isascii()
+    if is_long or _NAME.search(chunk) is not None:
         return True
     if len(chunk) <= WORD_CHARACTERS_MAX:
         if len(_PLAIN_CHUNKS) >= PLAIN_KEPT_MAX:
