@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.reader import Reader
 
 PAGE_EVENTS: Final = 1_000
-"""Events read at once. One transaction enters a page, or as many as fill a shard."""
+"""Events read at once. One transaction enters a page, or many if the index lags far behind."""
+STEP_EVENTS: Final = search_shards.SHARD_DOCUMENTS_MAX // 2
+"""Events after which a transaction ends, so that an erasure need not wait long for its turn."""
 STEP_CHARACTERS: Final = 16_000_000
 """Characters after which a transaction ends earlier, if texts are long."""
 CANDIDATES_MAX: Final = 1_000
@@ -122,8 +124,8 @@ class SearchIndex:
         return FollowStep(events, more=more)
 
     def _room(self, index: apsw.Connection, scope: int, after: int) -> int:
-        """Return how many events one transaction enters: a page, or what fills a shard."""
-        room = search_shards.room(index, scope)
+        """Return how many events one transaction enters: a page, or what half fills a shard."""
+        room = min(search_shards.room(index, scope), STEP_EVENTS)
         if self._file.is_in_memory:
             return PAGE_EVENTS
         with self._database.reading() as ledger:

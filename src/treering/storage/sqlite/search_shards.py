@@ -46,9 +46,7 @@ CREATE INDEX shards_by_scope ON shards (scope, last);
 SHARD_DOCUMENTS_MAX: Final = 16_384
 """Documents rewritten when one of them is erased: a fraction of a second."""
 HASH_BYTES: Final = 32 * 2**20
-"""Words that a table holds in memory before it writes them: a shard's, unless texts are long.
-
-A shard that is filled in one transaction is then written once, and never merged.
+"""Words that a table holds in memory before it writes them: a transaction's, unless texts are long.
 """
 
 Document = tuple[int, str, str, str, str, str]
