@@ -15,7 +15,7 @@ from treering.memory.questions import content_words
 from treering.memory.vectors import all_dots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WORDS_HELD: Final = 20_000
 _TEXTS_HELD: Final = 4_096
+_CLAUSES_HELD: Final = 64
 
 
 class Aligner:
@@ -34,6 +35,8 @@ class Aligner:
         self._embedder = embedder
         self.vector = lru_cache(maxsize=_WORDS_HELD)(self.embed)
         """Returns the vector of a word."""
+        self._matrix = lru_cache(maxsize=_CLAUSES_HELD)(self._rows)
+        """Returns the vectors of the words of a clause, which many texts are compared with."""
 
     def scores(self, clause: Clause, texts: Sequence[str]) -> list[float]:
         """Return how well each text matches the words of a clause, from 0 to 1."""
@@ -52,10 +55,10 @@ class Aligner:
 
         names = [name for concept in clause.concepts for name in concept.names]
         words = [_words(text) for text in texts]
-        question = np.stack([self.vector(name) for name in names])
+        question = self._matrix(tuple(names))
         # Facts about one thing share most of their words.
         columns = {word: at for at, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
-        cosines = all_dots(np.stack([self.vector(word) for word in columns]), question)
+        cosines = all_dots(self._rows(columns), question)
         starts = np.cumsum([0, *(len(text) for text in words[:-1])])
         having = [columns[word] for text in words for word in text]
         nearest = np.maximum.reduceat(cosines[:, having], starts, axis=1)
@@ -71,6 +74,12 @@ class Aligner:
         firsts = np.cumsum([0, *(len(concept.names) for concept in clause.concepts[:-1])])
         met: NDArray[np.float32] = np.maximum.reduceat(nearest, firsts, axis=0)
         return met
+
+    def _rows(self, words: Collection[str]) -> NDArray[np.float32]:
+        """Return the vectors of words, one per row."""
+        import numpy as np  # noqa: PLC0415
+
+        return np.concatenate([self.vector(word) for word in words]).reshape(len(words), -1)
 
     def embed(self, text: str) -> NDArray[np.float32]:
         """Return the vector of a text."""
