@@ -95,6 +95,7 @@ def test_closing_a_ledger_keeps_what_was_folded(tmp_path: Path) -> None:
     [
         Row(FACT, "f1", b"{}"),
         Row(FACT, "f1", b"\xff"),
+        Row(FACT, "f1", bytes(4)),
         Row(EPISODE, "f1", b"{}"),
         Row("fact.2", "f1", b"{}"),
         Row("odd", "f1", b"1"),

@@ -14,6 +14,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ STATES: Final[tuple[FactState, ...]] = (
 STATE_NUMBERS: Final = {state: number for number, state in enumerate(STATES)}
 COMPETING: Final = frozenset({"current", "archived"})
 """States of facts that compete for a statement or slot."""
+_COMPETING_NUMBERS: Final = frozenset(STATE_NUMBERS[state] for state in ("current", "archived"))
 NO_END_MS: Final = 2**62
 NOBODY: Final = 0
 """The number for no user, no wall and no slot."""
@@ -57,6 +59,7 @@ _NUMBERS: Final = Struct("<BBxxIqqqqQQQQ")
 _KEYS: Final = Struct("<B15xq8xqQQQQ")
 """Of these, what finds a fact: state, start, position, user, wall, statement and slot."""
 _SUM_BYTES: Final = 4
+_BYTES_MIN: Final = _NUMBERS.size + _SUM_BYTES
 _SUM_OF_WHOLE: Final = 0x2144DF1C
 """The CRC-32 of anything that ends with its own."""
 
@@ -135,7 +138,9 @@ class FactRows(Mapping[str, FactRow]):
     def __init__(self, saved: Mapping[str, bytes] | None = None) -> None:
         """Take saved rows by id. Raise ValueError if one is not as it was written."""
         self.saved = saved or {}
-        if not {_SUM_OF_WHOLE}.issuperset(map(zlib.crc32, self.saved.values())):
+        bodies = self.saved.values()
+        is_whole = {_SUM_OF_WHOLE}.issuperset(map(zlib.crc32, bodies))
+        if not is_whole or min(map(len, bodies), default=_BYTES_MIN) < _BYTES_MIN:
             raise ValueError("a saved fact is damaged")
         self.read: dict[str, FactRow] = {}
         """The rows of this process. They may have changed since they were saved."""
@@ -166,7 +171,7 @@ class FactRows(Mapping[str, FactRow]):
         """Return id, start, position, statement and slot of saved facts that compete for them."""
         for fact_id, body in self.saved.items():
             state, since, position, user, wall, statement, slot = _KEYS.unpack_from(body)
-            if STATES[state] in COMPETING:
+            if state in _COMPETING_NUMBERS:
                 yield fact_id, since, position, (user, wall, statement), (user, wall, slot)
 
 
@@ -189,7 +194,7 @@ def packed(row: FactRow) -> bytes:
 
 def numbers_of(bodies: Iterable[bytes]) -> bytes:
     """Return the numbers of saved rows, one after another; FIELDS says where each is."""
-    return b"".join([body[: _NUMBERS.size] for body in bodies])
+    return b"".join(map(itemgetter(slice(_NUMBERS.size)), bodies))
 
 
 def key_of(owner: tuple[str | None, str | None], text: str) -> Key:
