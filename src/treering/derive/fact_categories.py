@@ -6,6 +6,7 @@ import re
 from typing import Final, Literal, TypeAlias
 
 from treering.derive.claim_times import is_schedule
+from treering.derive.claim_words import word_set
 from treering.derive.claims import USER, read_claim
 from treering.lazy import lazy_pattern
 
@@ -13,26 +14,28 @@ Category: TypeAlias = Literal[
     "preference", "personal", "work", "habit", "relationship", "technical", "schedule"
 ]
 
-KIN: Final = lazy_pattern(
-    r"\b(?:wife|husband|partner|spouse|fianc[eé]e?|girlfriend|boyfriend|son|daughter|child|children"
-    r"|kids?|sons|daughters|twins?|baby|mother|father|mom|mum|dad|parents?|brothers?|sisters?"
-    r"|siblings?|grand(?:mother|father|ma|pa|son|daughter)|uncle|aunt|cousin|nephew|niece|friends?"
-    r"|roommate|flatmate|neighbou?r|dogs?|cats?|pets?|puppy|kitten|horse|parrot|hamster|rabbit)\b",
-    re.IGNORECASE,
+_KIN: Final = word_set(
+    "wife husband partner spouse fiance fiancé fiancee fiancée girlfriend boyfriend son daughter"
+    " child children kid kids sons daughters twin twins baby mother father mom mum dad parent"
+    " parents brother brothers sister sisters sibling siblings grandmother grandfather grandma"
+    " grandpa grandson granddaughter uncle aunt cousin nephew niece friend friends roommate"
+    " flatmate neighbor neighbour dog dogs cat cats pet pets puppy kitten horse parrot hamster"
+    " rabbit"
 )
 """People and animals in somebody's life."""
-_WORK: Final = lazy_pattern(
-    r"\b(?:job|title|role|boss|manager|company|employer|team|colleagues?|office|client|salary"
-    r"|career|degree|phd|university|occupation|profession)\b",
-    re.IGNORECASE,
+_WORK: Final = word_set(
+    "job title role boss manager company employer team colleague colleagues office client salary"
+    " career degree phd university occupation profession"
 )
-_TECHNICAL: Final = lazy_pattern(
-    r"\b(?:database|db|editor|ide|shell|terminal|os|operating system|laptop|computer|stack"
-    r"|framework|language|linter|formatter|package manager|branch|ci|cd|repo(?:sitory)?|codebase"
-    r"|api|server|port|version|docker|python|javascript|typescript|rust|java|linux|macos|windows"
-    r"|keyboard|browser|cloud|test runner|build tool|project|backend|frontend|tests?|deploy\w*"
-    r"|cluster|service|commit\w*|merge|npm|pnpm|yarn|git|code|vim|neovim|emacs|code review)\b",
-    re.IGNORECASE,
+_TECHNICAL: Final = word_set(
+    "database db editor ide shell terminal os laptop computer stack framework language linter"
+    " formatter branch ci cd repo repository codebase api server port version docker python"
+    " javascript typescript rust java linux macos windows keyboard browser cloud project backend"
+    " frontend test tests cluster service merge npm pnpm yarn git code vim neovim emacs"
+)
+_TECHNICAL_STEMS: Final = ("deploy", "commit")
+_TECHNICAL_PHRASES: Final = lazy_pattern(
+    r"\b(?:operating system|package manager|build tool)\b", re.IGNORECASE
 )
 _BY_ATTRIBUTE: Final[dict[str, Category]] = {
     "spouse": "relationship", "employer": "work", "occupation": "work", "education": "work",
@@ -43,9 +46,8 @@ _BY_ATTRIBUTE: Final[dict[str, Category]] = {
     "speak": "personal", "use": "technical", "editor": "technical", "database": "technical",
 }  # fmt: skip
 _STANDING: Final = lazy_pattern(r"(?:always|never|from now on|wants?|prefers?) ", re.IGNORECASE)
-_HABIT: Final = lazy_pattern(
-    r"\b(?:always|usually|never|often|typically|normally|every|daily|weekly)\b", re.IGNORECASE
-)
+_HABIT: Final = word_set("always usually never often typically normally every daily weekly")
+_WORD: Final = lazy_pattern(r"\w+")
 
 
 def category_of(text: str) -> Category:
@@ -61,14 +63,28 @@ def category_of(text: str) -> Category:
         return category
     if attribute.startswith(("version of ", "use for ")):
         return "technical"
-    if KIN.search(text) is not None:
+    words = _WORD.findall(text.lower())
+    if not _KIN.isdisjoint(words):
         return "relationship"
     if _STANDING.match(text) is not None:
         return "preference"
-    if _TECHNICAL.search(text) is not None:
+    if _is_technical(text, words):
         return "technical"
-    if _WORK.search(text) is not None:
+    if not _WORK.isdisjoint(words):
         return "work"
-    if _HABIT.search(text) is not None:
+    if not _HABIT.isdisjoint(words):
         return "habit"
     return "work" if attribute.startswith("work") else "personal"
+
+
+def names_kin(text: str) -> bool:
+    """Return whether a text names people or animals in somebody's life."""
+    return not _KIN.isdisjoint(_WORD.findall(text.lower()))
+
+
+def _is_technical(text: str, words: list[str]) -> bool:
+    return (
+        not _TECHNICAL.isdisjoint(words)
+        or any(word.startswith(_TECHNICAL_STEMS) for word in words)
+        or _TECHNICAL_PHRASES.search(text) is not None
+    )

@@ -13,7 +13,7 @@ from treering.derive.claim_attributes import attribute_of, is_slot, names_slot
 from treering.derive.claim_times import is_repeated, is_schedule, is_time
 from treering.derive.claim_words import VERBS, third_person
 from treering.derive.claims import read_claim
-from treering.derive.fact_categories import KIN, Category, category_of
+from treering.derive.fact_categories import Category, category_of, names_kin
 from treering.derive.fact_changes import ChangeStatement, read_change_statement, read_present
 from treering.derive.fact_conventions import read_convention
 from treering.derive.fact_experiences import read_experience
@@ -270,7 +270,7 @@ def _mine(clause: str) -> Statement | None:
         return _statement(text, "schedule", 7)
     if VAGUE.match(rest) is not None:
         return None
-    if KIN.search(noun) is not None:
+    if names_kin(noun):
         is_described = verb not in {"is", "are", "was"} or DESCRIBED.match(rest) is not None
         return _statement(text, "relationship", 7) if is_described else None
     if verb == "is" and is_slot(attribute) and names_slot(attribute, rest):
