@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from builders import DAY, ELSEWHERE, HERE, NOON, run_of, said
+from treering.derive.fact_rows import STATE_NUMBERS
+from treering.derive.memory_state import FACT
 from treering.derive.snapshots import (
     COUNTS,
     FOLDED,
@@ -153,6 +156,28 @@ def test_a_rejected_fact_that_was_made_to_hold_again_is_found(
 
     assert found is not None
     assert found.fault == "derived"
+    assert "memory rows" in found.detail
+
+
+def test_numbers_of_a_saved_fact_that_lie_are_found_though_their_sum_is_right(
+    open_ledger: Callable[[], Ledger],
+) -> None:
+    ledger = open_ledger()
+    memory = ledger.memory(HERE)
+    memory.reject(memory.learn("Lives in Porto", user="ann").fact_id)
+    ledger._memory_factory.close()
+    store, scope = ledger._store, Scope(HERE)
+    kept = store.memory.memory_rows(scope)
+    [(fact_id, body)] = kept.tables[FACT].items()
+    lie = bytes([STATE_NUMBERS["current"]]) + body[1:-4]
+    lie += zlib.crc32(lie).to_bytes(4, "little")
+    assert store.memory.keep_memory_rows(
+        scope, [Row(FACT, fact_id, lie)], since=kept.mark, until=kept.mark, replace=False
+    )
+
+    found = ledger.admin.verify(derived=True).first_broken
+
+    assert found is not None
     assert "memory rows" in found.detail
 
 

@@ -546,7 +546,7 @@ def test_many_who_open_sessions_at_once_are_all_counted(story: Place) -> None:
         "UPDATE memory_documents SET terms = sha256('x')",
         "DELETE FROM memory_documents",
         "UPDATE memory_rows SET body = substring(body FOR length(body) - 1)",
-        "DELETE FROM memory_rows WHERE sort = 'fact.2'",
+        "DELETE FROM memory_rows WHERE sort = 'fact.3'",
         "INSERT INTO memory_rows SELECT scope, 'fact.9', key, body FROM memory_rows",
         f"UPDATE memory_rows SET scope = '{ELSEWHERE}'",
         "UPDATE search_documents SET number = 0",
