@@ -216,6 +216,16 @@ def test_importing_leaves_no_word_legible(place: Place, ledger: Ledger, tmp_path
     assert json.dumps(recorded).count(NEEDLE) > len(VOYAGES)
 
 
+def test_why_a_session_was_closed_is_not_legible(place: Place, ledger: Ledger) -> None:
+    session = ledger.session("talk", scope=SCOPE, agent="lyria")
+    session.close(f"the {NEEDLE} is ill")
+
+    assert not place.holds(NEEDLE)
+    assert f"the {NEEDLE} is ill" in str([event.payload for event in session.events()])
+    session.close("idle")
+    assert next(iter(session.headers(last=1))).summary == "session closed: idle"
+
+
 def test_a_summary_of_its_own_stays(ledger: Ledger) -> None:
     session = ledger.session("s1", scope=SCOPE, agent="lyria")
 

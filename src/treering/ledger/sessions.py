@@ -340,7 +340,11 @@ class Session:
         )
         self.open()
         closing = self.new_event(
-            "session.closed", f"session closed: {part.reason}", refs=part.as_refs()
+            "session.closed",
+            f"session closed: {part.reason}",
+            refs=part.as_refs(),
+            # Prose is sealed with the payload where the scope is encrypted.
+            payload={"reason": part.reason} if " " in part.reason else None,
         )
         header, is_kept = close_with_episode(
             self._lineage,
