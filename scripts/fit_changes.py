@@ -5,7 +5,8 @@ print only what each set of pairs comes to when the weights are fitted without i
 
 The pairs lie in benchmarks/, all written for this. Besides the pairs themselves, what each second
 statement says is held against the first statements of other pairs that are nearest to it, and
-against facts of a made-up memory: it must leave them alone, unless the rules say otherwise.
+against facts of a made-up memory: it must leave them alone, unless the rules say otherwise. Frames
+say of many things what may be known of them, what ends it, and what does not.
 """
 
 import sys
@@ -24,19 +25,26 @@ from treering.embedders.static import StaticEmbedder  # noqa: E402
 from treering.memory.alignment import Aligner  # noqa: E402
 from treering.memory.change_decision import ONE_FROM  # noqa: E402
 from treering.memory.change_features import ChangeReader  # noqa: E402
-from update_pairs import FITTED, SETS, UNFITTED, pairs  # noqa: E402
+from update_pairs import FITTED, SETS, UNFITTED, frames, pairs  # noqa: E402
 
 WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.py"
 FILLER: Final = 600
 NEAREST: Final = 10
 FOLDS: Final = 4
 """Parts of the pairs that only serve to fit."""
-HELD_BACK: Final = 3.0
+HELD_BACK: Final = 4.0
 """The weight of a pair of which both must stay; that of a change is 1."""
 UNRELATED: Final = 0.3
 """The weight of a statement and one of another pair."""
-PENALTY: Final = 10.0
-STEPS: Final = 15
+FRAMED: Final = 0.5
+"""The weight of a statement and one of the same frame, as a share of that of a pair."""
+ACROSS: Final = 0.1
+"""The weight of a statement and one of another frame."""
+APART: Final = 4
+"""Frames that are nearer than this may be about the same."""
+NEAREST_FRAMED: Final = 6
+PENALTY: Final = 8.0
+STEPS: Final = 8
 _HEAD: Final = '''"""How much each sign counts when a statement may change an earlier one.
 
 Written by ``scripts/fit_changes.py``; change the pairs that it is fitted on, not this.
@@ -50,6 +58,8 @@ WEIGHTS: Final = {
 '''
 
 Matrix = NDArray[np.float64]
+Sample = tuple[dict[str, float], float, float, str, bool]
+"""Signs, whether it is a change, its weight, the set it is from, and whether it is a pair."""
 
 
 class Samples(NamedTuple):
@@ -101,7 +111,7 @@ def read_samples() -> Samples:
     own: dict[str, set[str]] = {}
     for _, pair in told:
         own.setdefault(pair.second, set()).add(pair.first)
-    rows: list[tuple[dict[str, float], float, float, str, bool]] = []
+    rows: list[Sample] = []
     for name, pair in told:
         new = embedder.embed([pair.second])[0]
         signs = reader.signs(pair.second, pair.first)
@@ -121,6 +131,7 @@ def read_samples() -> Samples:
             signs = reader.signs(new, earlier[at])
             if signs is not None and earlier[at] != new:
                 rows.append((signs, 0.0, UNRELATED, "filler", False))
+    rows += framed_rows(embedder, reader)
     names = list(rows[0][0])
     return Samples(
         names,
@@ -130,6 +141,34 @@ def read_samples() -> Samples:
         [row[3] for row in rows],
         np.array([row[4] for row in rows]),
     )
+
+
+def framed_rows(embedder: StaticEmbedder, reader: ChangeReader) -> list[Sample]:
+    """Return the signs of what frames say, within each and across them."""
+    rows: list[Sample] = []
+    known = frames()
+    olds = [(at, old) for at, frame in enumerate(known) for old in frame["old"]]
+    vectors = embedder.embed([old for _, old in olds])
+    told = [
+        (at, kind, new)
+        for at, frame in enumerate(known)
+        for kind in ("new", "keep")
+        for new in frame[kind]
+    ]
+    for at, kind, new in told:
+        cosines = vectors @ embedder.embed([new])[0]
+        across = [i for i in np.argsort(-cosines).tolist() if abs(olds[i][0] - at) > APART]
+        for place in [i for i, (frame, _) in enumerate(olds) if frame == at]:
+            signs, is_change = reader.signs(new, olds[place][1]), float(kind == "new")
+            if signs is not None:
+                weight = FRAMED if is_change else FRAMED * HELD_BACK
+                rows.append((signs, is_change, weight, "frames", False))
+        for place in across[:NEAREST_FRAMED]:
+            old = olds[place][1]
+            signs = reader.signs(new, old)
+            if signs is not None and relation(new, old, float(cosines[place])) == "unrelated":
+                rows.append((signs, 0.0, ACROSS, "frames", False))
+    return rows
 
 
 def fit(samples: Samples, chosen: NDArray[np.bool_]) -> Matrix:

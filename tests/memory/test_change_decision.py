@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 import treering
@@ -11,6 +13,9 @@ from treering.memory.alignment import Aligner
 from treering.memory.change_decision import ChangeJudge
 from treering.memory.change_features import ChangeReader
 from treering.memory.change_weights import WEIGHTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +114,68 @@ def test_more_is_needed_among_many(judge: ChangeJudge) -> None:
 
     few, many = (judge.changed(text, earlier, known=known) for known in (1, 10**6))
 
-    assert (few, many) == ("ill", None)
+    assert few is not None
+    assert few.key == "ill"
+    assert few.is_certain
+    assert many is None
+
+
+def test_what_decided_is_recorded_with_the_change() -> None:
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        first = memory.learn("Uncle Bob is recovering in hospital.")
+        learned = memory.learn("Uncle Bob was discharged and is back home.")
+        last = memory.history(first.fact_id)[-1]
+
+    assert learned.signs
+    assert last.signs == learned.signs
+    assert set(last.signs) <= WEIGHTS.keys()
+
+
+@pytest.fixture
+def doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treering.memory.change_decision.ONE_FROM", 50.0)
+    monkeypatch.setattr("treering.memory.change_decision.DOUBT", 100.0)
+
+
+@pytest.mark.usefixtures("doubtful")
+@pytest.mark.parametrize(("ended", "state"), [(True, "superseded"), (False, "current")])
+def test_a_doubtful_change_waits_for_a_decision(ended: bool, state: str) -> None:  # noqa: FBT001
+    with treering.open(":memory:") as ledger:
+        memory = ledger.memory("a/b")
+        first = memory.learn("Uncle Bob is recovering in hospital.")
+        second = memory.learn("Uncle Bob was discharged and is back home.")
+        (doubt,) = memory.doubts()
+        before = memory.fact(first.fact_id).state
+        settled = memory.settle(second.fact_id, ended=ended)
+        left = memory.doubts()
+
+    assert second.may_end == first.fact_id
+    assert (doubt.fact.id, doubt.earlier.id) == (second.fact_id, first.fact_id)
+    assert before == "current"
+    assert (settled.id, settled.state) == (first.fact_id, state)
+    assert left == []
+
+
+@pytest.mark.usefixtures("doubtful")
+def test_a_doubt_survives_a_rebuild_of_the_memory(tmp_path: Path) -> None:
+    with treering.open(tmp_path / "a.db") as ledger:
+        memory = ledger.memory("a/b")
+        memory.learn("Uncle Bob is recovering in hospital.")
+        memory.learn("Uncle Bob was discharged and is back home.")
+        before = memory.doubts()
+    with treering.open(tmp_path / "a.db") as ledger:
+        after = ledger.memory("a/b").doubts()
+
+    assert len(before) == 1
+    assert [(one.fact.id, one.earlier.id, one.signs) for one in after] == [
+        (one.fact.id, one.earlier.id, one.signs) for one in before
+    ]
+
+
+@pytest.mark.parametrize("whose", ["My godson", "My classmate", "Her boss", "My niece"])
+def test_what_the_user_changes_leaves_other_people_alone(whose: str) -> None:
+    assert is_ended(f"{whose} helps at the food bank", "I switched banks") == [False, False]
 
 
 def test_every_sign_has_a_weight() -> None:

@@ -8,9 +8,11 @@ wordings, and mark attributes that may have many values at once.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from treering.derive.claim_words import base, normal, word_set
+from treering.derive.terms import terms
 
 _CLASSES: Final = (
     r"city|town|village|state|province|region|county|country|nation|continent|island|planet"
@@ -97,10 +99,27 @@ _MANY: Final = word_set(
 )
 """Nouns of which a person may have many."""
 _PEOPLE: Final = word_set(
-    "wife husband partner spouse mother father mom mum dad parent boss manager girlfriend boyfriend"
-    " fiance fiancee fiancé fiancée roommate flatmate grandmother grandfather grandma grandpa baby"
-    " puppy kitten horse teacher doctor landlord client team family"
+    "wife husband partner spouse mother father mom mum mummy dad daddy parent boss manager baby"
+    " girlfriend boyfriend fiance fiancee fiancé fiancée roommate flatmate housemate grandmother"
+    " grandfather grandma grandpa gran granny grandad nan nana grandparent grandchild grandkid"
+    " stepmother stepfather stepmom stepmum stepdad stepson stepdaughter stepbrother stepsister"
+    " godson goddaughter godchild godfather godmother godparent mother-in-law father-in-law"
+    " sister-in-law brother-in-law son-in-law daughter-in-law half-brother half-sister auntie"
+    " twin widow widower ex ex-wife ex-husband ex-boyfriend ex-girlfriend relative kid teenager"
+    " toddler boy girl man woman guy lady person stranger puppy kitten horse"
+    " classmate schoolmate schoolfriend mate buddy pal bestie acquaintance guest lodger tenant"
+    " landlord landlady subtenant penpal"
+    " teacher tutor professor lecturer headteacher headmaster mentor mentee trainer trainee coach"
+    " supervisor advisor adviser apprentice intern pupil"
+    " doctor gp dentist nurse therapist physiotherapist physio psychologist psychiatrist surgeon"
+    " midwife optician pharmacist vet nanny babysitter childminder carer caregiver cleaner"
+    " gardener hairdresser barber stylist lawyer solicitor accountant realtor plumber electrician"
+    " carpenter mechanic handyman postman priest pastor vicar rabbi imam butcher grocer waiter"
+    " client team family co-worker workmate teammate assistant secretary receptionist employee"
+    " subordinate successor predecessor contractor cofounder co-founder"
+    " captain goalkeeper singer drummer guitarist bassist pianist bandmate"
 )
+"""Nouns for other people."""
 _MANY_VERBS: Final = word_set(
     "like prefer use speak know have visit buy own play read watch eat drink cook want need study"
     " teach be support avoid collect follow attend meet adopt keep work"
@@ -176,8 +195,16 @@ def is_of_many(noun: str) -> bool:
 
 
 def is_person(noun: str) -> bool:
-    """Return whether a noun names a person or an animal."""
-    return noun in _MANY or noun in _PEOPLE
+    """Return whether a noun, as written or as it is compared, names a person or an animal."""
+    return noun in _people()
+
+
+@cache
+def _people() -> frozenset[str]:
+    words = _MANY | _PEOPLE
+    # Nouns are compared by their stems: "classmat", "niec".
+    stems = {stem for word in words if "-" not in word for stem in terms(word)}
+    return words | stems
 
 
 def is_slot(noun: str) -> bool:

@@ -96,7 +96,7 @@ _NEAR_PARTNER: Final = word_set(
 )
 _PAST: Final = word_set(
     "was were went ate drank took bought wrote made led ran met got began grew kept rode swam"
-    " taught became chose woke held won sold gave came used did had saw left read"
+    " taught became chose woke held won sold gave came used did had saw left read paid"
 )
 _STATES: Final = word_set("based married engaged employed enrolled located situated subscribed")
 """Participles that say what somebody is, not what they did."""

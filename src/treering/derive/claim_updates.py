@@ -165,6 +165,10 @@ _TRIGGERS: Final = key_set(
     " actually again mind minds this going changed so bought wrote built made found learnt met ran"
     " read saw sent paid went won did began chose got not as down up back until after following"
 ).union(_LEFT, _OVER, _PARTED, _SHIFTS, _RENEWED)
+CHANGE_VERBS: Final = frozenset(
+    {*_LEFT, *_OVER, *_PARTED, *_SHIFTS, *_RENEWED, *_ARRIVED}
+) - key_set("no not done hand came off out is")
+"""Keys of the first words of what says that something is over, set or new."""
 _EDGES: Final = '.,;:!?()"'
 
 _How: TypeAlias = Literal[

@@ -53,13 +53,23 @@ _DANGLING: Final = lazy_pattern(
 _WORK: Final = lazy_pattern(r"\w+(?:ed|ing)$|\w{3,}s$")
 _DOES: Final = lazy_pattern(r"\w+(?:ed|[^s]s) (?:an?|the|their|two|three|some) \w")
 """Begins with what somebody does or did."""
+_STANDING_ALONE: Final = word_set(
+    "vegetarian vegan pescatarian omnivore teetotal teetotaller sober smoker non-smoker nonsmoker"
+    " single married divorced widowed engaged separated pregnant retired unemployed employed"
+    " self-employed freelancer freelance student left-handed right-handed ambidextrous atheist"
+    " agnostic christian catholic protestant orthodox muslim jewish hindu buddhist sikh"
+    " lactose-intolerant diabetic coeliac celiac asthmatic dyslexic deaf blind colour-blind"
+    " colorblind gay lesbian bisexual asexual transgender nonbinary non-binary introvert extrovert"
+    " homeowner tenant parent childless bilingual trilingual insomniac"
+)
+"""Words that say by themselves what somebody is."""
 _HELPING: Final = word_set(
     "can could will would should must may might never always not need needs cannot"
 )
 _HINTS: Final = {
     "empty": "Say in one sentence what to remember.",
     "too_long": f"State one fact in at most {FACT_CHARACTERS_MAX} characters.",
-    "fragment": 'Write a whole sentence that says who it is about: "Prefers dark mode".',
+    "fragment": 'Write a whole sentence, or what it is and its value: "Prefers dark mode", "Diet: keto".',
     "filler": "Greetings and acknowledgements are not kept; state a fact.",
     "question": "A question is not a fact; state what is known.",
     "code": "Code and log lines are not facts; say in words what to remember.",
@@ -116,7 +126,9 @@ def _hollow(text: str) -> str | None:
     if _is_unspaced(text):
         return None
     named = words(text)
-    if len(text.split()) < 2 or (len(named) <= 3 and _DANGLING.match(text) is not None):
+    if len(text.split()) < 2:
+        return None if text.strip(".!").lower() in _STANDING_ALONE else "fragment"
+    if len(named) <= 3 and _DANGLING.match(text) is not None:
         return "fragment"
     return None
 

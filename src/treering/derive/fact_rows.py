@@ -120,6 +120,8 @@ class FactRow(msgspec.Struct, kw_only=True, gc=False, array_like=True):
     """When the ledger learned of each state."""
     settled: int = 0
     """The position of the event that caused its state."""
+    may_end: str | None = None
+    """The id of an earlier fact that it may have ended, until somebody decides."""
 
     @property
     def position(self) -> int:

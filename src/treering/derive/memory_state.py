@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 CLOCKS_APART_MS: Final = 60_000
 IMPORTANCE_MAX: Final = 10
+BOTH_HOLD: Final = "both_hold"
+"""Why a fact is believed again if it was thought that it may have ended another."""
 
 
 class EpisodeRow(msgspec.Struct, kw_only=True, gc=False):
@@ -64,6 +66,10 @@ class FactPayload(msgspec.Struct, kw_only=True):
     reason: str | None = None
     quarantined: bool = False
     source_session: str | None = None
+    may_end: str | None = None
+    """The id of an earlier fact that it may end."""
+    signs: tuple[str, ...] | None = None
+    """Why it may."""
 
 
 class _Owned(NamedTuple):
@@ -246,6 +252,7 @@ class MemoryState:
         if row.state == "current":
             # Several processes may use an archived fact at once; using it does not accept it.
             row.accepted = row.accepted or payload.get("reason") != "used"
+            row.may_end = None if payload.get("reason") == BOTH_HOLD else row.may_end
             self._touch(row)
             return
         row.reason = None
@@ -436,6 +443,7 @@ class MemoryState:
             slot=fact.slot,
             assertions=[_assertion(event, fact)],
             changes=[],
+            may_end=fact.may_end,
         )
 
     def _is_settled(self, fact_id: str) -> bool:

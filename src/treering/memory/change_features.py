@@ -15,9 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from treering.derive.claim_attributes import holds_many, is_person
 from treering.derive.claim_endings import ended_thing, is_standing
-from treering.derive.claim_outlines import DETERMINERS, clause_outlines, keys_of, outline
+from treering.derive.claim_outlines import (
+    DETERMINERS,
+    PRONOUNS,
+    clause_outlines,
+    key_of,
+    key_set,
+    keys_of,
+    noun_phrase,
+    outline,
+)
+from treering.derive.claim_updates import CHANGE_VERBS
 from treering.derive.claim_words import VERBS, word_set
 from treering.lazy import lazy_pattern
+from treering.memory.change_topics import MANY_AT_A_TIME, ONE_AT_A_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +48,19 @@ OTHERWISE_EXCHANGED_FROM: Final = 0.15
 """The cosine from which a word may stand for another: of the same subject, and otherwise."""
 PREDICATES_FROM: Final = 0.3
 """The cosine from which two predicates may be about the same, if no words are."""
+TOPIC_FROM: Final = 0.5
+"""The cosine from which a word is about the topic of another."""
+TOPIC_SURE: Final = 0.8
+"""How much two statements have to be about a topic to have to do with each other by it alone."""
+FAR_FROM: Final = 0.25
+"""Words with a lower cosine have nothing to do with each other."""
 _CHARACTERS_MAX: Final = 400
 """Longer statements say more than one thing."""
 _STATEMENTS_HELD: Final = 1_024
 _NOW: Final = lazy_pattern(
     r"\b(?:now|no longer|no more|any ?more|any longer|from now on|these days|nowadays|as of|lately"
-    r"|going forward|from (?:this|next|today|tomorrow|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|going forward|from here on|by now|for the first time"
+    r"|from (?:this|next|today|tomorrow|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     r"|(?:jan|febr)uary|march|april|may|june|july|august|(?:septem|octo|novem|decem)ber)"
     r"|starting|effective|since|at last|finally|this (?:term|week|month|year|season|spring|summer"
     r"|autumn|winter))\b",
@@ -58,8 +76,8 @@ _TURNED: Final = lazy_pattern(
 )
 """What says that something is otherwise than it was."""
 _MORE: Final = lazy_pattern(
-    r"\b(?:also|too(?=[.!,]|$)|as well|additionally|in addition|besides|another|either|second|other"
-    r"|on top|still|for now|added|once|used to|before|grew up|was raised)\b|^(?:Was|Were) ",
+    r"\b(?:also|too(?=[.!,]|$)|as well|additionally|in addition|besides|either|on top|still"
+    r"|for now|added|used to|grew up|was raised)\b|^(?:Was|Were) ",
     re.IGNORECASE,
 )
 """What says that the rest stays, or what was before."""
@@ -68,6 +86,32 @@ _OPEN: Final = lazy_pattern(
     r"|could|almost|nearly|yet|some ?day|one day|perhaps|talk of)\b"
 )
 """What says that nothing is decided."""
+_BEGINS: Final = word_set(
+    "start starts begin begins starting becoming getting seeing switching moving leaving quitting"
+    " stepping stop stops replaces replace takes take heading joining going coming"
+)
+"""What says that something is about to be otherwise, or is becoming so."""
+_PASSED: Final = lazy_pattern(
+    r"\b(?:history|behind (?:me|us|him|her|them)|done with|is done|are done|over(?=[.,!]|$| and)"
+    r"|over (?:my|her|his|their|the)|out of|off the|paid off|last day|gave (?:my |her |his )?notice"
+    r"|packed (?:it )?in|jacked|no need|don't need|lapse[ds]?|got rid|gave up|given up|ripped out"
+    r"|dropped|ditched|dumped|scrapped|banned|cut out|put down|passed away|broke up|fell"
+    r" through|call(?:ed)? off|pulled the plug|wound up|shut|without an?|no more|never again"
+    r"|grew out|outgrown?|backed out|moved out|handed (?:over|back)|got out of|let go|laid off"
+    r"|walked away|sold|gone|bailed|expired|cancell?ed|quit|stopped|retired|left|finished"
+    r"|passed)\b",
+    re.IGNORECASE,
+)
+"""What says that something is over."""
+_FURTHER: Final = word_set("another second other extra more before once new")
+"""What may say that there is one more, or another one."""
+_BAD: Final = lazy_pattern(
+    r"\b(?:not|no|never|without|none|cannot|nor|hates?|hated|dislikes?|can't|cannot|afraid|scared"
+    r"|fear|terrified|allergic|unable|avoids?|refuses?|off|stopped|quit|broken|closed|mess|lack"
+    r"|unemployed|worried|sick|bad|slow|unpaid|missing|down|isn't)\b|n't\b",
+    re.IGNORECASE,
+)
+"""What says that something is not so, or not well."""
 _DENIED: Final = lazy_pattern(r"\b(?:not|no|never|without|none|cannot|nor)\b|n't\b", re.IGNORECASE)
 _AIM: Final = lazy_pattern(
     r"\b(?:looking|wants?|planning|plans?|planned|saving|waiting|hopes?|going to|needs?|goal"
@@ -85,11 +129,19 @@ _GAINED: Final = lazy_pattern(
     re.IGNORECASE,
 )
 """What says that there is one more."""
+_LOST: Final = lazy_pattern(
+    r"\b(?:sold|lost|gave away|threw (?:out|away)|returned|broke|dropped) (?:an?|some|two|three)\b",
+    re.IGNORECASE,
+)
+"""What says that one of several is gone."""
 _PASTS: Final = word_set(
     "left sold quit took went got became bought gave broke fell rose grew cut put split shut found"
     " began chose threw withdrew lost came tore rewrote taken gone given broken fallen risen grown"
     " begun chosen thrown withdrawn torn let born brought drew drawn froze frozen laid set shrank"
-    " shrunk slid stuck tied fled rebuilt undone"
+    " shrunk slid stuck tied fled rebuilt undone redid redone outgrew outgrown made sent paid"
+    " built done won wrote lent beat kept held sought caught taught swapped woke"
+    " woken hid hidden dealt bred swore sworn stole stolen spent blew blown tore flew"
+    " flown forgot forgotten overtook retook retaken underwent driven unfrozen wore worn"
 )
 """Irregular pasts of verbs after which something is otherwise."""
 _DEEDS: Final = word_set(
@@ -104,26 +156,37 @@ _DEEDS: Final = word_set(
     " reviewed answered paid shipped died baked painted"
 )
 """Regular pasts of verbs that leave what is known as it is, if nothing else says otherwise."""
+_WEAKLY: Final = (_BEGINS | _FURTHER | _DEEDS) - {"died"}
+"""Words that say little of a change by themselves."""
 _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | word_set(
     "the my our are were has and with from for now this she he they their his her by not any"
     " this these since instead again"
 )
 """Words that show that a statement is English: the signs are read in no other language."""
-_KIN: Final = word_set(
-    "son daughter child children brother sister sibling cousin nephew niece uncle aunt friend"
-    " colleague wife husband partner mother father mom mum dad parents neighbour neighbor"
-    " girlfriend boyfriend grandmother grandfather"
-)
 _TRIGGERS: Final = _PASTS | word_set(
+    "starts start begins begin stop stops replaces replace takes take another second other extra"
+    " before once by here first history behind done "
     "now longer more anymore any from these nowadays as lately going starting effective since last"
     " finally this again back after turns actually instead rather place favour favor so already"
     " correction will be down up out off over had not no never without none cannot nor new"
 )
+_BORN: Final = word_set("born arrived")
+_OWN: Final = word_set("i we my our me us")
+_GROUPS: Final = key_set("team family company club")
 _EDGES: Final = '.,;:!?()"'
 _RULED: Final = frozenset({"tie", "person"})
 """What the rules for endings know better: who has died is still somebody's sister."""
 _SINCE: Final = word_set("last this since next from as of")
 """Before a time that says since when something holds, not what holds."""
+_VERBS: Final = CHANGE_VERBS | key_set(
+    "join start begin adopt buy hire marry born turn become land graduate heal recover outgrow"
+    " take convert translate rename lose pass settle return reverse undo restore merge"
+    " inherit elect appoint name assign reassign swap trade cure wean evict expel ban forbid allow"
+    " enable disable lift grow shrink move promote demote transfer switch stopped quit tear shave"
+    " cave dump bail close end die break split separate ship submit publish launch win pay redo"
+    " flip wipe cave dissolve resume relapse crash smash steal stolen write-off cut dye bleach"
+)
+"""Verbs after which something is otherwise; others say what somebody did."""
 _AUXILIARIES: Final = word_set("has have had was were is are been got")
 _CUES: Final = {
     "ended": "cancelled quit stopped ended over gone left dropped abandoned scrapped discontinued"
@@ -157,6 +220,13 @@ class ComparedStatement(NamedTuple):
     predicate: Vector | None
     """The vector of all but its subject."""
     vector: Vector
+    topics: Vector
+    """How much each meaningful word is about each topic."""
+    head: int | None
+    """Which of its words is the object of its verb."""
+    renewed: int | None
+    """Which of its words is said to be new."""
+    is_bad: bool
 
 
 class SaidChange(NamedTuple):
@@ -175,6 +245,8 @@ class ChangeReader:
     def __init__(self, aligner: Aligner) -> None:
         self._vector, self._embed = aligner.vector, aligner.embed
         self._cues: dict[str, Vector] = {}
+        self._topics: tuple[Vector, list[int], dict[str, set[int]]] | None = None
+        self._topics_of = lru_cache(maxsize=_STATEMENTS_HELD)(self._word_topics)
         self.change = lru_cache(maxsize=_STATEMENTS_HELD)(self._change)
         self._statement = lru_cache(maxsize=_STATEMENTS_HELD)(self._read)
 
@@ -189,16 +261,19 @@ class ChangeReader:
         if change.words and change.words <= earlier.keys:
             # "Write docs for new endpoints" and "Write tests for new endpoints".
             return None
-        if change.is_only_denied and not earlier.rest & later.keys:
-            return None
         if _is_of_another(later, earlier):
             return None
         signs = change.signs | {"cosine": float(later.vector @ earlier.vector)}
         signs |= _of_subjects(later, earlier) | _of_values(later, earlier)
-        signs |= _of_meaning(later, earlier)
-        if later.keys & earlier.keys <= earlier.subject and _are_far(signs):
+        signs |= _of_meaning(later, earlier) | _of_topics(later, earlier)
+        if (
+            later.keys & earlier.keys <= earlier.subject
+            and signs["one topic"] < TOPIC_SURE
+            and _are_far(signs)
+        ):
             # "I stopped the server" says nothing about the port that it runs on.
             return None
+        signs |= {"only denied": float(change.is_only_denied and not earlier.rest & later.keys)}
         return signs | _together(signs, earlier, old)
 
     def _change(self, text: str) -> SaidChange | None:
@@ -218,13 +293,17 @@ class ChangeReader:
         nearest = {name: self._nearness(name, plain) for name in _CUES}
         said = frozenset(
             {words[at].key for at in pasts}
-            | {word.key for word in words[:2] if word.text == "new"}
+            | {word.key for word in words if word.text in _WEAKLY}
             | {word.key for word in plain if word.text.endswith("ing") and _is_near(word, nearest)}
         )
         is_now, is_turned, is_denied = (
             pattern.search(text) is not None for pattern in (_NOW, _TURNED, _DENIED)
         )
-        if not (said or is_now or is_turned or is_denied):
+        is_passed = _PASSED.search(text) is not None
+        is_begun, is_further, is_deed = (
+            any(word.text in listed for word in words) for listed in (_BEGINS, _FURTHER, _DEEDS)
+        )
+        if not (said or is_now or is_turned or is_denied or is_passed):
             return None
         signs = {
             "now": float(is_now),
@@ -234,11 +313,22 @@ class ChangeReader:
             "done": float(any(words[at - 1].text in _AUXILIARIES for at in pasts if at)),
             "clauses": float(len(clause_outlines(text)) > 1),
             "gained": float(_GAINED.search(text) is not None),
+            "lost one": float(_LOST.search(text) is not None),
             "once": float(_ONCE.search(text) is not None),
+            "begins": float(is_begun),
+            "passed": float(is_passed),
+            "further": float(is_further),
+            "deed": float(is_deed),
+            "only a deed": float(
+                is_deed and not pasts and not (is_now or is_turned or is_passed or is_denied)
+            ),
+            "known verb": float(any(word.key in _VERBS for word in words)),
+            "plain past": float(bool(pasts) and all(words[at].key not in _VERBS for at in pasts)),
+            "length": min(len(words), 16) / 16,
         }
         for name, near in nearest.items():
             signs[name] = max(near.values(), default=0.0)
-        is_said = is_now or is_turned
+        is_said = is_now or is_turned or is_passed
         return SaidChange(
             signs, frozenset() if is_said else said, is_only_denied=not (is_said or said)
         )
@@ -285,7 +375,60 @@ class ChangeReader:
             vectors=np.stack(vectors) if vectors else np.zeros((0, 1), np.float32),
             predicate=self._embed(predicate) if predicate else None,
             vector=self._embed(text),
+            topics=self._about(contents),
+            head=_object_at(whole, contents),
+            renewed=_renewed_at(whole, contents),
+            is_bad=_BAD.search(text) is not None,
         )
+
+    def _about(self, contents: tuple[OutlineWord, ...]) -> Vector:
+        import numpy as np  # noqa: PLC0415
+
+        none = np.zeros(len(ONE_AT_A_TIME) + len(MANY_AT_A_TIME), np.float32)
+        about = [none if word.kind == "number" else self._topics_of(word.text) for word in contents]
+        return np.stack(about) if about else none[None]
+
+    def _word_topics(self, word: str) -> Vector:
+        """Return how much a word is about each topic."""
+        import numpy as np  # noqa: PLC0415
+
+        if self._topics is None:
+            listed = [text.split() for text in (ONE_AT_A_TIME | MANY_AT_A_TIME).values()]
+            of: dict[str, set[int]] = {}
+            for at, names in enumerate(listed):
+                for name in names:
+                    of.setdefault(key_of(name), set()).add(at)
+            vectors = np.stack([self._vector(name) for names in listed for name in names])
+            starts = np.cumsum([0, *(len(names) for names in listed[:-1])]).tolist()
+            self._topics = vectors, starts, of
+        vectors, starts, of = self._topics
+        owner = word.removesuffix("'s").removesuffix("'")
+        cosines = np.maximum.reduceat(vectors @ self._vector(owner), starts)
+        cosines = np.where(cosines >= TOPIC_FROM, cosines, 0).astype(np.float32) * 0.8
+        for at in of.get(key_of(owner), ()):
+            cosines[at] = 1.0
+        return cosines
+
+
+def _object_at(whole: SentenceOutline, contents: tuple[OutlineWord, ...]) -> int | None:
+    """Return which of the meaningful words is the object of the verb: the last of its phrase."""
+    words = whole.words
+    at = whole.verb_at
+    while at < len(words) and (words[at].kind in {"verb", "joint"} or at == whole.verb_at):
+        at += 1
+    thing = noun_phrase(words, at) or noun_phrase(words, at + 1)
+    return contents.index(thing[-1]) if thing and thing[-1] in contents else None
+
+
+def _renewed_at(whole: SentenceOutline, contents: tuple[OutlineWord, ...]) -> int | None:
+    """Return which of the meaningful words is said to be new, or to be another one."""
+    for at, word in enumerate(whole.words):
+        if word.text in {"new", "another", "different"}:
+            thing = noun_phrase(whole.words, at + 1 if word.text == "new" else at)
+            thing = tuple(each for each in thing if each.text not in {"new", "different"})
+            if thing and thing[-1] in contents:
+                return contents.index(thing[-1])
+    return None
 
 
 def _may_change(text: str) -> bool:
@@ -308,13 +451,38 @@ def _is_near(word: OutlineWord, nearest: dict[str, dict[str, float]]) -> bool:
 
 def _is_of_another(later: ComparedStatement, earlier: ComparedStatement) -> bool:
     """Return whether two statements are plainly about two people."""
-    of_user = not later.subject
+    of_user = not later.subject and later.outline.words[0].text not in PRONOUNS
     names = earlier.subject & earlier.names
     if of_user and names and earlier.subject == names and not names & later.keys:
         # "Ben uses Slack" and "I switched from Slack to Teams".
         return True
-    head = later.outline.subject()[-1:]
-    return bool(head) and head[0].text in _KIN and head[0].key not in earlier.keys
+    if of_user and _person(earlier) is not None and earlier.subject.isdisjoint(later.keys):
+        # "My godson helps at the food bank" and "I switched banks".
+        return True
+    is_new = not _BORN.isdisjoint(word.text for word in later.outline.words)
+    whose = _person(later)
+    return whose is not None and not is_new and whose not in earlier.keys
+
+
+def _person(statement: ComparedStatement) -> str | None:
+    """Return the key of the noun for the person whom a statement is about; None if about none."""
+    heads = [*statement.outline.subject()[-1:]]
+    if statement.outline.words[0].text in DETERMINERS:
+        # Where a subject ends is not always known: "My wife left Siemens".
+        heads += statement.outline.words[1:2]
+    return next(
+        (
+            word.key
+            for word in heads
+            if is_person(word.key) and word.key not in _GROUPS and not word.text.endswith("'s")
+        ),
+        None,
+    )
+
+
+def _is_said_of_user(statement: ComparedStatement) -> bool:
+    """Return whether a statement is about the user or something of theirs."""
+    return any(word.text in _OWN for word in statement.outline.words)
 
 
 def _of_subjects(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
@@ -322,7 +490,6 @@ def _of_subjects(later: ComparedStatement, earlier: ComparedStatement) -> dict[s
     new, old = later.subject, earlier.subject
     old_names = old & (earlier.names | earlier.numbers)
     new_names = new & (later.names | later.numbers)
-    head = later.outline.subject()[-1:]
     is_said = bool(old) and old <= later.keys
     return {
         "same subject": float(bool(new) and new == old),
@@ -335,9 +502,11 @@ def _of_subjects(later: ComparedStatement, earlier: ComparedStatement) -> dict[s
         ),
         "name of subject gone": float(bool(old_names - later.keys)),
         "name of subject new": float(bool(new_names - earlier.keys)),
-        "another person": float(
-            bool(head) and is_person(head[0].key) and head[0].key not in earlier.keys
+        "a person's": float(_person(earlier) is not None),
+        "person named": float(
+            any(is_person(word.key) and word.key not in earlier.keys for word in later.contents)
         ),
+        "thing for the user": float(bool(new) and not old and not _is_said_of_user(later)),
         "named person": float(len(old) == 1 and bool(old_names) and is_said),
     }
 
@@ -392,6 +561,62 @@ def _of_meaning(later: ComparedStatement, earlier: ComparedStatement) -> dict[st
     }
 
 
+def _of_topics(later: ComparedStatement, earlier: ComparedStatement) -> dict[str, float]:
+    """Return signs of whether two statements are about the same of their subject."""
+    import numpy as np  # noqa: PLC0415
+
+    ones = len(ONE_AT_A_TIME)
+    # What both are about as a whole says nothing about which attribute of it they are about.
+    about = earlier.subject & later.keys
+    new, old = (
+        each.topics[[word.key not in about for word in each.contents]].max(axis=0, initial=0)
+        for each in (later, earlier)
+    )
+    both = np.minimum(new, old)
+    one, many = float(both[:ones].max()), float(both[ones:].max())
+    cosines = earlier.vectors @ later.vectors.T
+    for at, word in enumerate(earlier.contents):
+        for place, other in enumerate(later.contents):
+            if word.key == other.key:
+                cosines[at, place] = 1.0
+            elif word.kind == other.kind != "word" and word.kind in {"number", "time", "name"}:
+                cosines[at, place] = max(float(cosines[at, place]), 0.5)
+    own = [at for at, word in enumerate(later.contents) if word.key not in later.subject]
+    said = [at for at, word in enumerate(earlier.contents) if word.key not in earlier.subject]
+    met = cosines.max(axis=0)[own] if own else np.zeros(1)
+    kept = cosines.max(axis=1)[said] if said else np.zeros(1)
+    # What is said of a shared subject: whether its own words have to do with each other.
+    inner = cosines[said][:, own] if said and own else np.zeros((1, 1))
+    head = 0.0 if later.head is None else float(cosines[:, later.head].max())
+    headed = later.head is not None
+    inner_head = (
+        float(cosines[said][:, later.head].max()) if later.head is not None and said else 0.0
+    )
+    renewed = 0.0 if later.renewed is None else float(cosines[:, later.renewed].max())
+    return {
+        "one topic": one,
+        "many topic": many,
+        "topics apart": float(
+            new.max() >= TOPIC_FROM and old.max() >= TOPIC_FROM and both.max() < TOPIC_FROM * 0.8
+        ),
+        "met": float(met.mean()),
+        "least met": float(met.min()),
+        "unmet": float((met < FAR_FROM).mean()),
+        "kept": float(kept.mean()),
+        "least kept": float(kept.min()),
+        "inner": float(inner.max()),
+        "object": head,
+        "object unmet": float(headed and head < FAR_FROM),
+        "has object": float(headed),
+        "object inner": inner_head,
+        "renewed": renewed,
+        "renewed unmet": float(later.renewed is not None and renewed < 0.4),
+        "turned bad": float(later.is_bad and not earlier.is_bad),
+        "turned good": float(earlier.is_bad and not later.is_bad),
+        "both bad": float(earlier.is_bad and later.is_bad),
+    }
+
+
 def _are_far(signs: dict[str, float]) -> bool:
     """Return whether what is said of one thing twice has nothing to do with each other."""
     is_same = signs["only the subject shared"] > 0
@@ -412,5 +637,29 @@ def _together(signs: dict[str, float], earlier: ComparedStatement, old: str) -> 
         "aim": aim,
         "aim reached": aim * signs["past"] * max(signs["share of old"], signs["exchanged"]),
         "short": float(len(earlier.contents) <= 2),
+        "far": float(_are_far(signs) and signs["words shared"] == 0),
+        "passed, said": signs["passed"]
+        * max(signs["share of old"], signs["subject is its object"]),
+        "passed, topic": signs["passed"] * signs["one topic"],
+        "now, topic": max(signs["now"], signs["turned"]) * signs["one topic"],
+        "past, topic": signs["past"] * signs["one topic"],
+        "user, topic": signs["both of the user"] * signs["one topic"],
+        "subject, topic": max(signs["same subject"], signs["subject said"]) * signs["one topic"],
+        "subject, inner": max(signs["same subject"], signs["subject said"]) * signs["inner"],
+        "subject, unmet": max(signs["same subject"], signs["subject said"]) * signs["object unmet"],
+        "its object, unmet": signs["subject is its object"] * signs["object unmet"],
+        "its object, of an object": signs["subject is its object"]
+        * signs["has object"]
+        * (1 - signs["object inner"]),
+        "its object, passed": signs["subject is its object"] * signs["passed"],
+        "plain, its object": signs["plain past"] * signs["subject is its object"],
+        "plain, subject": signs["plain past"] * signs["same subject"],
+        "plain, now": signs["plain past"] * max(signs["now"], signs["turned"]),
+        "known, topic": signs["known verb"] * signs["one topic"],
+        "known, object": signs["known verb"] * signs["object inner"],
+        "known, share": signs["known verb"] * signs["share of old"],
+        "apart, one of the user": signs["topics apart"] * signs["one of the user"],
+        "turned good, shared": signs["turned good"] * max(signs["words shared"], signs["inner"]),
+        "turned bad, shared": signs["turned bad"] * max(signs["words shared"], signs["inner"]),
         "constant": 1.0,
     }

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treering.derive.claim_relations import Relation
+    from treering.memory.change_decision import ChangeVerdict
     from treering.memory.ports import Matrix
     from treering.memory.scope_memory import ScopeMemory
 
@@ -152,7 +153,15 @@ class FactGate:
                 return self._revise(asked, content, known_fact, at)
             if relation_to_known == "contradicts":
                 contradicted.append(known_fact)
-        return self._store(asked, content, contradicted or self._changed(at, content), at)
+        if contradicted:
+            return self._store(asked, content, contradicted, at)
+        verdict, changed = self._changed(at, content)
+        if verdict is None or verdict.is_certain:
+            signs = None if verdict is None else verdict.signs
+            return self._store(asked, content, changed, at, signs=signs)
+        # Whether both hold is for somebody to decide; until then both do.
+        content.may_end, content.signs = verdict.key, verdict.signs
+        return self._store(asked, content, [], at)
 
     def _content(self, asked: CheckedFact) -> FactPayload:
         fact = asked.fact
@@ -177,11 +186,13 @@ class FactGate:
             return "same"
         return relation(content.text, one.content.text, one.similarity)
 
-    def _changed(self, at: int, content: FactPayload) -> list[KnownFact]:
-        """Return the fact that a new one changes, in words that no rule knows."""
+    def _changed(
+        self, at: int, content: FactPayload
+    ) -> tuple[ChangeVerdict | None, list[KnownFact]]:
+        """Return the fact that a new one changes or may change, in words that no rule knows."""
         judge = self._scope_memory.judge
         if judge is None or not judge.speaks_of_change(content.text):
-            return []
+            return None, []
         asked = self._asked[at]
         nearest = [
             *self._changeable.get(at, ()),
@@ -196,8 +207,8 @@ class FactGate:
         }
         earlier = {fact_id: one.content.text for fact_id, one in known.items()}
         count = self._counts.get((asked.fact.user, asked.wall), 0)
-        changed = judge.changed(content.text, earlier, known=count + len(self._new))
-        return [] if changed is None else [known[changed]]
+        verdict = judge.changed(content.text, earlier, known=count + len(self._new))
+        return verdict, [] if verdict is None else [known[verdict.key]]
 
     # Outcomes.
 
@@ -258,7 +269,13 @@ class FactGate:
         return GateDecision(_learned("revised", after), [event])
 
     def _store(
-        self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
+        self,
+        asked: CheckedFact,
+        content: FactPayload,
+        contradicted: list[KnownFact],
+        at: int,
+        *,
+        signs: tuple[str, ...] | None = None,
     ) -> GateDecision:
         scope, user, session = self._scope_memory.scope, asked.fact.user, asked.session
         event = fact_event(
@@ -286,12 +303,16 @@ class FactGate:
                     user=user,
                     by=new,
                     valid_to_ms=until,
+                    signs=None if signs is None else list(signs),
                 )
             )
         self._gone.update(gone)
         self._note(KnownFact(content, user, session), at)
         learned = _learned("superseding" if gone else "stored", content)
-        return GateDecision(msgspec.structs.replace(learned, superseded=tuple(gone)), events)
+        learned = msgspec.structs.replace(
+            learned, superseded=tuple(gone), may_end=content.may_end, signs=content.signs or signs
+        )
+        return GateDecision(learned, events)
 
     def _note(self, known: KnownFact, at: int) -> None:
         content, owner = known.content, (known.user, self._asked[at].wall)

@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.fact_rows import hashed
 from treering.derive.fading import faded
 from treering.derive.memory_state import FactPayload, assertion_at, state_at
-from treering.model.memories import Fact, FactChange
+from treering.model.memories import DoubtfulChange, Fact, FactChange
 from treering.model.sessions import LOGS
 
 if TYPE_CHECKING:
@@ -109,6 +109,31 @@ def facts_of(
     ]
 
 
+def doubts_of(scope_memory: ScopeMemory, recorder: Recorder) -> list[DoubtfulChange]:
+    """Return the current facts that may have ended another current one, oldest first."""
+    known = scope_memory.fold.state.facts
+    rows = [
+        (row, known[row.may_end])
+        for row in known.values()
+        if row.state == "current"
+        and row.may_end in known
+        and known[row.may_end].state == "current"
+        and known[row.may_end].owner == row.owner
+    ]
+    told = scope_memory.fold.events_at([row.assertions[0].position for row, _ in rows])
+    found = {fact.id: fact for pair in rows for fact in facts_of(scope_memory, pair, recorder)}
+    return [
+        DoubtfulChange(
+            fact=found[row.id],
+            earlier=found[other.id],
+            signs=msgspec.convert(told[row.assertions[0].position].payload, FactPayload).signs
+            or (),
+        )
+        for row, other in rows
+        if {row.id, other.id} <= found.keys() and row.assertions[0].position in told
+    ]
+
+
 def history_of(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> Iterator[FactChange]:
     """Return every change to a fact that was not erased, in order."""
     state: FactState = "current"
@@ -126,6 +151,7 @@ def history_of(row: FactRow, store: MemoryStore, scope_memory: ScopeMemory) -> I
             state=state,
             reason=payload.get("reason"),
             evidence=tuple(payload.get("evidence", ())),
+            signs=tuple(payload.get("signs", ())),
         )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
 from treering.derive.fact_rows import hashed
+from treering.derive.memory_state import BOTH_HOLD
 from treering.errors import InvalidInput, NotFound, ReadOnly
 from treering.memory import auditing, fading, listing
 from treering.memory.contributor import TOKENS_DEFAULT, MemoryContributor
 from treering.memory.events import fact_change_event, recall_events
 from treering.memory.extraction import BUDGET_TOKENS, ConversationReader
-from treering.memory.facts import facts_of, history_of
+from treering.memory.facts import doubts_of, facts_of, history_of
 from treering.memory.identity import UserIdentities
 from treering.memory.learning import Learner
 from treering.memory.model_extraction import ModelExtractor
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Header
     from treering.model.memories import (
+        DoubtfulChange,
         Category,
         Episode,
         ExtractReceipt,
@@ -193,6 +195,36 @@ class Memory:
         row = self._named(fact_id, {"quarantined", "refused", "archived", "current"})
         self._change(row, "memory.forgotten", reason=reason or "rejected")
         return self.fact(fact_id)
+
+    def doubts(self, *, user: str | None = None) -> list[DoubtfulChange]:
+        """Return the facts that may have ended an earlier one: ``settle`` decides about each."""
+        scope_memory = self._scope_memory()
+        with scope_memory.lock:
+            scope_memory.refresh()
+            found = doubts_of(scope_memory, self._recorder)
+        return [
+            each for each in found if user is None or each.fact.user == check_name(user, "user")
+        ]
+
+    def settle(self, fact_id: str, *, ended: bool) -> Fact:
+        """Decide whether a fact ended the earlier one that it may have ended; return that one.
+
+        If not, both hold. Raise NotFound if there is nothing to decide about the fact.
+        """
+        doubt = next((each for each in self.doubts() if each.fact.id == fact_id), None)
+        if doubt is None:
+            raise NotFound(
+                f"nothing is to be decided about fact {fact_id}", hint="see treering facts review"
+            )
+        fact, earlier = doubt.fact, doubt.earlier
+        if ended:
+            row = self._named(earlier.id, {"current"})
+            details = {"by": fact.id, "valid_to_ms": fact.valid_from_ms, "signs": list(doubt.signs)}
+            self._change(row, "memory.superseded", reason="reviewed", **details)
+        else:
+            row = self._named(fact.id, {"current"})
+            self._change(row, "memory.restored", reason=BOTH_HOLD)
+        return self.fact(earlier.id)
 
     # Recalling.
 
@@ -485,14 +517,14 @@ class Memory:
             )
         return row
 
-    def _change(self, row: FactRow, kind: str, *, reason: str) -> None:
+    def _change(self, row: FactRow, kind: str, *, reason: str, **details: Any) -> None:
         scope_memory = self._scope_memory()
         with scope_memory.lock.guard, scope_memory.lock:
             stated = scope_memory.fold.events_at([row.position]).get(row.position)
         session = None if stated is None else stated.session_id
         user = None if stated is None else stated.user_id
         event = fact_change_event(
-            self.scope, kind, row.id, session=session, user=user, reason=reason
+            self.scope, kind, row.id, session=session, user=user, reason=reason, **details
         )
         self._recorder.engine.append([event])
 

@@ -124,6 +124,10 @@ class LearnResult(msgspec.Struct, frozen=True, kw_only=True):
     superseded: tuple[str, ...] = ()
     """Ids of facts that are no longer current because of it."""
     event_id: str | None = None
+    may_end: str | None = None
+    """The id of a fact that it may have ended; ``Memory.settle`` decides."""
+    signs: tuple[str, ...] | None = None
+    """The signs that counted most where no rule knew whether it ends another fact."""
 
     @property
     def believed(self) -> bool:
@@ -143,6 +147,17 @@ class FactChange(msgspec.Struct, frozen=True, kw_only=True):
     state: FactState
     reason: str | None
     evidence: tuple[str, ...]
+    signs: tuple[str, ...] = ()
+    """The signs by which it was decided that another fact ended it, or may be ended by it."""
+
+
+class DoubtfulChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact that may have ended an earlier one: somebody should decide."""
+
+    fact: Fact
+    earlier: Fact
+    signs: tuple[str, ...]
+    """The signs that counted most for it."""
 
 
 class RecalledFact(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ _HERE: Final = "treering.surfaces.cli.facts"
         "add": f"{_HERE}.write:add",
         "accept": f"{_HERE}.write:accept",
         "reject": f"{_HERE}.write:reject",
+        "review": f"{_HERE}.review:review",
         "history": f"{_HERE}.read:history",
         "audit": f"{_HERE}.write:audit",
         "extract": f"{_HERE}.write:extract",

@@ -266,6 +266,8 @@ def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
         yield "because", one_line(fact.reason)
     if fact.superseded_ms is not None:
         yield "superseded", f"{moment(fact.superseded_ms)}{_by(sheet)}"
+    if sheet.signs:
+        yield "signs", ", ".join(sheet.signs)
 
 
 def _used(fact: Fact) -> str:
@@ -329,6 +331,8 @@ class FactSheet(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Witness]
     superseded_by: Fact | None
     """The fact that holds instead."""
+    signs: tuple[str, ...] = ()
+    """The signs by which that was decided, or why it may have ended another fact."""
     masked: int
     """How many of the texts held a secret, which is masked here."""
 
@@ -341,6 +345,10 @@ def sheet_of(ledger: Ledger, scope: Scope, fact: Fact, *, mask: Mask) -> FactShe
         fact=masked(fact, mask),
         evidence=witnesses,
         superseded_by=_successor(ledger, scope, fact, mask),
+        signs=next(
+            (each.signs for each in reversed(ledger.memory(scope).history(fact.id)) if each.signs),
+            (),
+        ),
         masked=mask.masked,
     )
 

@@ -83,6 +83,10 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     evidence: int
     """Events that say so by now."""
     event_id: str | None
+    may_end: Fact | None = None
+    """A fact that it may have ended; ``facts review`` decides."""
+    signs: tuple[str, ...] = ()
+    """Why it ended another fact, or may have, if no rule knew."""
 
 
 @command(
@@ -196,6 +200,8 @@ def _learn(
         superseded=[masked(memory.fact(fact_id), mask) for fact_id in learned.superseded],
         evidence=len(memory.fact(learned.fact_id).evidence) if learned.believed else 0,
         event_id=learned.event_id,
+        may_end=None if learned.may_end is None else masked(memory.fact(learned.may_end), mask),
+        signs=learned.signs or (),
     )
 
 
@@ -215,6 +221,13 @@ def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
             yield "  stored as past; a later fact stays current"
         else:
             yield f"  {short.shown(fact.id)} is superseded by it: {one_line(fact.text)}"
+    if receipt.may_end is not None:
+        earlier = f"{short.shown(receipt.may_end.id)}: {one_line(receipt.may_end.text)}"
+        yield f"  it may have ended {earlier}"
+        named = f"{short.shown(receipt.fact_id)} {scope_flag(receipt.scope)}"
+        yield f"  decide: treering facts review {named} --accept (or --reject)"
+    if receipt.signs:
+        yield f"  because of {', '.join(receipt.signs)}"
 
 
 def _hint(learned: LearnResult, scope: Scope) -> str:
