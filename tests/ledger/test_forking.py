@@ -670,3 +670,20 @@ def test_a_fork_costs_the_same_however_long_the_past_is(
         assert ledger.admin.verify().events == before + 1
 
     assert costs[0] == costs[1]
+
+
+def test_the_last_turns_of_a_line_of_forks_read_little_of_the_first_session(
+    ledger: Ledger, session: Session
+) -> None:
+    session.open()
+    ledger.append([event for n in range(400) for event in run_of(f"r{n}", f"{n}?")])
+    for _ in range(6):
+        session = session.fork()
+        take_turn(session, "fork")
+    counted = Counted(ledger._store)
+    session._store = session._lineage.store = cast("Any", counted)
+
+    found = [turn.prompt for turn in session.turns(last=7)]
+
+    assert found == ["399?", *["fork?"] * 6]
+    assert counted.items["last_headers"] < 200

@@ -258,5 +258,13 @@ class Lineage:
         return []
 
 
+def next_limit(limit: int, page: Sequence[Header], limit_max: int) -> int:
+    """Return how many events to ask for after ``page``: twice as many, if it was full.
+
+    One that is not full ends with its session. The parent's past may be long.
+    """
+    return min(2 * limit, limit_max) if len(page) == limit else limit
+
+
 def _seq_after(segment: Segment) -> int:
     return segment.until_seq if segment.until_seq == NO_END else segment.until_seq + 1

@@ -8,7 +8,7 @@ import msgspec
 
 from treering.derive.visible import UndoFilter
 from treering.errors import InvalidInput
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, next_limit
 from treering.model.fields import check_count, check_list, check_name, check_time
 from treering.model.kinds import HIDING_KINDS, stored_kinds
 from treering.model.queries import (
@@ -158,7 +158,7 @@ def live_events(lineage: Lineage, kinds: frozenset[str], last: int | None) -> It
             if hidden.is_visible(event) and event.kind in kinds and not event.redacted
         ]
         before = min(page[0].seq, hidden.before or NO_END)
-        size = min(2 * size, PAGE)
+        size = next_limit(size, page, PAGE)
     return reversed(live if last is None else live[:last])
 
 

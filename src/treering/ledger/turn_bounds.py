@@ -9,7 +9,7 @@ import msgspec
 from treering.derive.turns import is_compaction
 from treering.derive.visible import UndoFilter, redone_by, undone_by
 from treering.errors import InvalidInput, NotFound
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, next_limit
 from treering.model.kinds import HIDING_KINDS, RUN_ENDS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _run_around(lineage: Lineage, seq: int) -> str | None:
                 return None
             # It took place at once, perhaps in the midst of another run.
             compactions.add(header.run_id)
-        seq, limit = page[0].seq, min(2 * limit, PAGE)
+        seq, limit = page[0].seq, next_limit(limit, page, PAGE)
     return None
 
 
@@ -166,7 +166,7 @@ def _events_before(lineage: Lineage) -> Iterator[Event]:
     seq, limit = NO_END, FIRST_PAGE
     while page := lineage.committed_before(seq, kinds=_TURN_KINDS, limit=limit):
         yield from reversed(page)
-        seq, limit = page[0].seq, min(2 * limit, PAGE)
+        seq, limit = page[0].seq, next_limit(limit, page, PAGE)
 
 
 def _headers_after(lineage: Lineage, seq: int) -> Iterator[Header]:

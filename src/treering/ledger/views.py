@@ -22,6 +22,7 @@ from treering.derive.snapshots import (
 )
 from treering.derive.turns import INPUT, LaterEnds, TurnSplitter
 from treering.errors import InvalidInput, NotFound
+from treering.ledger.lineage import next_limit
 from treering.ledger.paging import PAGE
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class Views:
         limit = FIRST_PAGE
         while page := self._lineage.headers_before(before, limit, kinds):
             yield from reversed(page)
-            before, limit = page[0].seq, min(2 * limit, PAGE)
+            before, limit = page[0].seq, next_limit(limit, page, PAGE)
 
     def _read(self, seqs: Sequence[int]) -> Iterator[Event]:
         """Return the events at ``seqs``, a page at a time."""

@@ -19,7 +19,7 @@ from treering.context.texts import (
 )
 from treering.context.thoughts import is_thought
 from treering.derive.visible import UndoFilter
-from treering.ledger.lineage import NO_END
+from treering.ledger.lineage import NO_END, next_limit
 from treering.model.codec import encode
 from treering.model.kinds import HIDING_KINDS
 from treering.model.parts import ContextAssembled, UsageReported, safe_part
@@ -90,8 +90,7 @@ def read_window(
             break
         reading.take(page)
         before = min(page[0].seq, reading.hidden.before or NO_END)
-        # A page that is not full ends with its session; its parent's may be long.
-        limit = min(limit * 2, PAGE_LAST) if len(page) == limit else limit
+        limit = next_limit(limit, page, PAGE_LAST)
     cut = reading.enough and before > reading.floor + 1
     if cut:
         # A session may begin with events that are not messages, and a page may end with its first.
