@@ -356,7 +356,7 @@ def test_a_statement_is_prepared_once_whatever_values_are_bound(path: Path) -> N
         use(ledger)  # A new schema has every statement prepared again, once.
         apsw.connection_hooks.append(count)
         try:
-            with treering.open(path, read_only=True) as reading:
+            with treering.open(path, mode="ro") as reading:
                 use(reading)
             with treering.open(path) as writing:
                 for session in ("s1", "s2"):
