@@ -227,6 +227,14 @@ def test_a_wrong_number_of_arguments_is_pythons_own_error() -> None:
             ledger.headers(HERE, nonsense=1)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("location", [":memory:", "http://127.0.0.1:9"])
+def test_an_option_that_nothing_takes_is_refused_instead_of_left_out(location: str) -> None:
+    options: Any = {"read_only": True}
+
+    with pytest.raises(TypeError, match=r"unexpected keyword argument .read_only"):
+        treering.open(location, **options)
+
+
 def test_what_a_callers_own_function_raises_is_left_as_it_is() -> None:
     def count(text: str) -> int:
         raise TypeError("mine")

@@ -89,6 +89,8 @@ def open(  # noqa: A001  (the public door is treering.open)
     Runs of processes that no longer exist are closed; ``sinks`` and ``synthetic``, as in
     ``Ledger.spine``, apply to these runs if they are given here.
     """
+    for name in models.keys() - ModelOptions.__annotations__.keys():
+        raise TypeError(f"open() got an unexpected keyword argument '{name}'")
     path = _path(location)
     if _is_http(path):
         chosen = (mode, durability, guard, keys, tuple(sinks), synthetic)

@@ -344,7 +344,7 @@ class Session:
             f"session closed: {part.reason}",
             refs=part.as_refs(),
             # Prose is sealed with the payload where the scope is encrypted.
-            payload={"reason": part.reason} if " " in part.reason else None,
+            payload={"reason": part.reason} if part.reason and " " in part.reason else None,
         )
         header, is_kept = close_with_episode(
             self._lineage,
