@@ -80,6 +80,20 @@ def test_what_was_redacted_stays_so() -> None:
     assert erased.is_redacted
 
 
+@pytest.mark.parametrize("mark", [1, True, 2, -1, 1.5, "1", "true", "yes", [1]])
+def test_any_mark_but_a_no_is_a_redaction(mark: Any) -> None:
+    (erased,) = told(OpenClawMemReader(), [line(1, "conversation.user", redacted=mark)])
+
+    assert (erased.summary, erased.payload, erased.is_redacted) == ("[REDACTED]", None, True)
+
+
+@pytest.mark.parametrize("mark", [None, 0, False, 0.0, "", "0", "False", "no", []])
+def test_what_says_that_it_is_not_redacted_stays(mark: Any) -> None:
+    (kept,) = told(OpenClawMemReader(), [line(1, "conversation.user", redacted=mark)])
+
+    assert not kept.is_redacted
+
+
 def test_an_unknown_type_is_kept_whole() -> None:
     strange = line(1, "dream.seen", payload={"of": "sheep"}, mood="blue")
 

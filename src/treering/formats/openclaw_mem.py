@@ -99,7 +99,7 @@ class OpenClawMemReader:
             kind, payload, refs = "ops.observation", {"record": kind, **rest}, {"observed": kind}
         elif extra := {at: value for at, value in row.items() if at not in _ENVELOPE}:
             payload = {**_wrapped(payload), "beside": extra}
-        is_redacted = row.get("redacted") in (1, True)
+        is_redacted = _is_marked(row.get("redacted"))
         if is_redacted:
             summary, payload, refs = REDACTED, None, {"redacted": True}
         elif len(summary) > SUMMARY_CHARACTERS_MAX or "\0" in summary:
@@ -168,6 +168,12 @@ def _whole(row: dict[str, Any]) -> dict[str, Any]:
         **{at: value for at, value in row.items() if at not in _JSON},
         **{at: _parsed(text) for at, text in texts.items()},
     }
+
+
+def _is_marked(value: Any) -> bool:
+    """Return whether a mark is set: in doubt, what may have been redacted is."""
+    text = value.strip().lower() if isinstance(value, str) else value
+    return bool(text) and text not in ("0", "false", "no")
 
 
 def _refs(kind: str, payload: Any, refs: Any) -> dict[str, Any] | None:
