@@ -169,3 +169,15 @@ def test_what_says_nothing_to_who_was_not_there_is_no_fact(text: str) -> None:
 )
 def test_what_names_a_thing_is_a_fact(text: str) -> None:
     assert judge_fact(text, origin="user").outcome == "accept"
+
+
+@pytest.mark.parametrize("text", ["Vegetarian", "Single.", "left-handed"])
+def test_a_word_that_says_what_somebody_is_is_a_fact(text: str) -> None:
+    assert judge_fact(text, origin="host").outcome == "accept"
+
+
+def test_any_other_word_is_refused_with_what_to_write() -> None:
+    verdict = judge_fact("Keto", origin="host")
+
+    assert verdict.reason == "fragment"
+    assert "Diet: keto" in (verdict.hint or "")

@@ -173,6 +173,17 @@ def test_a_doubt_survives_a_rebuild_of_the_memory(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The school has a chess club", "The kids changed schools"),
+        ("I paid the rent", "My rent went up"),
+    ],
+)
+def test_what_has_another_value_ends_nothing_else_about_it(old: str, new: str) -> None:
+    assert is_ended(old, new) == [False, False]
+
+
 @pytest.mark.parametrize("whose", ["My godson", "My classmate", "Her boss", "My niece"])
 def test_what_the_user_changes_leaves_other_people_alone(whose: str) -> None:
     assert is_ended(f"{whose} helps at the food bank", "I switched banks") == [False, False]

@@ -399,7 +399,9 @@ def _is_over(over: ThingOver, old: SentenceOutline) -> bool:
     keys, subject = keys_of(over.thing), old.subject()
     if over.how == "slot":
         is_its = keys_of(subject) - {"name"} == keys
-        return is_its and old.verb().split(" ")[0] in _NAMING
+        # "The school has a chess club" does not say which school.
+        is_had = any(word.text in {"has", "have"} for word in old.words[old.verb_at :][:1])
+        return is_its and not is_had and old.verb().split(" ")[0] in _NAMING
     if over.how == "goal":
         at = next((at for at, word in enumerate(old.words) if word.key in _GOALS), len(old.words))
         goal, whose = keys_of(old.contents(at + 1)), over.whose or frozenset()

@@ -69,7 +69,7 @@ _HELPING: Final = word_set(
 _HINTS: Final = {
     "empty": "Say in one sentence what to remember.",
     "too_long": f"State one fact in at most {FACT_CHARACTERS_MAX} characters.",
-    "fragment": 'Write a whole sentence, or what it is and its value: "Prefers dark mode", "Diet: keto".',
+    "fragment": 'Write a whole sentence, or a name and a value: "Prefers dark mode", "Diet: keto".',
     "filler": "Greetings and acknowledgements are not kept; state a fact.",
     "question": "A question is not a fact; state what is known.",
     "code": "Code and log lines are not facts; say in words what to remember.",

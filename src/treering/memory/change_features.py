@@ -92,7 +92,8 @@ _BEGINS: Final = word_set(
 )
 """What says that something is about to be otherwise, or is becoming so."""
 _PASSED: Final = lazy_pattern(
-    r"\b(?:history|behind (?:me|us|him|her|them)|done with|is done|are done|over(?=[.,!]|$| and)"
+    r"\b(?:(?<='s )history|(?:is|are) history|behind (?:me|us|him|her|them)|done with"
+    r"|is done|are done|over(?=[.,!]|$| and)"
     r"|over (?:my|her|his|their|the)|out of|off the|paid off|last day|gave (?:my |her |his )?notice"
     r"|packed (?:it )?in|jacked|no need|don't need|lapse[ds]?|got rid|gave up|given up|ripped out"
     r"|dropped|ditched|dumped|scrapped|banned|cut out|put down|passed away|broke up|fell"
@@ -103,7 +104,7 @@ _PASSED: Final = lazy_pattern(
     re.IGNORECASE,
 )
 """What says that something is over."""
-_FURTHER: Final = word_set("another second other extra more before once new")
+_FURTHER: Final = word_set("another second other extra new")
 """What may say that there is one more, or another one."""
 _BAD: Final = lazy_pattern(
     r"\b(?:not|no|never|without|none|cannot|nor|hates?|hated|dislikes?|can't|cannot|afraid|scared"
@@ -165,7 +166,7 @@ _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | wor
 """Words that show that a statement is English: the signs are read in no other language."""
 _TRIGGERS: Final = _PASTS | word_set(
     "starts start begins begin stop stops replaces replace takes take another second other extra"
-    " before once by here first history behind done "
+    " here behind done "
     "now longer more anymore any from these nowadays as lately going starting effective since last"
     " finally this again back after turns actually instead rather place favour favor so already"
     " correction will be down up out off over had not no never without none cannot nor new"

@@ -153,6 +153,12 @@ class FactGate:
                 return self._revise(asked, content, known_fact, at)
             if relation_to_known == "contradicts":
                 contradicted.append(known_fact)
+        return self._judge(asked, content, contradicted, at)
+
+    def _judge(
+        self, asked: CheckedFact, content: FactPayload, contradicted: list[KnownFact], at: int
+    ) -> GateDecision:
+        """Store a fact that ends others, by the rules or, where these know nothing, by signs."""
         if contradicted:
             return self._store(asked, content, contradicted, at)
         verdict, changed = self._changed(at, content)

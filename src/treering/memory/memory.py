@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from treering.memory.scope_memory import ScopeMemory
     from treering.model.events import Header
     from treering.model.memories import (
-        DoubtfulChange,
         Category,
+        DoubtfulChange,
         Episode,
         ExtractReceipt,
         Fact,
