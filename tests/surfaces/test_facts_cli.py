@@ -434,3 +434,33 @@ def test_a_fact_holds_since_its_evidence_and_not_since_it_was_learnt(facts: Comm
 
     assert porto["valid_from_ms"] == MOVED
     assert porto["recorded_ms"] > MOVED + DAY
+
+
+# Deciding about doubtful changes.
+
+
+@pytest.mark.parametrize(("flag", "state"), [("--accept", "superseded"), ("--reject", "current")])
+def test_a_doubtful_change_is_listed_with_both_facts_and_decided(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, flag: str, state: str
+) -> None:
+    monkeypatch.setattr("treering.memory.change_decision.ONE_FROM", 50.0)
+    monkeypatch.setattr("treering.memory.change_decision.DOUBT", 100.0)
+    first = cli("facts", "add", "Uncle Bob is recovering in hospital.", *IN, "--json").receipt[
+        "fact_id"
+    ]
+    added = cli("facts", "add", "Uncle Bob was discharged and is back home.", *IN)
+    (doubt,) = cli("facts", "review", *IN, "--json").receipt["doubts"]
+    listed = cli("facts", "review", *IN)
+    decided = cli("facts", "review", doubt["fact"]["id"], flag, *IN)
+
+    assert "may have ended" in added.out
+    assert "recovering in hospital" in listed.out
+    assert "back home" in listed.out
+    assert decided.status == 0
+    assert cli("facts", "show", first, *IN, "--json").receipt["fact"]["state"] == state
+    assert cli("facts", "review", *IN, "--json").receipt["count"] == 0
+
+
+def test_a_review_without_a_decision_is_refused(cli: CommandLine) -> None:
+    assert cli("facts", "review", "abc", *IN).status != 0
+    assert cli("facts", "review", "--accept", *IN).status != 0
