@@ -10,7 +10,7 @@ import treering
 from treering.embedders.static import StaticEmbedder
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
-from treering.memory.change_decision import ChangeJudge
+from treering.memory.change_decision import REASONS, ChangeJudge
 from treering.memory.change_features import ChangeReader
 from treering.memory.change_weights import WEIGHTS
 
@@ -129,7 +129,7 @@ def test_what_decided_is_recorded_with_the_change() -> None:
 
     assert learned.signs
     assert last.signs == learned.signs
-    assert set(last.signs) <= WEIGHTS.keys()
+    assert set(last.signs) <= REASONS.keys()
 
 
 @pytest.fixture
@@ -204,3 +204,10 @@ def test_every_sign_has_a_weight() -> None:
 )
 def test_what_speaks_of_no_change_is_not_compared(judge: ChangeJudge, text: str) -> None:
     assert not judge.speaks_of_change(text)
+
+
+def test_people_are_told_of_signs_that_are_read() -> None:
+    named = [name for names in REASONS.values() for name in names]
+
+    assert set(named) <= WEIGHTS.keys()
+    assert len(named) == len(set(named))

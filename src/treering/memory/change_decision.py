@@ -22,8 +22,37 @@ CROWD: Final = 0.5
 """How much more is needed for each factor of e in their number: among many, some fit by chance."""
 DOUBT: Final = 1.0
 """How far below a sum is still too near to leave it at that: somebody should look."""
-SIGNS_SHOWN: Final = 3
-"""Signs that are told of a decision: those that added most."""
+REASONS_SHOWN: Final = 3
+REASONS: Final = {
+    "it speaks of a change": (
+        "now", "turned", "done", "clauses", "begins", "passed", "further", "deed", "known verb",
+        "ended", "changed", "set", "begun", "renewed", "plain, now",
+    ),
+    "both are about the same": (
+        "same subject", "both of the user", "one of the user", "subject said", "named person",
+        "of the subject, near", "of a person, near", "subject, inner", "subject, topic",
+    ),
+    "it is about what the other names": (
+        "subject is its object", "plain, its object", "its object, passed", "object",
+        "passed, said", "known, object",
+    ),
+    "they share words": (
+        "share of old", "share of new", "words shared", "all of rest said", "name shared",
+    ),
+    "one value takes the place of another": (
+        "exchanged", "well exchanged", "name differs", "number differs", "same unit",
+        "time differs", "predicates near",
+    ),
+    "they have one topic": (
+        "one topic", "passed, topic", "now, topic", "past, topic", "user, topic", "known, topic",
+        "inner",
+    ),
+    "good and bad have changed": (
+        "turned good", "turned bad", "turned good, shared", "turned bad, shared",
+    ),
+    "what was planned was done": ("aim", "aim reached"),
+}  # fmt: skip
+"""What people are told of a decision, and the signs that each stands for."""
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""
 NEAR_FROM: Final = 0.12
@@ -36,7 +65,7 @@ class ChangeVerdict(NamedTuple):
     key: str
     is_certain: bool
     signs: tuple[str, ...]
-    """The signs that counted most for it."""
+    """What counted most for it, of REASONS."""
 
 
 class ChangeJudge:
@@ -65,8 +94,7 @@ class ChangeJudge:
         wanted = ONE_FROM + CROWD * log(max(known, 1))
         if total < wanted - DOUBT:
             return None
-        most = sorted(added, key=lambda name: -added[name])[:SIGNS_SHOWN]
-        return ChangeVerdict(key, is_certain=total >= wanted, signs=tuple(most))
+        return ChangeVerdict(key, is_certain=total >= wanted, signs=_reasons(added))
 
     def _added(self, text: str, earlier: str) -> dict[str, float] | None:
         """Return what each sign adds to the sum."""
@@ -74,3 +102,10 @@ class ChangeJudge:
         if signs is None:
             return None
         return {name: weight * signs[name] for name, weight in WEIGHTS.items()}
+
+
+def _reasons(added: Mapping[str, float]) -> tuple[str, ...]:
+    """Return what spoke for a change, the weightiest first."""
+    sums = {reason: sum(added[name] for name in names) for reason, names in REASONS.items()}
+    spoke = [reason for reason in sorted(sums, key=lambda each: -sums[each]) if sums[reason] > 0]
+    return tuple(spoke[:REASONS_SHOWN])

@@ -267,7 +267,7 @@ def _traits(sheet: FactSheet) -> Iterator[tuple[str, str]]:
     if fact.superseded_ms is not None:
         yield "superseded", f"{moment(fact.superseded_ms)}{_by(sheet)}"
     if sheet.signs:
-        yield "signs", ", ".join(sheet.signs)
+        yield "because", " and ".join(sheet.signs)
 
 
 def _used(fact: Fact) -> str:

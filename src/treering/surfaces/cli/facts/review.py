@@ -81,6 +81,6 @@ def _print_doubts(doubts: Sequence[DoubtfulChange], short: ShortIds, scope: Scop
     for doubt in doubts:
         say(f"{printable(short.shown(doubt.fact.id))}  {one_line(doubt.fact.text)}")
         say(f"  may have ended  {one_line(doubt.earlier.text)}")
-        say(f"  because of      {', '.join(doubt.signs)}")
+        say(f"  because         {' and '.join(doubt.signs)}")
     if doubts:
         say(f"decide: treering facts review FACT {scope_flag(scope)} --accept (or --reject)")

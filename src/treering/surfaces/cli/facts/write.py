@@ -227,7 +227,7 @@ def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
         named = f"{short.shown(receipt.fact_id)} {scope_flag(Scope(receipt.scope))}"
         yield f"  decide: treering facts review {named} --accept (or --reject)"
     if receipt.signs:
-        yield f"  because of {', '.join(receipt.signs)}"
+        yield f"  because {' and '.join(receipt.signs)}"
 
 
 def _hint(learned: LearnResult, scope: Scope) -> str:
