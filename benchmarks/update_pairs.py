@@ -42,11 +42,6 @@ SETS: Final = {
     "beyond": FirstTry(15, 0),
     "kept": FirstTry(16, 3),
     "spared": FirstTry(10, 1),
-    "homes": FirstTry(23, 0, falsely=7),
-    "offices": FirstTry(24, 0, falsely=8),
-    "notes": FirstTry(23, 0, falsely=6),
-    "unsaid": FirstTry(12, 0, falsely=2),
-    "mixed": FirstTry(26, 0, falsely=8),
 }
 """In the order in which they were tried; the rules were mended after each.
 
@@ -56,10 +51,16 @@ UNFITTED: Final = ("kept", "spared")
 """Sets that nobody looked into: nothing was mended from them, and no signs were fitted on them.
 
 They were first tried with the rules alone. Their totals, not their sentences, were looked at while
-the signs were made: 30 and 26 at first, then 29 and 26, 28 and 27.
+the signs were made: 30 and 26 at first, then 29 and 26, 28 and 27. They were looked at once more
+when the signs of topics and objects were done: 29 and 30.
 
 The signs are fitted on the others; ``scripts/fit_changes.py --check`` shows what each comes to when
 they are fitted without it.
+"""
+DEVELOPED: Final = ("homes", "offices", "notes", "unsaid", "mixed")
+"""Sets with harder traps that the signs were made on, 40 changes and 18 or 30 others each.
+
+Before, they came to 23, 24, 23, 12 and 26 right, and 7, 8, 6, 2 and 8 falsely.
 """
 _NOTE: Final = (
     "40 changes and 18 pairs that are none, in each set. Right is a change after which what the"

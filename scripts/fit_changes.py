@@ -25,7 +25,7 @@ from treering.embedders.static import StaticEmbedder  # noqa: E402
 from treering.memory.alignment import Aligner  # noqa: E402
 from treering.memory.change_decision import ONE_FROM  # noqa: E402
 from treering.memory.change_features import ChangeReader  # noqa: E402
-from update_pairs import FITTED, SETS, UNFITTED, frames, pairs  # noqa: E402
+from update_pairs import DEVELOPED, FITTED, SETS, UNFITTED, frames, pairs  # noqa: E402
 
 WEIGHTS: Final = ROOT / "src/treering/memory/change_weights.py"
 FILLER: Final = 600
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _sets() -> list[str]:
-    return [name for name in SETS if name not in UNFITTED]
+    return [*(name for name in SETS if name not in UNFITTED), *DEVELOPED]
 
 
 def read_samples() -> Samples:
