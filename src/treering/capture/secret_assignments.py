@@ -17,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 from treering.capture.secret_names import (
     NAMES_CACHED_MAX,
     PIN_DIGITS_MIN,
+    SUFFIXES,
     VALUE_CHARS_MAX,
     Named,
     holds_secret,
@@ -113,6 +114,29 @@ _REST: Final = lazy_pattern(
 )
 """The rest of a name, and what follows it where no separator matches or no value can be."""
 _NO_VALUE_GROUP: Final = 2
+_CODE_AFTER: Final = lazy_pattern(
+    r"""[ \t]{0,8}[:=][ \t]{0,8}
+      (?:\$[{(] | < | [\"']\{\{ | [a-z]{2,16}:// | arn:aws | vault:
+        | (?:~|\.{1,2})?/[a-z_./-]{1,80}+(?!\S))
+    # An attribute. Shorter words with capitals may be a secret, and a type may have a value.
+    | (?:(?:(?<=[a-z])|[ \t]{1,8})={1,3}[ \t]{0,8} | :[ ]{0,4}(?=[A-Za-z_.]{1,128}+(?![ =<|\[])))
+      (?: [a-z_]{1,24}(?:\.[a-z_]{1,24}){1,4}
+        | [a-z]{1,24}\.[a-z]{1,24}[A-Z][a-z]{1,24}
+        | [a-z]{3,20}(?:\.[a-z]{3,20}(?:[A-Z][a-z]{2,12})?){1,3})
+      (?:[\s\"'`\\;|<>,(){}\[\]]|\Z)
+    # A call, maybe an awaited one.
+    | (?:[ \t]{1,8}=[ \t]{0,8} | :[ ]{1,4})[a-z_][A-Za-z0-9_.]{0,64}+\(
+    | [ \t]{1,8}=[ \t]{1,8}[a-z_]{1,40}+[ ][a-z_]{1,40}+[.(]""",
+    re.VERBOSE,
+)
+"""The references and expressions that most often follow a name instead of a value."""
+_PLAIN_WORD: Final = lazy_pattern(r" (?:([a-z]{2,24})|[0-9]{2,7}|[0-9] [a-z]{2,24})(?=[\s,])")
+LINKS: Final = SUFFIXES | word_set(
+    "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
+    " from has been set reset changed updated rotated es est ist lautet generated created"
+    " issued received returned value text string"
+)
+"""Words that introduce the value of a name, or qualify the name."""
 _QUOTED: Final = lazy_pattern(
     rf"""[bBfFrRuULN@]{{0,2}}(?:
       "((?:[^"\\\n]{{1,{VALUE_CHARS_MAX}}}+|\\[^\n]){{0,{VALUE_CHARS_MAX}}}+)(?:"|\Z)
@@ -174,14 +198,16 @@ def find_named(text: str, start: int, end: int) -> Span | None:
         name = _SETTER.sub("", name, count=1)
     # Most names are not those of secrets, and checking that is faster than parsing what follows.
     promise = named(name)
-    if promise is None:
+    if promise is None or _CODE_AFTER.match(text, name_end):
         return None
-    if promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end):
+    opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
+    if (
+        promise.demand == "tangled" and not _TANGLED_AFTER.match(text, name_end)
+    ) or _is_in_sentence(text, name_end, promise, name, opening):
         return None
     separator = _SEPARATOR.match(text, end)
     if separator is None:
         return None
-    opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
     if separator.lastgroup == "blank" and "<" in opening and _OPENING.search(opening):
         attributes = _ATTRIBUTES.match(text, separator.end())
         return attributes and _if_secret(_ELEMENT.match(text, attributes.end()), promise)
@@ -196,6 +222,20 @@ def find_named(text: str, start: int, end: int) -> Span | None:
         if wrap is not None:
             return _find_below(text, wrap.end(), promise, name, opening, separator)
     return _find_bare(text, promise, name, opening, separator)
+
+
+def _is_in_sentence(text: str, at: int, promise: Named, name: str, opening: str) -> bool:
+    """Return whether a word or number after the name only continues a sentence."""
+    after = _PLAIN_WORD.match(text, at)
+    return (
+        after is not None
+        and after[1] not in LINKS
+        and promise.rule != "seed"
+        and name[0] != "-"
+        and name != "requirepass"
+        and "<" not in opening
+        and not is_configured(opening)
+    )
 
 
 @lru_cache(maxsize=NAMES_CACHED_MAX)
@@ -246,6 +286,9 @@ def _head(text: str, start: int) -> tuple[str, int]:
 
     People write two words where programs write one: "API key", "access token".
     """
+    last = text[start - 1 : start]
+    if last != " " and last not in _NAME_CHARS:
+        return "", start
     before = text[start - NAME_CHARS_MAX if start > NAME_CHARS_MAX else 0 : start]
     head = before[len(before.rstrip(_NAME_CHARS)) :]
     if not head:
@@ -486,7 +529,10 @@ _CONFIGURED: Final = lazy_pattern(
     r"(?:\bmachine\s{1,8}\S{1,64}|\bdefault)\s{1,8}login\s{1,8}\S{1,64}\s{1,8}"
     r"(?:account\s{1,8}\S{1,64}\s{1,8})?\Z"
 )
-_CONFIGURING: Final = ("set", "Set", "ENV", "ARG", "param", "(def", "add", "put", "login")
+_CONFIGURING: Final = (
+    *("setx", "setenv", "SetEnv", "ENV", "ARG", "_param", "(setq", "(def", "set -"),
+    *("config", "kv", "etcdctl", "login"),
+)
 
 
 def is_argument(text: str, value: re.Match[str], opening: str) -> bool:

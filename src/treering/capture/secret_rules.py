@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from treering.capture.secret_alarm import NO_VETO, Called, Veto
 from treering.capture.secret_assignments import (
+    LINKS,
     NAME_CHARS_MAX,
     RECORD_CHARS_MAX,
     SPOKEN_HEADS,
@@ -18,7 +19,6 @@ from treering.capture.secret_assignments import (
     find_named,
 )
 from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
-from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
     PHRASES,
     find_code,
@@ -47,7 +47,6 @@ from treering.capture.secret_values import (
     is_opaque,
     is_random,
     is_tangled,
-    word_set,
 )
 from treering.capture.secret_wraps import Rejoin, loosely, rejoined, run_end
 from treering.lazy import lazy_pattern
@@ -175,16 +174,7 @@ _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
 _SHORT_HEADS: Final = (b"bind", b"pass")
 """Words that make one name with a short word after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
-_LINKS: Final = frozenset(
-    word.encode()
-    for word in SUFFIXES
-    | word_set(
-        "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
-        " from has been set reset changed updated rotated es est ist lautet generated created"
-        " issued received returned value text string"
-    )
-)
-"""Words that introduce the value of a name, or qualify the name."""
+_LINKS: Final = frozenset(map(str.encode, LINKS))
 _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
 _MAILCHIMP: Final = lazy_pattern(rf"{START}[a-f0-9]{{32}}-us[0-9]{{1,2}}{STOP}")
 _NEW_RELIC: Final = lazy_pattern(rf"{START}[a-f0-9]{{36}}NRAL{STOP}")
