@@ -171,10 +171,9 @@ def import_logs(
         live=live,
         parallel=parallel,
         databases=ForeignDatabases(),
-        progress=progress,
         report=report,
     )
-    return import_files(importer, paths, since_ms=since_ms)
+    return import_files(importer, paths, since_ms=since_ms, progress=progress)
 
 
 @check_arguments

@@ -81,12 +81,16 @@ _Thing = TypeVar("_Thing")
 
 
 def import_files(
-    importer: Importer, paths: Sequence[str | os.PathLike[str]], *, since_ms: int | None
+    importer: Importer,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    since_ms: int | None,
+    progress: Callable[[int, int], None] | None,
 ) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
     with _collecting_rarely():
         files = look_through([Path(path) for path in paths])
-        receipt = importer.run(list(files.found.values()), since_ms=since_ms)
+        receipt = importer.run(list(files.found.values()), since_ms=since_ms, progress=progress)
     return msgspec.structs.replace(
         receipt,
         others=dict(files.others.most_common()),
@@ -108,7 +112,6 @@ class Importer:
         live: bool,
         parallel: bool,
         databases: DatabaseReader | None,
-        progress: Callable[[int, int], None] | None,
         report: Callable[[SourceReceipt], None] | None,
     ) -> None:
         self._scope = None if scope is None else parse_scope(scope)
@@ -117,7 +120,7 @@ class Importer:
         self._live = live
         self._parallel = parallel
         self._databases = databases
-        self._progress = progress
+        self._progress: Callable[[int, int], None] | None = None
         self._report = report or (lambda _: None)
         self._notes = NoteBuffer(ledger.importing.bookmarks(self._scope or BOOKMARK_SCOPE))
         self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
@@ -136,8 +139,15 @@ class Importer:
         self.unreadable: list[str] = []
         """Files that cannot be read at all: damaged, or not permitted."""
 
-    def run(self, files: Sequence[LogCandidate], *, since_ms: int | None) -> ImportReceipt:
+    def run(
+        self,
+        files: Sequence[LogCandidate],
+        *,
+        since_ms: int | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> ImportReceipt:
         """Import ``files``, each after those that it continues."""
+        self._progress = progress
         probes = self._probe_all(files, since_ms)
         self._total = sum(probed.source.size for probed in probes)
         for some in _chunks(parents_first(probes)):
