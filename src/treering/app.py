@@ -52,6 +52,13 @@ class ModelOptions(TypedDict, total=False):
     summariser: Summariser | None
 
 
+class ImportReports(TypedDict, total=False):
+    """What is called while logs are imported."""
+
+    progress: Callable[[int, int], None] | None
+    report: Callable[[SourceReceipt], None] | None
+
+
 @check_arguments
 def open(  # noqa: A001  (the public door is treering.open)
     location: str | os.PathLike[str],
@@ -146,8 +153,7 @@ def import_logs(
     again: bool = False,
     live: bool = False,
     parallel: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    report: Callable[[SourceReceipt], None] | None = None,
+    **calls: Unpack[ImportReports],
 ) -> ImportReceipt:
     """Import agents' logs from files and folders, recognized by their content.
 
@@ -171,9 +177,8 @@ def import_logs(
         live=live,
         parallel=parallel,
         databases=ForeignDatabases(),
-        report=report,
     )
-    return import_files(importer, paths, since_ms=since_ms, progress=progress)
+    return import_files(importer, paths, since_ms=since_ms, **calls)
 
 
 @check_arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 
@@ -50,6 +50,17 @@ SETTLED_S: Final = 120
 _NAMED: Final = "openclaw-header:"
 
 
+class ImportCalls(NamedTuple):
+    """What the import of a file calls in the import of all."""
+
+    advance: Callable[[int], None]
+    """With the number of bytes that were read."""
+    settle: Callable[[], None]
+    """Before it needs what the files before it hold."""
+    report: Callable[[SourceReceipt], None]
+    """With what became of its lines."""
+
+
 class FileImport(RecordImport):
     """Imports one file into a ledger."""
 
@@ -62,9 +73,7 @@ class FileImport(RecordImport):
         live: bool,
         parallel: bool,
         databases: DatabaseReader | None,
-        advance: Callable[[int], None],
-        settle: Callable[[], None],
-        report: Callable[[SourceReceipt], None],
+        calls: ImportCalls,
     ) -> None:
         super().__init__(
             buffer,
@@ -76,8 +85,8 @@ class FileImport(RecordImport):
             written_ms=probe.source.mtime_ns // 1_000_000,
             former=probe.former,
         )
-        self._advance, self._settle = advance, settle
-        self._report: Callable[[SourceReceipt], None] | None = report
+        self._advance, self._settle = calls.advance, calls.settle
+        self._report: Callable[[SourceReceipt], None] | None = calls.report
         """None once it was called."""
         self._probe = probe
         self._scope = scope

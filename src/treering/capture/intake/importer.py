@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from treering.capture.intake.bookmarks import read_bookmark
-from treering.capture.intake.file_import import FileImport
+from treering.capture.intake.file_import import FileImport, ImportCalls
 from treering.capture.intake.ledger_buffer import BATCH_BYTES, LedgerBuffer, NoteBuffer
 from treering.capture.intake.log_search import look_through
 from treering.capture.intake.probe import CUT_OFF, Probe, parents_first, probe
@@ -85,18 +85,25 @@ def import_files(
     paths: Sequence[str | os.PathLike[str]],
     *,
     since_ms: int | None,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], None] | None = None,
+    report: Callable[[SourceReceipt], None] | None = None,
 ) -> ImportReceipt:
     """Import logs of agents: see ``treering.import_logs``."""
     with _collecting_rarely():
         files = look_through([Path(path) for path in paths])
-        receipt = importer.run(list(files.found.values()), since_ms=since_ms, progress=progress)
+        receipt = importer.run(
+            list(files.found.values()), since_ms=since_ms, progress=progress, report=report
+        )
     return msgspec.structs.replace(
         receipt,
         others=dict(files.others.most_common()),
         others_named=files.named,
         unreadable=[*files.unreadable, *importer.unreadable],
     )
+
+
+def _tell_nobody(_: SourceReceipt) -> None:
+    """Take the place of a report that nobody wants."""
 
 
 class Importer:
@@ -112,7 +119,6 @@ class Importer:
         live: bool,
         parallel: bool,
         databases: DatabaseReader | None,
-        report: Callable[[SourceReceipt], None] | None,
     ) -> None:
         self._scope = None if scope is None else parse_scope(scope)
         self._dry_run = dry_run
@@ -121,7 +127,7 @@ class Importer:
         self._parallel = parallel
         self._databases = databases
         self._progress: Callable[[int, int], None] | None = None
-        self._report = report or (lambda _: None)
+        self._report: Callable[[SourceReceipt], None] = _tell_nobody
         self._notes = NoteBuffer(ledger.importing.bookmarks(self._scope or BOOKMARK_SCOPE))
         self._buffer = LedgerBuffer(ledger.with_masking(), self._notes, dry_run=dry_run)
         self._files: list[FileImport] = []
@@ -145,9 +151,10 @@ class Importer:
         *,
         since_ms: int | None,
         progress: Callable[[int, int], None] | None,
+        report: Callable[[SourceReceipt], None] | None,
     ) -> ImportReceipt:
         """Import ``files``, each after those that it continues."""
-        self._progress = progress
+        self._progress, self._report = progress, report or _tell_nobody
         probes = self._probe_all(files, since_ms)
         self._total = sum(probed.source.size for probed in probes)
         for some in _chunks(parents_first(probes)):
@@ -206,9 +213,7 @@ class Importer:
             live=self._live,
             parallel=self._parallel,
             databases=self._databases,
-            advance=self._advance,
-            settle=self._settle,
-            report=self._report,
+            calls=ImportCalls(self._advance, self._settle, self._report),
         )
         self._files.append(file_import)
         if file_import.read():
