@@ -28,7 +28,7 @@ from treering.derive.claim_outlines import (
 from treering.derive.claim_updates import CHANGE_VERBS
 from treering.derive.claim_words import VERBS, word_set
 from treering.lazy import lazy_pattern
-from treering.memory.change_topics import MANY_AT_A_TIME, ONE_AT_A_TIME
+from treering.memory.change_words import CUES, DEEDS, MANY_AT_A_TIME, ONE_AT_A_TIME, PASTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,36 +135,14 @@ _LOST: Final = lazy_pattern(
     re.IGNORECASE,
 )
 """What says that one of several is gone."""
-_PASTS: Final = word_set(
-    "left sold quit took went got became bought gave broke fell rose grew cut put split shut found"
-    " began chose threw withdrew lost came tore rewrote taken gone given broken fallen risen grown"
-    " begun chosen thrown withdrawn torn let born brought drew drawn froze frozen laid set shrank"
-    " shrunk slid stuck tied fled rebuilt undone redid redone outgrew outgrown made sent paid"
-    " built done won wrote lent beat kept held sought caught taught swapped woke"
-    " woken hid hidden dealt bred swore sworn stole stolen spent blew blown tore flew"
-    " flown forgot forgotten overtook retook retaken underwent driven unfrozen wore worn"
-)
-"""Irregular pasts of verbs after which something is otherwise."""
-_DEEDS: Final = word_set(
-    "visited watched played presented called asked cooked cleaned attended travelled traveled used"
-    " worked lived liked loved enjoyed wanted tried helped thanked talked walked listened learned"
-    " studied named based located founded created developed invented produced directed published"
-    " composed performed designed written built needed tired interested excited situated related"
-    " associated affiliated employed educated headquartered married owned released recorded"
-    " happened occurred existed looked waited hoped believed needed required supported included"
-    " celebrated marked received earned served seemed appeared stayed remained showed discussed"
-    " mentioned reported noticed missed skipped watered returned borrowed shared fixed tested"
-    " reviewed answered paid shipped died baked painted"
-)
-"""Regular pasts of verbs that leave what is known as it is, if nothing else says otherwise."""
-_WEAKLY: Final = (_BEGINS | _FURTHER | _DEEDS) - {"died"}
+_WEAKLY: Final = (_BEGINS | _FURTHER | DEEDS) - {"died"}
 """Words that say little of a change by themselves."""
 _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | word_set(
     "the my our are were has and with from for now this she he they their his her by not any"
     " this these since instead again"
 )
 """Words that show that a statement is English: the signs are read in no other language."""
-_TRIGGERS: Final = _PASTS | word_set(
+_TRIGGERS: Final = PASTS | word_set(
     "starts start begins begin stop stops replaces replace takes take another second other extra"
     " here behind done "
     "now longer more anymore any from these nowadays as lately going starting effective since last"
@@ -189,17 +167,6 @@ _VERBS: Final = CHANGE_VERBS | key_set(
 )
 """Verbs after which something is otherwise; others say what somebody did."""
 _AUXILIARIES: Final = word_set("has have had was were is are been got")
-_CUES: Final = {
-    "ended": "cancelled quit stopped ended over gone left dropped abandoned scrapped discontinued"
-    " retired resigned sold removed closed dissolved terminated expired finished divorced fired",
-    "changed": "switched changed replaced moved migrated swapped renamed transferred converted"
-    " upgraded traded became turned reassigned",
-    "set": "raised increased lowered reduced cut bumped extended shortened doubled postponed"
-    " rescheduled delayed pushed slipped",
-    "begun": "joined started hired promoted bought got married adopted elected appointed accepted"
-    " arrived opened fixed repaired found",
-}
-"""Words of change, by what they say; other words are known by how near they are in meaning."""
 
 
 class ComparedStatement(NamedTuple):
@@ -291,7 +258,7 @@ class ChangeReader:
         if not pasts and _ENGLISH.isdisjoint(word.text for word in words):
             return None
         plain = [word for word in words if word.kind in {"word", "verb"} and word.text.isalpha()]
-        nearest = {name: self._nearness(name, plain) for name in _CUES}
+        nearest = {name: self._nearness(name, plain) for name in CUES}
         said = frozenset(
             {words[at].key for at in pasts}
             | {word.key for word in words if word.text in _WEAKLY}
@@ -302,7 +269,7 @@ class ChangeReader:
         )
         is_passed = _PASSED.search(text) is not None
         is_begun, is_further, is_deed = (
-            any(word.text in listed for word in words) for listed in (_BEGINS, _FURTHER, _DEEDS)
+            any(word.text in listed for word in words) for listed in (_BEGINS, _FURTHER, DEEDS)
         )
         if not (said or is_now or is_turned or is_denied or is_passed):
             return None
@@ -339,7 +306,7 @@ class ChangeReader:
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
         if name not in self._cues:
-            self._cues[name] = np.stack([self._vector(word) for word in _CUES[name].split()])
+            self._cues[name] = np.stack([self._vector(word) for word in CUES[name].split()])
         if not words:
             return {}
         vectors = np.stack([self._vector(word.text) for word in words])
@@ -442,8 +409,8 @@ def _is_past(word: OutlineWord, before: tuple[OutlineWord, ...]) -> bool:
     """Return whether a word says that something was done; "a shared studio" does not."""
     if word.kind == "name" or (before and before[-1].text in DETERMINERS):
         return False
-    is_regular = word.text.endswith("ed") and len(word.text) > 4 and word.text not in _DEEDS
-    return is_regular or word.text in _PASTS
+    is_regular = word.text.endswith("ed") and len(word.text) > 4 and word.text not in DEEDS
+    return is_regular or word.text in PASTS
 
 
 def _is_near(word: OutlineWord, nearest: dict[str, dict[str, float]]) -> bool:

@@ -1,11 +1,13 @@
-"""What statements are about, as words by topic: who retires no longer works.
+"""The words by which changes are read: verbs of change, and what statements are about.
 
-A word that is not listed belongs to the topic of the words that it is near in meaning.
+A word that is not listed belongs to the words that it is near in meaning.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from treering.derive.claim_words import word_set
 
 ONE_AT_A_TIME: Final = {
     "home": "live lives living reside stay flat apartment house home cottage condo studio place"
@@ -95,3 +97,36 @@ MANY_AT_A_TIME: Final = {
     "kin": "brother sister son daughter cousin nephew niece aunt uncle mother father friend",
 }
 """Topics of which there may be many."""
+PASTS: Final = word_set(
+    "left sold quit took went got became bought gave broke fell rose grew cut put split shut found"
+    " began chose threw withdrew lost came tore rewrote taken gone given broken fallen risen grown"
+    " begun chosen thrown withdrawn torn let born brought drew drawn froze frozen laid set shrank"
+    " shrunk slid stuck tied fled rebuilt undone redid redone outgrew outgrown made sent paid"
+    " built done won wrote lent beat kept held sought caught taught swapped woke"
+    " woken hid hidden dealt bred swore sworn stole stolen spent blew blown tore flew"
+    " flown forgot forgotten overtook retook retaken underwent driven unfrozen wore worn"
+)
+"""Irregular pasts of verbs after which something is otherwise."""
+DEEDS: Final = word_set(
+    "visited watched played presented called asked cooked cleaned attended travelled traveled used"
+    " worked lived liked loved enjoyed wanted tried helped thanked talked walked listened learned"
+    " studied named based located founded created developed invented produced directed published"
+    " composed performed designed written built needed tired interested excited situated related"
+    " associated affiliated employed educated headquartered married owned released recorded"
+    " happened occurred existed looked waited hoped believed needed required supported included"
+    " celebrated marked received earned served seemed appeared stayed remained showed discussed"
+    " mentioned reported noticed missed skipped watered returned borrowed shared fixed tested"
+    " reviewed answered paid shipped died baked painted"
+)
+"""Regular pasts of verbs that leave what is known as it is, if nothing else says otherwise."""
+CUES: Final = {
+    "ended": "cancelled quit stopped ended over gone left dropped abandoned scrapped discontinued"
+    " retired resigned sold removed closed dissolved terminated expired finished divorced fired",
+    "changed": "switched changed replaced moved migrated swapped renamed transferred converted"
+    " upgraded traded became turned reassigned",
+    "set": "raised increased lowered reduced cut bumped extended shortened doubled postponed"
+    " rescheduled delayed pushed slipped",
+    "begun": "joined started hired promoted bought got married adopted elected appointed accepted"
+    " arrived opened fixed repaired found",
+}
+"""Words of change, by what they say; other words are known by how near they are in meaning."""
