@@ -97,39 +97,38 @@ _TANGLED_AFTER: Final = lazy_pattern(
     r"(?:[\"'`\]\\]{0,12}[ ]{0,8}(?:[:=]|=>|:=)|[(])?[ \t\r\n\\\"'`>|+(]{0,24}[A-Za-z0-9_+=-]{20}"
     r"|(?=[^\n]{0,16}(?i:value))"
 )
+# The references and expressions that most often follow a name instead of a value.
+_REFERRED: Final = (
+    r"\$[{(]|<|[\"']\{\{|[a-z]{2,16}://|arn:aws|vault:|(?:~|\.{1,2})?/[a-z_./-]{1,80}+(?!\S)"
+)
+# Shorter words with capitals may be a secret.
+_ATTRIBUTE: Final = (
+    r"(?:[a-z_]{1,24}(?:\.[a-z_]{1,24}){1,4}|[a-z]{1,24}\.[a-z]{1,24}[A-Z][a-z]{1,24}"
+    r"|[a-z]{3,20}(?:\.[a-z]{3,20}(?:[A-Z][a-z]{2,12})?){1,3})(?:[\s\"'`\\;|<>,(){}\[\]]|\Z)"
+)
+_CALL: Final = r"[a-z_][A-Za-z0-9_.]{0,64}+\("
 _REST: Final = lazy_pattern(
-    r"""([A-Za-z0-9_-]{0,32}+)(
-    [.+/!@#$&^~{}]
+    rf"""([A-Za-z0-9_-]{{0,32}}+)(
+    [.+/!@#$&^~{{}}]
     | \)(?!\.(?:type|fill|send))
     | \((?![bBrRuU]?[\\"'`])
-    | ,(?!\s{0,16}+(?:[bBfFrRuULN@]{0,2}[\\"'`“„«]|[vVtTw]))
-    | ;(?![^\n\\]{0,80}+(?:\r?\n|\\r\\n)(?:[\r\nCc]|\\r))
-    | \r?\n(?![\r\nCc]|\s{0,32}+[,:\\"'vVtT])
-    | [ \t]{1,4}[})\];&]
+    | ,(?!\s{{0,16}}+(?:[bBfFrRuULN@]{{0,2}}[\\"'`“„«]|[vVtTw]))
+    | ;(?![^\n\\]{{0,80}}+(?:\r?\n|\\r\\n)(?:[\r\nCc]|\\r))
+    | \r?\n(?![\r\nCc]|\s{{0,32}}+[,:\\"'vVtT])
+    | [ \t]{{1,4}}[}})\];&]
     | \[(?![0-9\]]) | \|(?!\|=) | \?(?!\??=) | \*(?!\*:) | %(?!3[Dd]) | <(?!/key|-)
-    | :(?:/|:(?![ ]?[A-Za-z0-9_+/=-]{16}))
+    | :(?:/|:(?![ ]?[A-Za-z0-9_+/=-]{{16}}))
+    | =(?:[ ]{{0,4}}(?:{_REFERRED})|(?<=[a-z]=){_ATTRIBUTE})
+    # A type may be followed by a value.
+    | :[ ]{{0,4}}(?:{_REFERRED}|{_CALL}|(?=[A-Za-z_.]{{1,128}}+(?![ =<|\[])){_ATTRIBUTE})
+    | [ \t]{{1,4}}={{1,3}}[ \t]{{0,4}}
+      (?:{_REFERRED}|{_CALL}|{_ATTRIBUTE}|[a-z_]{{1,40}}+(?:\[|[ ][a-z_]{{1,40}}+[.(]))
     # A longer word than a name has.
     | (?!(?i:value|text)|string|As[ ]|->)[A-Za-z0-9_-])?""",
     re.VERBOSE,
 )
 """The rest of a name, and what follows it where no separator matches or no value can be."""
 _NO_VALUE_GROUP: Final = 2
-_CODE_AFTER: Final = lazy_pattern(
-    r"""[ \t]{0,8}[:=][ \t]{0,8}
-      (?:\$[{(] | < | [\"']\{\{ | [a-z]{2,16}:// | arn:aws | vault:
-        | (?:~|\.{1,2})?/[a-z_./-]{1,80}+(?!\S))
-    # An attribute. Shorter words with capitals may be a secret, and a type may have a value.
-    | (?:(?:(?<=[a-z])|[ \t]{1,8})={1,3}[ \t]{0,8} | :[ ]{0,4}(?=[A-Za-z_.]{1,128}+(?![ =<|\[])))
-      (?: [a-z_]{1,24}(?:\.[a-z_]{1,24}){1,4}
-        | [a-z]{1,24}\.[a-z]{1,24}[A-Z][a-z]{1,24}
-        | [a-z]{3,20}(?:\.[a-z]{3,20}(?:[A-Z][a-z]{2,12})?){1,3})
-      (?:[\s\"'`\\;|<>,(){}\[\]]|\Z)
-    # A call, maybe an awaited one.
-    | (?:[ \t]{1,8}=[ \t]{0,8} | :[ ]{1,4})[a-z_][A-Za-z0-9_.]{0,64}+\(
-    | [ \t]{1,8}=[ \t]{1,8}[a-z_]{1,40}+[ ][a-z_]{1,40}+[.(]""",
-    re.VERBOSE,
-)
-"""The references and expressions that most often follow a name instead of a value."""
 _PLAIN_WORD: Final = lazy_pattern(r" (?:([a-z]{2,24})|[0-9]{2,7}|[0-9] [a-z]{2,24})(?=[\s,])")
 LINKS: Final = SUFFIXES | word_set(
     "for pour para per de del des der du da di do at in on of to is was auf im am en no na or"
@@ -198,7 +197,7 @@ def find_named(text: str, start: int, end: int) -> Span | None:
         name = _SETTER.sub("", name, count=1)
     # Most names are not those of secrets, and checking that is faster than parsing what follows.
     promise = named(name)
-    if promise is None or _CODE_AFTER.match(text, name_end):
+    if promise is None:
         return None
     opening = text[max(0, name_start - RECORD_CHARS_MAX) : name_start]
     if (
