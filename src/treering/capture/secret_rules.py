@@ -399,16 +399,14 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
     span = find_named(text, start, end)
     if span is not None:
         return span
-    near = end + NEAR_CHARS_MAX
-    line_start = text.rfind("\n", max(0, start - NEAR_CHARS_MAX), start) + 1
-    line_start = max(line_start, start - NEAR_CHARS_MAX)
-    line_end = text.find("\n", end, near)
-    line_end = near if line_end == -1 else line_end
+    # Enough of the run is as near as this, whatever its length.
+    line_start, line_end = _line_around(text, start, end, NEAR_LINE_CHARS_MAX + RUN_CHARS_MIN)
     if (
         not _has_long_word(text, line_start, line_end)
         or _LONG_RUN.search(text, line_start, line_end) is None
     ):
         return None
+    line_start, line_end = _line_around(text, start, end, NEAR_CHARS_MAX)
     for run in _RUN.finditer(text, line_start, line_end):
         beside = (
             run.start() <= end + NEAR_LINE_CHARS_MAX and run.end() >= start - NEAR_LINE_CHARS_MAX
@@ -416,6 +414,13 @@ def _named_or_near(text: str, start: int, end: int) -> Span | None:
         if beside and is_tangled(run[0]) and not _ID.match(run[0]):
             return "token", *run.span()
     return None
+
+
+def _line_around(text: str, start: int, end: int, reach: int) -> tuple[int, int]:
+    first = start - reach if start > reach else 0
+    line_start = text.rfind("\n", first, start) + 1
+    line_end = text.find("\n", end, end + reach)
+    return line_start or first, line_end if line_end != -1 else end + reach
 
 
 def _has_long_word(text: str, start: int, end: int) -> bool:

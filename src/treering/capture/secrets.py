@@ -252,8 +252,8 @@ class SecretGuard:
             name, _, locate, is_generic, _, veto, _ = rules[index]
             # Text inside a secret needs no second check, unless it identifies the family.
             if (
-                identified[1] <= start < identified[2]
-                or (is_generic and guessed[1] <= start < guessed[2])
+                identified[2] > start >= identified[1]
+                or (is_generic and guessed[2] > start >= guessed[1])
                 or (veto and text.startswith(veto, end))
             ):
                 continue
