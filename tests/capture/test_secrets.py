@@ -401,6 +401,28 @@ def test_only_the_secret_itself_is_masked(text: str, expected: str) -> None:
     assert masked(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: app.Settings = 'hunter2'",
+        "password: models.secret[str] = 'hunter2'",
+        "password = aB.cD.eF.gH",
+        "DB_PASSWORD=correct.horse(7)staple",
+        "ENV PASSWORD letmein\n",
+        "machine db login app password letmein\n",
+        "requirepass letmein\n",
+        "mysql --password letmein\n",
+        "<password type=x >letmein</password>",
+        "password for the shop is hunter2x",
+        "password set to hunter2x",
+        "PWD=/home/ann/Zx9vQ2mK7pLr4TsW",
+        f"seed = {'abandon ' * 11}about",
+    ],
+)
+def test_a_secret_after_what_looks_like_code_or_a_sentence_is_found(text: str) -> None:
+    assert GUARD.find_text(text)
+
+
 @pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED "])
 def test_a_private_key_is_masked_as_a_whole(kind: str) -> None:
     key = f"-----BEGIN {kind}PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END {kind}PRIVATE KEY-----"
