@@ -257,22 +257,22 @@ class ChangeReader:
         pasts = [at for at, word in enumerate(words) if _is_past(word, words[:at])]
         if not pasts and _ENGLISH.isdisjoint(word.text for word in words):
             return None
+        is_now, is_turned, is_denied, is_passed = (
+            pattern.search(text) is not None for pattern in (_NOW, _TURNED, _DENIED, _PASSED)
+        )
+        said = {words[at].key for at in pasts}
+        said |= {word.key for word in words if word.text in _WEAKLY}
         plain = [word for word in words if word.kind in {"word", "verb"} and word.text.isalpha()]
-        nearest = {name: self._nearness(name, plain) for name in CUES}
-        said = frozenset(
-            {words[at].key for at in pasts}
-            | {word.key for word in words if word.text in _WEAKLY}
-            | {word.key for word in plain if word.text.endswith("ing") and _is_near(word, nearest)}
-        )
-        is_now, is_turned, is_denied = (
-            pattern.search(text) is not None for pattern in (_NOW, _TURNED, _DENIED)
-        )
-        is_passed = _PASSED.search(text) is not None
+        lasting = [word for word in plain if word.text.endswith("ing")]
+        if not (said or lasting or is_now or is_turned or is_denied or is_passed):
+            return None
+        nearest = self._nearest(plain)
+        said |= {word.key for word in lasting if _is_near(word, nearest)}
+        if not (said or is_now or is_turned or is_denied or is_passed):
+            return None
         is_begun, is_further, is_deed = (
             any(word.text in listed for word in words) for listed in (_BEGINS, _FURTHER, DEEDS)
         )
-        if not (said or is_now or is_turned or is_denied or is_passed):
-            return None
         signs = {
             "now": float(is_now),
             "turned": float(is_turned),
@@ -298,20 +298,25 @@ class ChangeReader:
             signs[name] = max(near.values(), default=0.0)
         is_said = is_now or is_turned or is_passed
         return SaidChange(
-            signs, frozenset() if is_said else said, is_only_denied=not (is_said or said)
+            signs,
+            frozenset() if is_said else frozenset(said),
+            is_only_denied=not (is_said or said),
         )
 
-    def _nearness(self, name: str, words: Sequence[OutlineWord]) -> dict[str, float]:
-        """Return how near words are to the words of change that say the same."""
+    def _nearest(self, words: Sequence[OutlineWord]) -> dict[str, dict[str, float]]:
+        """Return how near words are to the words of change that say the same, by what they say."""
         import numpy as np  # noqa: PLC0415  (only who remembers needs it)
 
-        if name not in self._cues:
-            self._cues[name] = np.stack([self._vector(word) for word in CUES[name].split()])
         if not words:
-            return {}
+            return {name: {} for name in CUES}
         vectors = np.stack([self._vector(word.text) for word in words])
-        cosines = (vectors @ self._cues[name].T).max(axis=1).tolist()
-        return {word.key: cosine for word, cosine in zip(words, cosines, strict=True)}
+        nearest = {}
+        for name, listed in CUES.items():
+            if name not in self._cues:
+                self._cues[name] = np.stack([self._vector(word) for word in listed.split()]).T
+            cosines = (vectors @ self._cues[name]).max(axis=1).tolist()
+            nearest[name] = {word.key: near for word, near in zip(words, cosines, strict=True)}
+        return nearest
 
     def _read(self, text: str) -> ComparedStatement:
         import numpy as np  # noqa: PLC0415
