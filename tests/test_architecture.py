@@ -126,6 +126,17 @@ def words(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)]
 
 
+def test_the_lock_of_a_memory_is_taken_with_its_guard() -> None:
+    taken = [
+        (path.name, match[0])
+        for path in sorted(SOURCE.rglob("*memory*/**/*.py")) + sorted(SOURCE.glob("ledger/*.py"))
+        for match in re.finditer(r"with .*(?:scope_memory|held)\.lock\b.*:", path.read_text())
+    ]
+
+    assert taken
+    assert [one for one in taken if ".lock.guard, " not in one[1]] == []
+
+
 def test_a_class_name_has_one_meaning() -> None:
     """Twins in the two database folders do the same for their database, and share a name."""
     homes: dict[str, set[str]] = {}

@@ -71,7 +71,7 @@ def search_by_meaning(
             hint="set TREERING_EMBEDDER=static, or use words or hybrid",
         )
     query, words = _parse(request)
-    with scope_memory.lock:
+    with scope_memory.lock.guard, scope_memory.lock:
         index = scope_memory.events
         index.documents.catch_up(lambda event: event_texts(masked(guard, event)), progress=progress)
         ranked = index.rank(words, blend, RANKED_MAX)
