@@ -199,7 +199,7 @@ class Memory:
     def doubts(self, *, user: str | None = None) -> list[DoubtfulChange]:
         """Return the facts that may have ended an earlier one: ``settle`` decides about each."""
         scope_memory = self._scope_memory()
-        with scope_memory.lock:
+        with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             found = doubts_of(scope_memory, self._recorder)
         return [
@@ -214,7 +214,7 @@ class Memory:
         doubt = next((each for each in self.doubts() if each.fact.id == fact_id), None)
         if doubt is None:
             raise NotFound(
-                f"nothing is to be decided about fact {fact_id}", hint="see treering facts review"
+                f"there is nothing to decide about fact {fact_id}", hint="see treering facts review"
             )
         fact, earlier = doubt.fact, doubt.earlier
         if ended:
