@@ -172,19 +172,18 @@ def test_a_session_of_a_thousand_stretches_is_in_doubt_if_one_link_between_them_
         assert len(proved) == len(whole) - 1
 
 
+def answer_of(path: Path, stretch: Positions) -> bytes:
+    """Return what another process writes that is asked for a stretch."""
+    lines = b"".join(msgspec.json.encode(line) + b"\n" for line in (job_of(path), stretch))
+    command = [sys.executable, "-P", "-m", MODULE]
+    asked = subprocess.run(command, input=lines, capture_output=True, check=True, timeout=60)
+    return asked.stdout
+
+
 def test_another_process_returns_what_this_one_would(path: Path) -> None:
     stretch = Positions(5, 60)
     with opened(path) as (_, store):
-        told = b"".join(msgspec.json.encode(line) + b"\n" for line in (job_of(path), stretch))
-        answer = subprocess.run(
-            [sys.executable, "-P", "-m", MODULE],
-            input=told,
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-
-        result = msgspec.json.decode(answer.stdout, type=Scan)
+        result = msgspec.json.decode(answer_of(path, stretch), type=Scan)
         assert result == scan(store.reader, stretch, lambda: None)
         assert result.parts
 
@@ -219,16 +218,7 @@ def test_no_process_outlives_an_interrupted_proof(path: Path) -> None:
 
 
 def test_a_ledger_that_nobody_has_open_is_not_copied_by_each_process(path: Path) -> None:
-    told = msgspec.json.encode(job_of(path)) + b"\n" + msgspec.json.encode(Positions(0, 5)) + b"\n"
-    answer = subprocess.run(
-        [sys.executable, "-P", "-m", MODULE],
-        input=told,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-
-    assert not answer.stdout
+    assert not answer_of(path, Positions(0, 5))
 
 
 def test_an_interrupted_proof_stops_the_check_of_the_tables(path: Path) -> None:
