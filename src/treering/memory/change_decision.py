@@ -52,7 +52,7 @@ REASONS: Final = {
     ),
     "what was planned was done": ("aim", "aim reached"),
 }  # fmt: skip
-"""What people are told of a decision, and the signs that each stands for."""
+"""What is shown of a decision, and the signs behind each reason."""
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""
 NEAR_FROM: Final = 0.12

@@ -191,13 +191,13 @@ class DocumentIndex:
             self.ahead = {}
         first = self._newest + len(self._unstored) + 1
         if added:
-            told = [new_events[entry.position] for entry in added]
+            stated = [new_events[entry.position] for entry in added]
             page = DocumentColumns(
                 numbers=list(range(first, first + len(added))),
-                positions=[event.position for event in told],
-                sessions=[0] * len(told),
-                seqs=[event.seq for event in told],
-                times_ms=[event.ts_ms for event in told],
+                positions=[event.position for event in stated],
+                sessions=[0] * len(stated),
+                seqs=[event.seq for event in stated],
+                times_ms=[event.ts_ms for event in stated],
                 term_bytes=[len(entry.terms) for entry in added],
                 vector_bytes=[len(entry.vectors) for entry in added],
                 terms=b"".join(entry.terms for entry in added),

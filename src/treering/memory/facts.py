@@ -119,17 +119,17 @@ def doubts_of(scope_memory: ScopeMemory, recorder: Recorder) -> list[DoubtfulCha
         for row, earlier in pairs
         if earlier.state == "current" and earlier.owner == row.owner
     ]
-    told = scope_memory.fold.events_at([row.assertions[0].position for row, _ in rows])
+    events = scope_memory.fold.events_at([row.assertions[0].position for row, _ in rows])
     found = {fact.id: fact for pair in rows for fact in facts_of(scope_memory, pair, recorder)}
     return [
         DoubtfulChange(
             fact=found[row.id],
             earlier=found[other.id],
-            signs=msgspec.convert(told[row.assertions[0].position].payload, FactPayload).signs
+            signs=msgspec.convert(events[row.assertions[0].position].payload, FactPayload).signs
             or (),
         )
         for row, other in rows
-        if {row.id, other.id} <= found.keys() and row.assertions[0].position in told
+        if {row.id, other.id} <= found.keys() and row.assertions[0].position in events
     ]
 
 

@@ -135,7 +135,7 @@ class PostgresStore:
         scope: Scope | None = None,
         session_id: str | None = None,
         *,
-        is_stopped: Callable[[], bool] = bool,  # noqa: ARG002  (the server is not told)
+        is_stopped: Callable[[], bool] = bool,  # noqa: ARG002  (a query on the server runs on)
     ) -> str | None:
         """Return the first problem around the events of the ledger, a scope or a session."""
 

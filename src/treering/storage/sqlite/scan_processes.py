@@ -46,7 +46,7 @@ class ScanJob(msgspec.Struct, frozen=True):
 
 
 def helper_count(events: int) -> int:
-    """Return how many other processes are worth their start for so many events."""
+    """Return how many other processes are worth starting for this number of events."""
     if events < EVENTS_MIN or not sys.executable or getattr(sys, "frozen", False):
         return 0
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

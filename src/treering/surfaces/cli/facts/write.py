@@ -224,10 +224,11 @@ def _lines(receipt: AddReceipt, short: ShortIds) -> Iterator[str]:
     if receipt.may_end is not None:
         earlier = f"{short.shown(receipt.may_end.id)}: {one_line(receipt.may_end.text)}"
         yield f"  it may have ended {earlier}"
-        named = f"{short.shown(receipt.fact_id)} {scope_flag(Scope(receipt.scope))}"
-        yield f"  decide: treering facts review {named} --accept (or --reject)"
     if receipt.signs:
         yield f"  because {' and '.join(receipt.signs)}"
+    if receipt.may_end is not None:
+        named = f"{short.shown(receipt.fact_id)} {scope_flag(Scope(receipt.scope))}"
+        yield f"  decide: treering facts review {named} --accept (or --reject)"
 
 
 def _hint(learned: LearnResult, scope: Scope) -> str:
