@@ -102,6 +102,19 @@ def test_filters_choose_sessions_and_kinds_and_payloads_come_on_request(
     assert "payload" not in msgspec.json.decode(next(live.caller().stream(STREAM))["data"])
 
 
+@pytest.mark.parametrize("name", ["lifecycle.failed", "run.int*"])
+def test_a_filter_knows_the_names_of_envelopes_and_of_groups(
+    live: ThreadServer, ledger: Ledger, name: str
+) -> None:
+    session = ledger.session("s1", scope=HERE, agent="lyria")
+    session.turn().start()
+    session.interrupt("stop")
+
+    stream = live.caller().stream(at("scopes", HERE, "stream", kinds=[name]))
+
+    assert next(stream)["event"] == "run.interrupted"
+
+
 def test_a_heartbeat_carries_the_cursor_past_what_a_filter_hides(
     live: ThreadServer, ledger: Ledger
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -10,13 +10,15 @@ import treering
 from builders import HERE
 from treering.errors import InvalidKind
 from treering.model.kinds import ENVELOPE_KINDS, KINDS, TOOL_FAILED, parse_kinds, stored_kinds
-from treering.sinks import Delivery
+from treering.sinks import Delivery, NatsSink, WebhookSink
+from treering.sinks.webhook import new_secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from treering import Ledger
     from treering.sinks import SafeEvent
+    from treering.spine.ports import Sink
 
 ENVELOPES = sorted({*ENVELOPE_KINDS.values(), TOOL_FAILED})
 
@@ -79,6 +81,8 @@ def heard(ledger: Ledger, accepts: Collection[str]) -> list[str]:
         (("run.started", " Run.Ended "), ["run.started", "run.ended", "run.started"]),
         ("lifecycle.ended", ["run.ended"]),
         ({"warning"}, ["ops.warning"]),
+        (["*_message"], ["conversation.user", "conversation.assistant"]),
+        (["USER_*", "warn*"], ["conversation.user", "ops.warning"]),
     ],
 )
 def test_a_sink_hears_the_kinds_that_it_names_in_any_spelling(
@@ -102,6 +106,36 @@ def test_an_outcome_is_heard_by_how_it_ended(ledger: Ledger) -> None:
 @pytest.mark.parametrize("name", [*sorted(KINDS), *ENVELOPES])
 def test_every_name_of_a_kind_and_of_an_envelope_is_a_filter(name: str) -> None:
     assert parse_kinds([name]).kinds
+
+
+SPELLINGS: Final = [
+    (spelling, kind.name) for kind in KINDS.values() for spelling in (kind.name, *kind.spellings)
+]
+
+
+@pytest.mark.parametrize(("spelling", "name"), sorted(SPELLINGS))
+def test_every_spelling_is_a_filter_with_a_star_in_it_too(spelling: str, name: str) -> None:
+    for written in (spelling, f" {spelling.upper()}\n", f"{spelling[:-1]}*", f"*{spelling[1:]}"):
+        assert name in parse_kinds(written).kinds
+
+
+def test_many_stars_are_answered_at_once() -> None:
+    with pytest.raises(InvalidKind):
+        parse_kinds("*" * 60 + "x")
+
+    assert parse_kinds("*" * 60) == parse_kinds("*")
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        WebhookSink("http://localhost:1/", secret=new_secret(), accepts=[]),
+        NatsSink("nats://localhost:1", accepts=[]),
+    ],
+)
+def test_a_sender_with_an_empty_filter_does_not_send_everything(ledger: Ledger, sink: Sink) -> None:
+    with pytest.raises(InvalidKind, match="no kind is named"):
+        ledger.spine([sink])
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,8 @@ def test_a_receiver_that_is_away_is_told_and_nothing_is_lost(
         (("otlp", "http://localhost:1/", "--kind", "run.*"), "drop --kind"),
         (("otlp", "http://localhost:1/", "--stream", "S"), "--stream is for nats"),
         (("nats", "nats://localhost:1", "--kind", "nothing.*"), "no kind of event matches"),
+        (("nats", "nats://localhost:1", "--kind", ""), "no kind is named"),
+        (("otlp", "http://localhost:1/", "--kind", ""), "drop --kind"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

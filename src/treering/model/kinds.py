@@ -268,11 +268,23 @@ def _named(name: str) -> set[tuple[str, str | None]]:
     if not isinstance(name, str):
         raise InvalidKind(f"a kind must be text, not {name!r}", hint=_HINT)
     text = name.strip().lower()
-    pattern = re.compile(".*".join(map(re.escape, text.split("*"))))
-    return {pair for pair in _PAIRS if any(name and pattern.fullmatch(name) for name in pair)}
+    # A run of stars is one: each of several would be tried at every place of a name.
+    pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", text))))
+    return {pair for pair, names in _NAMES.items() if any(map(pattern.fullmatch, names))}
 
 
-_PAIRS: Final[frozenset[tuple[str, str | None]]] = frozenset(
-    {(name, ENVELOPE_KINDS.get(name)) for name in KINDS} | {("tool.result", TOOL_FAILED)}
-)
+def _names_of(kind: str, envelope: str | None) -> frozenset[str]:
+    """Return every name of the events that have that kind and envelope."""
+    # A name of an envelope stands for that envelope alone, in whichever kind it is a spelling.
+    spellings = KINDS[kind].spellings - {*ENVELOPE_KINDS.values(), TOOL_FAILED}
+    return spellings | {kind} | ({envelope} if envelope else frozenset())
+
+
+_NAMES: Final[dict[tuple[str, str | None], frozenset[str]]] = {
+    (kind, envelope): _names_of(kind, envelope)
+    for kind, envelope in (
+        *((name, ENVELOPE_KINDS.get(name)) for name in KINDS),
+        ("tool.result", TOOL_FAILED),
+    )
+}
 _HINT: Final = "name kinds such as tool.call.failed or conversation.user, or several as lifecycle.*"

@@ -62,7 +62,9 @@ class NatsSink:
         name: str = "nats",
     ) -> None:
         self.name = name
-        self.accepts: Callable[[Any], bool] | Collection[str] = accepts or (lambda _: True)
+        self.accepts: Callable[[Any], bool] | Collection[str] = (
+            (lambda _: True) if accepts is None else accepts
+        )
         self.delivery = Delivery(
             durable=True,
             on_error="retry",

@@ -73,7 +73,7 @@ class WebhookSink:
         name: str = "webhook",
     ) -> None:
         self.name = name
-        self.accepts: Callable[[Any], bool] | Collection[str] = accepts or _all
+        self.accepts: Callable[[Any], bool] | Collection[str] = _all if accepts is None else accepts
         self.delivery = Delivery(
             durable=True,
             on_error="retry",

@@ -43,9 +43,13 @@ class ReceiverOptions(msgspec.Struct, frozen=True, kw_only=True):
     secret_file: Path | None
     stream: str | None
 
-    def chosen_kinds(self) -> list[str]:
-        """Return the kinds that were named, with commas or in several options."""
-        return [kind.strip() for text in self.kinds for kind in text.split(",") if kind.strip()]
+    def chosen_kinds(self) -> tuple[str, ...] | None:
+        """Return the kinds that were named, with commas or in several options; None for all.
+
+        Options that name none, as of an unset variable, are no kinds: that is an error later.
+        """
+        named = (kind.strip() for text in self.kinds for kind in text.split(","))
+        return tuple(filter(None, named)) if self.kinds else None
 
 
 class Forwarded(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,11 +160,11 @@ def _sink(target: str, url: str, name: str, receiver: ReceiverOptions) -> Sink:
         if given is not None and target != owner:
             raise InvalidInput(f"{option} is for {owner}, not for {target}", hint="drop it")
     kinds = receiver.chosen_kinds()
-    if target == "otlp" and kinds:
+    if target == "otlp" and kinds is not None:
         raise InvalidInput("otlp sends whole runs, not kinds of events", hint="drop --kind")
     options: dict[str, Any] = {"name": name}
     if target != "otlp":
-        options["accepts"] = tuple(kinds) or None
+        options["accepts"] = kinds
     if target == "webhook":
         options["secret"] = _secrets(receiver.secret_file)
     elif receiver.stream is not None:

@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from treering.errors import Busy, InvalidInput, TreeringError
 from treering.ledger.following import cursor_at, mark_of
-from treering.model.kinds import parse_kind
+from treering.model.kinds import stored_kinds
 from treering.model.queries import Mark, pack, unpack
 from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.server.problems import answer_problem, problem_of
@@ -288,7 +288,7 @@ class Stream:
         self._hub = hub
         self._form: Form = "events" if arguments.payloads else "headers"
         self._session_id = arguments.session_id
-        self._kinds = frozenset(parse_kind(kind).name for kind in arguments.kinds)
+        self._kinds = frozenset(stored_kinds(arguments.kinds))
         self._is_single = scope is not None
         self._named = [scope] if scope is not None else _named_scopes(arguments)
         self._covers = covers
