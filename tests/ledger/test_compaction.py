@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import treering
 from builders import HERE, run_of, said
 from context.legality import check_legal
 from treering import InvalidInput
@@ -17,6 +18,7 @@ from treering.sinks import Hooks, HookSink, PrivateHookSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from treering import Ledger, Session
     from treering.model.messages import ModelMessage
@@ -386,6 +388,21 @@ def test_turns_that_are_taken_while_a_summary_is_written_stay_as_they_are(
         "<summary>\nfifteen turns\n</summary>",
         *(text for n in range(15, 18) for text in (f"question {n}?", f"answer {n}!")),
     ]
+
+
+def test_a_run_that_ends_while_a_summary_is_written_does_not_prevent_it(tmp_path: Path) -> None:
+    location = tmp_path / "ledger.db"
+    with treering.open(location) as ledger, treering.open(location) as other:
+        session = ledger.session("s1", scope=HERE, agent="lyria")
+        take_turns(session, 1, 15)
+        session.turn().start()
+
+        def slow(_: Sequence[ModelMessage], __: str | None, ___: int) -> str:
+            other.session("s1", scope=HERE, agent="lyria").interrupt("stop")
+            return "fifteen turns"
+
+        assert session.compact(keep=2, summariser=slow) is not None
+        assert texts(session)[0] == "<summary>\nfifteen turns\n</summary>"
 
 
 def test_the_safe_part_of_a_compaction_holds_no_text(session: Session) -> None:

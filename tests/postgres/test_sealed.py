@@ -12,7 +12,7 @@ from builders import ELSEWHERE, HERE, called, said
 from effort import PATIENCE_S
 from postgres_writers import held_open, open_ledger, store_of
 from threads import in_threads
-from treering.errors import Busy
+from treering.errors import Busy, Corrupt
 from treering.ledger import erasure
 from treering.ledger.chain import SALT_BYTES
 from treering.storage.postgres import batch as batch_module
@@ -305,3 +305,24 @@ def test_a_key_that_is_made_as_soon_as_the_old_ones_are_out_of_use_stays(
 
     assert receipt.generations == [1]
     assert [key.state for key in ledger.keys.list(HERE)] == ["destroyed", "in use"]
+
+
+def test_a_mark_that_a_role_sets_to_nothing_is_noticed_and_can_be_put_back(place: Place) -> None:
+    role = place.role(None)
+    with open_ledger(place.url) as ledger:
+        ledger.append([said("before")])
+        ledger.keys.create(HERE)
+        ledger.append([said("sealed")])
+    place.sql("UPDATE seals SET round = 0", role=role, stating=HERE)
+
+    with open_ledger(place.url_of(role)) as ledger:
+        with pytest.raises(Corrupt, match="was encrypted"):
+            ledger.append([said("after")])
+        broken = ledger.admin.verify(HERE).first_broken
+        ledger.keys.create(HERE)
+        ledger.append([said("put back")])
+
+        assert broken is not None
+        assert "not marked as sealed" in broken.detail
+        assert ledger.admin.verify(HERE).intact
+    assert in_clear(place) == {"before"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from treering.errors import Conflict
+from treering.errors import Conflict, RunClosed
 from treering.ledger import erasure
 from treering.model.kinds import ERASURE_KINDS, HIDING_KINDS
 from treering.model.parts import SessionRedone, SessionUndone
@@ -81,7 +81,8 @@ def append_text_later(
             if any(header.kind in _REWRITING for header in page):
                 return None
             read = msgspec.structs.replace(read, seq=page[-1].seq)
-        with contextlib.suppress(Conflict):
+        # The run that it was to be part of may end, or be interrupted from elsewhere, meanwhile.
+        with contextlib.suppress(Conflict, RunClosed):
             return append_text(lineage, events, read, append=append, redact=redact)
     return None
 

@@ -109,7 +109,7 @@ SELECT count(*)
 FROM events AS e
 WHERE {{own}}
   AND length(e.salt) > {SALT_BYTES}
-  AND NOT EXISTS (SELECT 1 FROM seals AS s WHERE s.scope = e.scope)
+  AND NOT EXISTS (SELECT 1 FROM seals AS s WHERE s.scope = e.scope AND s.round > 0)
 """
 # A writer takes the session's lock before it gets a transaction id and a seq: both go up.
 _DISORDERED: Final = """
