@@ -66,6 +66,48 @@ def test_neither_words_nor_names_are_left_in_any_file(server: Server) -> None:
         assert place.administration.status().erasure_pending == []
 
 
+HASHES: Final = (
+    "SELECT key FROM heads",
+    "SELECT body FROM memory_rows",
+    "SELECT key FROM record_keys",
+    """
+SELECT decode(lpad(to_hex(hash), 16, '0'), 'hex')
+FROM tool_calls, unnest(ARRAY[tool, call, run]) AS hash
+WHERE hash IS NOT NULL
+""",
+)
+"""Hashes of names and words, as somebody with the files makes them of guesses."""
+
+
+def hashes(place: Place) -> set[bytes]:
+    return {bytes(row[0]) for statement in HASHES for row in place.sql(statement)}
+
+
+def test_no_file_holds_a_hash_that_would_confirm_a_guess(server: Server) -> None:
+    server.create_database("guessing")
+    place = Place(server, database="guessing")
+    place.administration.init(partitions=2)
+    with treering.open(place.url) as ledger:
+        tell(ledger)
+        session = ledger.session("heron-calls", scope=HERE, agent="lyria", user=ADA)
+        with session.turn() as turn, turn.tool("heron-call") as call:
+            call.finish("seen")
+        session.tool_calls()
+        ledger.records(HERE, "birds", session_id="heron-calls").put("heron", 1)
+        ledger.memory(HERE).learn("Is allergic to herons", user=ADA)
+    with treering.open(place.url) as ledger:
+        ledger.memory(HERE).recall("allergic", user=ADA)
+    before = hashes(place)
+
+    with treering.open(place.url) as ledger:
+        assert ledger.forget(HERE, user=ADA).physical == "done"
+
+    gone = before - hashes(place)
+    content = raw_bytes(place)
+    assert len(gone) > len(HASHES)
+    assert [one for one in gone if one in content or one[::-1] in content] == []
+
+
 @pytest.mark.parametrize("sort", ["application", "held"])
 def test_whoever_may_redact_may_forget_within_their_scope(place: Place, sort: str) -> None:
     with treering.open(place.url) as ledger:

@@ -326,6 +326,7 @@ def first(server: Server, monkeypatch: pytest.MonkeyPatch) -> Place:
         then.setattr(schema, "migrations", lambda: known[:1])
         then.setattr("treering.storage.postgres.roles.WALLED", ("scopes", "sessions", "events"))
         then.setattr("treering.storage.postgres.roles.SCRUBBED", ("events", "blobs"))
+        then.setattr("treering.storage.postgres.roles.HASHING", ("sessions", "runs"))
         then.setattr(
             "treering.storage.postgres.roles._PRIVILEGES",
             "GRANT USAGE ON SCHEMA {schema} TO {app}, {scoped};"

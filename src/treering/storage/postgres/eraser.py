@@ -47,7 +47,7 @@ from treering.storage.postgres.connections import LOCK_PATIENCE, Bytes
 from treering.storage.postgres.faults import is_passing, translate
 from treering.storage.postgres.forgetting import forget_name, forget_runs, note_erased
 from treering.storage.postgres.reader import find_note
-from treering.storage.postgres.schema import NAMING, SCRUBBED
+from treering.storage.postgres.schema import HASHING, SCRUBBED
 from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ FROM scrubs AS s
 JOIN pg_class AS c ON c.relname = s.relation
 LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid
 WHERE i.inhparent IN ({", ".join(f"'{table}'::regclass" for table in SCRUBBED)})
-  OR c.oid IN ({", ".join(f"'{table}'::regclass" for table in NAMING)})
+  OR c.oid IN ({", ".join(f"'{table}'::regclass" for table in HASHING)})
 ORDER BY c.relname
 """
 _PROJECTIONS: Final = """
@@ -459,8 +459,8 @@ def blank(
     flags = erasure_flags(erasure)
     scope_key = cache.scope_key(connection, scope) or b""
     tool_records.lock(connection, cache, scope)
-    calls = tool_records.touched(connection, scope, scope_key, places)
-    record_keys.drop(connection, scope, sessions, seqs)
+    calls, called = tool_records.touched(connection, scope, scope_key, places)
+    keyed = record_keys.drop(connection, scope, sessions, seqs)
     touched = fetch(connection, statement, (flags, scope, sessions, seqs))
     if erasure == "expired":
         hide_ids(connection, batch.vault, scope, sessions, seqs)
@@ -476,7 +476,9 @@ def blank(
             (scope, blobs),
         )
         erased = fetch(connection, _DROP_BLOBS, (scope, blobs))
-    note_erased(connection, (row[0] for row in (*touched, *erased, *unsearched, *unshelved)))
+    tables = {row[0] for row in (*touched, *erased, *unsearched)} | set(unshelved)
+    tables |= {"tool_calls", "tool_extras"} if called else set()
+    note_erased(connection, tables | ({"record_keys"} if keyed else set()))
     return len(erased), len(blobs) - len(erased)
 
 

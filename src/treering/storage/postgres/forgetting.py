@@ -100,7 +100,7 @@ def forget_name(
     connection.execute(
         "UPDATE heads SET key = %s WHERE scope = %s AND session = %s", (key, scope, session)
     )
-    note_erased(connection, ["sessions"])
+    note_erased(connection, ["sessions", "heads"])
     return 1
 
 

@@ -180,7 +180,7 @@ def try_lock(connection: Connection, cache: IdCache, scope: Scope) -> bool:
 
 def drop(
     connection: Connection, cache: IdCache, scope: Scope, sessions: list[int], seqs: list[int]
-) -> list[Row]:
+) -> list[str]:
     """Delete the documents of events that are being erased; return the tables that held them.
 
     Rows are folded again if they came from one of the events.
@@ -190,11 +190,13 @@ def drop(
     for shelf in sorted({row[0] for row in rows}):
         count = sum(row[0] == shelf for row in rows)
         connection.execute(_LEFT, (count, scope, shelf))
+    tables: list[str] = [row[1] for row in rows]
     asked = (scope, sessions, seqs, list(REMEMBERED_KINDS))
     if fetch(connection, _ANY_REMEMBERED, asked)[0][0]:
         connection.execute("DELETE FROM memory_marks WHERE scope = %s", (scope,))
         connection.execute("DELETE FROM memory_rows WHERE scope = %s", (scope,))
-    return [row[1:] for row in rows]
+        tables.append("memory_rows")
+    return tables
 
 
 def empty(connection: Connection, scope: Scope, shelf: IndexName | None = None) -> list[Row]:

@@ -222,13 +222,14 @@ def versions_of(
     return versions
 
 
-def drop(connection: Connection, scope: str, sessions: list[int], seqs: list[int]) -> None:
-    """Delete the rows of events that are about to be erased."""
+def drop(connection: Connection, scope: str, sessions: list[int], seqs: list[int]) -> bool:
+    """Delete the rows of events that are about to be erased; return whether there were any."""
     asked = {"scope": scope, "sessions": sessions, "seqs": seqs}
     rows = list(_rows(connection, _AT, asked))
     if rows:
         with connection.cursor() as cursor:
             cursor.executemany(_DELETE, rows)
+    return bool(rows)
 
 
 def rebuild(connection: Connection) -> None:

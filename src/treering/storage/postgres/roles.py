@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
 from treering.errors import InvalidInput, NotFound
-from treering.storage.postgres.schema import NAMING, SCRUBBED
+from treering.storage.postgres.schema import HASHING, SCRUBBED
 
 if TYPE_CHECKING:
     from treering.storage.postgres.address import Address
@@ -232,7 +232,7 @@ def _is_granted(connection: Connection, address: Address, role: str, scope: str 
 
 def _let_maintain(connection: Connection, names: dict[str, sql.Identifier]) -> None:
     # An application that erases must be able to remove the bytes. That does not let it read.
-    tables = ", ".join((*_partitions(connection), *NAMING))
+    tables = ", ".join((*_partitions(connection), *HASHING))
     connection.execute(sql.SQL("GRANT MAINTAIN ON {} TO {}").format(sql.SQL(tables), names["app"]))
 
 

@@ -23,8 +23,10 @@ PARTITIONS: Final = 16
 PARTITIONED: Final = ("events", "blobs")
 SCRUBBED: Final = (*PARTITIONED, "search_documents", "memory_documents")
 """Tables whose partitions are rewritten after an erasure."""
-NAMING: Final = ("sessions", "runs")
-"""Tables that are rewritten after a name was forgotten."""
+HASHING: Final = (
+    *("heads", "sessions", "runs", "record_keys", "memory_rows", "tool_calls", "tool_extras"),
+)
+"""Tables that hold names, or hashes of names and words: rewritten after those were erased."""
 ERASABLE: Final = {
     "events": (
         "agent_id", "blob", "content_digest", "event_name", "origin", "payload", "payload_bytes",

@@ -280,12 +280,13 @@ def empty(connection: Connection) -> None:
 
 def touched(
     connection: Connection, scope: Scope, key: bytes, places: Pairs
-) -> dict[Any, set[Group]]:
-    """Delete records without a call id; return the groups of the others.
+) -> tuple[dict[Any, set[Group]], bool]:
+    """Delete records without a call id; return the groups of the others, and if any are touched.
 
     Call with the lock of the scope, before the events at ``places`` are blanked.
     """
-    return tool_table.touched(PostgresTable(connection), _at(connection, scope, key, places))
+    facts = _at(connection, scope, key, places)
+    return tool_table.touched(PostgresTable(connection), facts), bool(facts)
 
 
 def fold_again(
