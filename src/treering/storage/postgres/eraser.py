@@ -548,6 +548,8 @@ def _scrub_one(connection: Connection, relation: str, since: datetime) -> bool:
     try:
         connection.execute(f"SET lock_timeout = '{SCRUB_PATIENCE}'")
         connection.execute(sql.SQL("VACUUM (FULL, VERBOSE) {}").format(sql.Identifier(relation)))
+        # The planner's samples of keys would go on confirming guesses.
+        connection.execute(sql.SQL("ANALYZE {}").format(sql.Identifier(relation)))
     except (LockNotAvailable, InsufficientPrivilege):
         return False
     finally:
