@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import treering
 from memory_cases import BOTH_HOLD, CHANGES
+from treering.derive import claim_changes, claim_endings
 from treering.derive.claim_changes import is_past, lost_possession, plain_change
 from treering.derive.claim_endings import ended_thing, parted_sentence
+from treering.derive.claim_words import has_word_of
 from treering.derive.claims import read_claim
+
+SHAPES = [shape.pattern for shape, _ in claim_changes._SHAPES]
+ENDINGS = [
+    ending.pattern
+    for ending in (*claim_endings._ENDED, *(ending for _, ending in claim_endings._ENDINGS))
+]
 
 
 def superseded(old: str, new: str) -> bool:
@@ -132,3 +142,12 @@ def test_a_sentence_of_an_ending_is_parted_from_what_holds_now() -> None:
         "thing",
     )
     assert ended_thing("I stopped by the bakery") is None
+
+
+@given(st.data())
+def test_every_sentence_that_fits_a_shape_has_a_word_that_shapes_need(data: st.DataObject) -> None:
+    change = data.draw(st.from_regex(data.draw(st.sampled_from(SHAPES)), fullmatch=True))
+    ending = data.draw(st.from_regex(data.draw(st.sampled_from(ENDINGS)), fullmatch=True))
+
+    assert has_word_of(change, claim_changes._NEEDED)
+    assert has_word_of(ending, claim_endings._NEEDED)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from treering.derive.claim_times import is_day, is_time
-from treering.derive.claim_words import expand_contractions
+from treering.derive.claim_words import expand_contractions, has_word_of, word_set
 from treering.lazy import lazy_pattern
 
 _WHO: Final = r"(?P<who>(?:I |We |(?:The )?[Uu]ser |[A-Z][a-z]+ )?)(?:(?:have|has|had) )?"
@@ -219,6 +219,15 @@ _SHAPES: Final = tuple(
         (r"(?P<rest>.+ not .+) after all", "{rest}"),
     )
 )
+_NEEDED: Final = word_set(
+    "left quit resigned retired laid fired started began got found landed accepted hired promoted"
+    " became settled divorced broke split married turned entered took taking replaced replaces"
+    " succeeded renamed rewritten reimplemented ported moved postponed rescheduled pushed delayed"
+    " shifted slipped put brought extended switched changed upgraded updated bumped downgraded"
+    " raised increased cut lowered reduced set went gone rose dropped fell grew shortened migrated"
+    " transferred converted rewrote swapped relocated grown shrank shrunk new stepped after"
+)
+"""Words of which every shape has one; most sentences have none, and fit no shape."""
 _GONE: Final = lazy_pattern(
     rf"{_WHO}(?:[Ss]old|[Gg]ave away|[Gg]ot rid of|[Ll]ost|[Rr]eturned|[Ss]crapped"
     r"|[Tt]raded in)"
@@ -246,6 +255,8 @@ class ReadChange(NamedTuple):
 @lru_cache(maxsize=1_024)
 def plain_change(text: str) -> ReadChange | None:
     """Return what a sentence of change or ending amounts to; None for any other sentence."""
+    if not has_word_of(text, _NEEDED):
+        return None
     text = _ADVERB.sub("", expand_contractions(text)).strip().rstrip(".!")
     for pattern, plain in _SHAPES:
         match = pattern.fullmatch(text)

@@ -10,7 +10,13 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from treering.derive.claim_words import VERBS, expand_contractions, normalise_characters, word_set
+from treering.derive.claim_words import (
+    VERBS,
+    expand_contractions,
+    has_word_of,
+    normalise_characters,
+    word_set,
+)
 from treering.lazy import lazy_pattern
 
 _WHO: Final = (
@@ -87,6 +93,13 @@ _IT: Final = lazy_pattern(
 _ENDINGS: Final = (
     ("job", _RETIRED), ("tie", _PARTED), ("person", _GONE), ("goal", _SOUGHT),
 )  # fmt: skip
+_NEEDED: Final = word_set(
+    "retired broke broken split fell divorced separated together called passed died gone stepped"
+    " resigned left found got landed rented hired bought quit gave given ditched abandoned"
+    " cancelled canceled cancel call unsubscribed uninstalled parted took dropped moved stopped"
+    " handed back home old former previous discontinued"
+)
+"""Words of which every ending has one; most sentences have none."""
 _GOALS: Final = word_set(
     "look looking save saving wait waiting want need search searching hope hoping apply applying"
 )
@@ -124,6 +137,8 @@ class PartedSentence(NamedTuple):
 def ended_thing(text: str) -> EndedThing | None:
     """Return what a sentence says is over; None for any other sentence."""
     text = _plain(text)
+    if not has_word_of(text, _NEEDED):
+        return None
     for kind, pattern in _ENDINGS:
         match = pattern.fullmatch(text)
         if match is not None and (kind == "job" or match["thing"] not in {"I", "We", "User"}):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from treering.derive.claim_words import has_word_of, word_set
 from treering.lazy import lazy_pattern
 
 _DAY: Final = (
@@ -32,6 +33,11 @@ _REPEATED: Final = lazy_pattern(
     rf"|(?:once|twice|{_COUNT} times) an? (?:{_PART}))\b",
     re.IGNORECASE,
 )
+_REPEATING: Final = word_set(
+    "every each mondays tuesdays wednesdays thursdays fridays saturdays sundays weekdays weekends"
+    " daily weekly fortnightly biweekly monthly quarterly yearly annually once twice times"
+)
+"""Words of which every text that says that something repeats has one."""
 _AT: Final = lazy_pattern(
     rf"\b(?:(?:from|at|by|before|after|until|till|around|about) )+(?:{_CLOCK}"
     rf"|(?:[01]?\d|2[0-3])\b(?![.\d]))",
@@ -63,7 +69,7 @@ _DATE: Final = lazy_pattern(
 
 def is_schedule(text: str) -> bool:
     """Return whether a text says when something happens, repeatedly or at an hour."""
-    return _REPEATED.search(text) is not None or _AT.search(text) is not None
+    return is_repeated(text) or _AT.search(text) is not None
 
 
 def is_time(text: str) -> bool:
@@ -73,7 +79,7 @@ def is_time(text: str) -> bool:
 
 def is_repeated(text: str) -> bool:
     """Return whether a text says that something repeats."""
-    return _REPEATED.search(text) is not None
+    return has_word_of(text, _REPEATING) and _REPEATED.search(text) is not None
 
 
 def split_times(text: str) -> tuple[str, str]:

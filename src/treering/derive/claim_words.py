@@ -17,6 +17,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 _BLANKS: Final = re.compile(r"\s+")
+_LETTERS: Final = re.compile(r"[a-z]+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'
 _QUOTES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "`": "'", "\u00a0": " "})
 ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -84,6 +85,11 @@ def mark_letters(text: str) -> str:
 def expand_contractions(text: str) -> str:
     """Return a text without contractions: "I'm" becomes "I am", "doesn't" becomes "does not"."""
     return _CONTRACTION.sub(_whole, text) if "'" in text or "annot" in text else text
+
+
+def has_word_of(text: str, listed: frozenset[str]) -> bool:
+    """Return whether a text has one of these words, in capitals or not."""
+    return not listed.isdisjoint(_LETTERS.findall(text.lower()))
 
 
 def words(text: str) -> list[str]:

@@ -85,7 +85,7 @@ _PLACED: Final = lazy_pattern(
 )
 _SUBJECT_WORDS_MAX: Final = 14
 
-TEXTS_HELD: Final = 4_096
+TEXTS_HELD: Final = 10_000
 """Cached: a fact is read several times while it is compared with others."""
 
 
