@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import treering
 from memory_cases import BOTH_HOLD, CHANGES
-from treering.derive import claim_changes, claim_endings
+from treering.derive import claim_changes, claim_endings, claim_times
 from treering.derive.claim_changes import is_past, lost_possession, plain_change
 from treering.derive.claim_endings import ended_thing, parted_sentence
 from treering.derive.claim_words import has_word_of
@@ -151,3 +153,8 @@ def test_every_sentence_that_fits_a_shape_has_a_word_that_shapes_need(data: st.D
 
     assert has_word_of(change, claim_changes._NEEDED)
     assert has_word_of(ending, claim_endings._NEEDED)
+
+
+@given(st.from_regex(re.compile(claim_times._REPEATED.pattern, re.ASCII), fullmatch=True))
+def test_every_text_that_says_that_something_repeats_has_a_word_for_it(text: str) -> None:
+    assert has_word_of(text, claim_times._REPEATING)

@@ -222,6 +222,7 @@ def keys_of(words: tuple[OutlineWord, ...]) -> frozenset[str]:
     return frozenset(word.key for word in words)
 
 
+@lru_cache(maxsize=8_192)
 def _word(token: str, *, is_first: bool) -> OutlineWord:
     lower = token.lower()
     if token in _ENDS or lower == "-":

@@ -74,7 +74,9 @@ def normal(text: str) -> str:
 
 def normalise_characters(text: str) -> str:
     """Return a text with one kind of quotes and letters."""
-    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).translate(_QUOTES)
+    if text.isascii():
+        return text.replace("`", "'")
+    return unicodedata.normalize("NFKC", text).translate(_QUOTES)
 
 
 def mark_letters(text: str) -> str:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from treering.lazy import LazyModule
 
 if TYPE_CHECKING:
+    from treering.derive import claims
     from treering.model.events import Event
+else:
+    claims = LazyModule("treering.derive.claims")
+
+WORDS_HELD: Final = 1_024
 
 
 def memory_texts(event: Event) -> list[str]:
@@ -23,12 +31,11 @@ def fact_text(text: str) -> str:
 
     A person who moved to a town has a residence, even if nobody says so.
     """
-    from treering.derive.claims import read_claim  # noqa: PLC0415  (slow to load)
-
-    attribute = read_claim(text).attribute
+    attribute = claims.read_claim(text).attribute
     return text if attribute is None else f"{text} {attribute}"
 
 
+@lru_cache(maxsize=WORDS_HELD)
 def asked_attributes(word: str) -> tuple[str, ...]:
     """Return the names of the attributes that a word of a question asks for: a wife is a spouse."""
     from treering.derive.claim_attributes import known_attribute  # noqa: PLC0415  (slow to load)
