@@ -66,11 +66,12 @@ class Aligner:
         text_terms = [_terms(text) for text in texts]
         for at, name in enumerate(names):
             wanted = _terms(name)
-            equal = [bool(wanted) and wanted <= terms for terms in text_terms]
-            if not any(character.isalpha() for character in name):
+            if not any(map(str.isalpha, name)):
                 # A number is near every other number.
                 nearest[at] = 0.0
-            nearest[at, np.array(equal)] = 1.0
+            equal = [place for place, terms in enumerate(text_terms) if wanted and wanted <= terms]
+            if equal:
+                nearest[at, equal] = 1.0
         firsts = np.cumsum([0, *(len(concept.names) for concept in clause.concepts[:-1])])
         met: NDArray[np.float32] = np.maximum.reduceat(nearest, firsts, axis=0)
         return met

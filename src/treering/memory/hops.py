@@ -10,6 +10,7 @@ name with the one before it that the question lacks, and to have words that the 
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -105,7 +106,14 @@ class FactWalk:
         best: _Step | None = None
         for _ in range(FACTS_MAX - 1):
             steps = sorted(steps, key=lambda step: -step.covered)[:PATHS_MAX]
-            steps = [longer for step in steps for longer in self._longer(step)]
+            linked = [self._next(step) for step in steps]
+            # All at once: a step by itself leads to few facts.
+            self._look(list(dict.fromkeys(chain.from_iterable(linked))))
+            steps = [
+                longer
+                for step, numbers in zip(steps, linked, strict=True)
+                for longer in self._longer(step, numbers)
+            ]
             for step in steps:
                 # A longer path has to earn its length.
                 if best is None or step.covered > best.covered + GAIN_MIN / 2:
@@ -114,10 +122,8 @@ class FactWalk:
             return None
         return FactPath(best.documents, best.covered)
 
-    def _longer(self, step: _Step) -> list[_Step]:
-        """Return the path with one more fact, for each fact that adds to it."""
-        import numpy as np  # noqa: PLC0415
-
+    def _next(self, step: _Step) -> list[int]:
+        """Return the facts that a path leads to."""
         missing = [
             name
             for concept, met in zip(self._clause.concepts, step.met, strict=True)
@@ -133,8 +139,14 @@ class FactWalk:
             for number in self._linked(name, missing if name == value else ())
             if number not in step.documents
         ]
+        return list(dict.fromkeys(linked))[:LINKED_MAX]
+
+    def _longer(self, step: _Step, linked: Sequence[int]) -> list[_Step]:
+        """Return the path with one more fact, for each linked fact that adds to it."""
+        import numpy as np  # noqa: PLC0415
+
         paths = []
-        for number, met in self._look(list(dict.fromkeys(linked))[:LINKED_MAX]).items():
+        for number, met in self._look(linked).items():
             together = np.maximum(step.met, met)
             covered = float(self._weights @ together)
             if covered >= step.covered + GAIN_MIN:

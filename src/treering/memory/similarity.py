@@ -83,6 +83,7 @@ class QuerySimilarity:
             self.words = np.maximum(self.words, self._coverage(clause))
         texts = [clause.text for clause in clauses]
         self._query = scope_memory.documents.embed_queries(texts) if texts else None
+        self._texts_read: dict[int, str] = {}
 
     def to(self, documents: NDArray[np.int64], *, word_by_word: bool) -> Similarity:
         """Return how similar documents are; document -1 never is.
@@ -228,13 +229,17 @@ class QuerySimilarity:
 
     def texts_by_document(self, documents: Sequence[int]) -> dict[int, str]:
         """Return the texts of facts by document number, without erased ones."""
-        positions = self._scope_memory.documents.column("position")[list(documents)].tolist()
-        events = self._scope_memory.fold.events_at(positions)
-        return {
-            number: str(events[position].payload["text"])
-            for number, position in zip(documents, positions, strict=True)
-            if position in events
-        }
+        new = [number for number in documents if number not in self._texts_read]
+        if new:
+            positions = self._scope_memory.documents.column("position")[new].tolist()
+            events = self._scope_memory.fold.events_at(positions)
+            self._texts_read |= {
+                number: str(events[position].payload["text"])
+                for number, position in zip(new, positions, strict=True)
+                if position in events
+            }
+        read = self._texts_read
+        return {number: read[number] for number in documents if number in read}
 
     def _texts(self, documents: NDArray[np.int64]) -> list[str]:
         """Return the texts of facts, in order; empty for erased ones."""
