@@ -166,7 +166,7 @@ class MemoryKeeper:
         if self._memory.exists:
             file = self._memory
             after = file.read(lambda c: memory_documents.followed(file, c, number, shelf)) or 0
-        return self.reader.shelf_lag(scope, shelf, after)
+        return self.reader.shelf_lag(scope, shelf, after) if after < self._last_position() else 0
 
     def drop_documents(self, scope: Scope | None = None, shelf: IndexName | None = None) -> int:
         """Remove all documents, to be entered again; return how many there were."""

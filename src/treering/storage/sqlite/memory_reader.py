@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from treering.model.codec import encode
@@ -173,11 +174,13 @@ def position_of(mark: Mark) -> int:
 
 def _numbers(connection: apsw.Connection, kinds: Sequence[str]) -> str:
     """Return the numbers of those kinds that have events, with commas between."""
-    key = key_of_names(connection)
+    keys = _keys(key_of_names(connection), tuple(kinds))
     marks = ", ".join("?" * len(kinds))
-    rows = fetch_all(
-        connection,
-        f"SELECT id FROM names WHERE key IN ({marks})",
-        [name_key(key, kind) for kind in kinds],
-    )
+    rows = fetch_all(connection, f"SELECT id FROM names WHERE key IN ({marks})", keys)
     return ", ".join(str(row[0]) for row in rows)
+
+
+@lru_cache(maxsize=16)
+def _keys(key: bytes, kinds: tuple[str, ...]) -> list[bytes]:
+    """Return the hashes that kinds are found by."""
+    return [name_key(key, kind) for kind in kinds]
