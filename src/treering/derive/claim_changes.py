@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from treering.derive.claim_times import is_day, is_time
-from treering.derive.claim_words import expand_contractions, has_word_of, word_set
+from treering.derive.claim_words import expand_contractions, has_word_of, unwrapped, word_set
 from treering.lazy import lazy_pattern
 
 _WHO: Final = r"(?P<who>(?:I |We |(?:The )?[Uu]ser |[A-Z][a-z]+ )?)(?:(?:have|has|had) )?"
@@ -39,195 +39,108 @@ _NUMBER: Final = (
 )
 _NAME: Final = r"[A-Z][\w&.'-]*(?: (?:[A-Z&][\w&.'-]*|of|and|the))*"
 
-_SHAPES: Final = tuple(
-    (lazy_pattern(pattern), plain)
-    for pattern, plain in (
-        (rf"{_WHO}(?:left|Left) (?P<value>{_NAME}){_WHEN}", "{who}no longer works at {value}"),
-        (
-            (
-                rf"{_WHO}(?:(?:quit|Quit)(?: (?:my|the|a|her|his|their) job)?(?: at| with)?"
-                r"|[Rr]esigned from|[Rr]etired from|(?:was |[Ww]as |got |[Gg]ot )(?:laid off|fired)"
-                r" (?:from|by)) (?!\w+ing\b)"
-                rf"(?P<value>(?:the )?[\w&.' -]+?){_WHEN}"
-            ),
-            "{who}no longer works at {value}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Ss]tarted(?: working| a (?:new )?job)?|[Bb]egan(?: working)?)"
-                rf" (?:at|with)"
-                rf" (?P<value>{_NAME}){_WHEN}"
-            ),
-            "{who}works at {value}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:(?:got|Got|found|Found|landed|Landed|accepted|Accepted) (?:a|the)"
-                r" (?:new )?(?:job|position|role|offer) (?:at|with|from)|(?:was |Was |got |Got"
-                r" )?hired by)"
-                rf" (?P<value>{_NAME}){_WHEN}"
-            ),
-            "{who}works at {value}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:(?:got|Got|was|Was) promoted to|[Bb]ecame) (?:an? )?"
-                rf"(?P<value>[a-z][\w -]+?){_WHEN}"
-            ),
-            "{who}is a {value}",
-        ),
-        (rf"{_WHO}(?:[Ss]ettled(?: down)?) in (?P<value>{_NAME}){_WHEN}", "{who}lives in {value}"),
-        (rf"{_WHO}(?:got|Got|is getting|Is getting) divorced{_WHEN}", "{who}is divorced"),
-        (rf"{_WHO}(?:[Bb]roke up|[Ss]plit up) with .+", "{who}is single"),
-        (
-            rf"{_WHO}(?:got|Got) (?:engaged|married) to (?P<value>{_NAME}){_WHEN}",
-            "{who}is married to {value}",
-        ),
-        (rf"{_WHO}(?:got|Got) married{_WHEN}", "{who}is married"),
-        (
-            rf"{_WHO}(?:turned|Turned) (?P<value>{_NUMBER})(?: years old)?{_WHEN}",
-            "{who}is {value} years old",
-        ),
-        (
-            rf"{_WHO}(?:[Ss]tarted|[Ee]ntered) (?P<value>\w+ grade){_WHEN}",
-            "{who}is in {value}",
-        ),
-        (
-            (
-                rf"(?P<who>{_NAME}) (?:took over|is taking over)(?: from (?P<old>{_NAME}))? as"
-                r" (?:the )?(?P<what>[a-z][\w -]+? of .+)"
-            ),
-            "{who} is the {what}",
-        ),
-        (
-            (
-                rf"(?P<who>{_NAME}) (?:replaced|replaces|succeeded) (?P<old>{_NAME}) as"
-                r" (?:the |our |my )?(?P<what>[a-z][\w -]+)"
-            ),
-            "Our {what} is {who}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Rr]enamed) {_OBJECT}(?: from (?P<old>\S+))? (?:to|as)"
-                r" (?P<value>\S.*)"
-            ),
-            "{what} is called {value}",
-        ),
-        (
-            rf"{_THING} {_BE}renamed(?: from (?P<old>\S+))? (?:to|as) (?P<value>\S.*)",
-            "{what} is called {value}",
-        ),
-        (
-            rf"{_THING} {_BE}(?:rewritten|reimplemented|ported) (?:in|to) (?P<value>[A-Z]\S*)",
-            "{what} is written in {value}",
-        ),
-        (
-            rf"{_BY}{_DELAYED} {_OBJECT}{_UNTIL}",
-            "{what} is {at} {time}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Ss]witched|[Cc]hanged) (?P<what>[a-z]+s)"
-                r" from (?P<old>[\w.+#-]+(?: [\w.]+)?) (?:over )?to"
-                r" (?P<value>[\w.+#-]+(?: [\w.]+)?)"
-            ),
-            "{who}uses {value}",
-        ),
-        (
-            (
-                rf"{_BY}(?:[Uu]pgraded|[Uu]pdated|[Bb]umped|[Dd]owngraded|{_SET}) {_OBJECT}"
-                r"(?: from (?P<old>.+?))? to (?P<value>\S.*)"
-            ),
-            "{what} is {value}",
-        ),
-        (
-            (
-                rf"{_BY}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Tt]ransferred) {_OBJECT}"
-                r"(?: from (?P<old>.+?))?(?: over)? to"
-                r" (?P<value>[A-Z]\S*(?: [A-Z\d]\S*)?|[a-z][\w.+#-]*)"
-            ),
-            "{what} runs on {value}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Cc]onverted)"
-                rf" (?P<what>(?:the"
-                r"|my|our) [\w ./-]+?) from (?P<old>[\w.+#-]+(?: [\w.]+)?) (?:over )?to"
-                r" (?P<value>[\w.+#-]"
-                r"+(?: [\w.]+)?)"
-            ),
-            "{who}uses {value} for {what}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Rr]ewrote|[Pp]orted) (?P<what>the [\w ./-]+?) (?:in|to)"
-                rf" (?P<value>[A-Z]\S*)"
-            ),
-            "{what} is written in {value}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Rr]eplaced|[Dd]ropped|[Ss]wapped) (?P<old>\S+(?: [\w.]+)?)"
-                r" (?:with|by|for|in favou?r of) (?P<value>\S+(?: [\w.]+)?)"
-                r"(?P<what>(?: for \w[\w -]*)?)"
-            ),
-            "{who}uses {value}{what}",
-        ),
-        (
-            (
-                rf"{_WHO}(?:[Ss]witched|[Cc]hanged|[Mm]oved)(?: over| back)? to (?P<value>(?:a"
-                rf" |the )?"
-                r"[\w-]+ (?:mode|theme|layout|keyboard|spelling|indentation|format))"
-            ),
-            "{who}prefers {value}",
-        ),
-        (
-            rf"{_THING} {_BE}{_DELAYED}{_UNTIL}",
-            "{what} is {at} {time}",
-        ),
-        (
-            (
-                rf"{_THING} {_BE}(?:moved|migrated|switched|relocated)"
-                r"(?: over)?(?: from (?P<old>.+?))? to (?P<value>[A-Z]\S*(?: \S+)?)"
-            ),
-            "{what} runs on {value}",
-        ),
-        (
-            (
-                rf"{_THING} (?:(?:was|were|is|are|got|has been|have been)"
-                rf" )?(?:upgraded|updated|bumped"
-                r"|downgraded)(?: from (?P<old>.+?))? to (?P<value>\S.*)"
-            ),
-            "{what} uses {value}",
-        ),
-        (
-            rf"{_THING} (?:has )?(?:grew|grown|shrank|shrunk) (?:to|down to) (?P<value>\d+ [a-z]+)",
-            "{what} has {value}",
-        ),
-        (
-            (
-                rf"{_THING} {_BE}{_SET}"
-                r"(?: from (?P<old>.+?))? to (?P<value>\S.*)"
-            ),
-            "{what} is {value}",
-        ),
-        (
-            r"(?:My |Our |The )?[Nn]ew (?P<what>[a-z][\w -]+?)(?::| is) (?P<value>\S.*)",
-            "{what}: {value}",
-        ),
-        (r".+ (?:stepped down|left|resigned|retired|is gone); (?P<rest>\S.*)", "{rest}"),
-        (r"(?P<rest>.+ not .+) after all", "{rest}"),
-    )
-)
-_NEEDED: Final = word_set(
-    "left quit resigned retired laid fired started began got found landed accepted hired promoted"
-    " became settled divorced broke split married turned entered took taking replaced replaces"
-    " succeeded renamed rewritten reimplemented ported moved postponed rescheduled pushed delayed"
-    " shifted slipped put brought extended switched changed upgraded updated bumped downgraded"
-    " raised increased cut lowered reduced set went gone rose dropped fell grew shortened migrated"
-    " transferred converted rewrote swapped relocated grown shrank shrunk new stepped after"
-)
-"""Words of which every shape has one; most sentences have none, and fit no shape."""
+
+def _shape(plain: str, pattern: str) -> tuple[re.Pattern[str], str]:
+    return lazy_pattern(unwrapped(pattern)), plain
+
+
+_SHAPES: Final = (
+    _shape("{who}no longer works at {value}", rf"{_WHO}(?:left|Left) (?P<value>{_NAME}){_WHEN}"),
+    _shape("{who}no longer works at {value}", rf"""
+        {_WHO}(?:(?:quit|Quit)(?: (?:my|the|a|her|his|their) job)?(?: at| with)?|[Rr]esigned from
+        |[Rr]etired from|(?:was |[Ww]as |got |[Gg]ot )(?:laid off|fired) (?:from|by))
+        (?!\w+ing\b)(?P<value>(?:the )?[\w&.' -]+?){_WHEN}
+    """),
+    _shape("{who}works at {value}", rf"""
+        {_WHO}(?:[Ss]tarted(?: working| a (?:new )?job)?|[Bb]egan(?: working)?) (?:at|with)
+        (?P<value>{_NAME}){_WHEN}
+    """),
+    _shape("{who}works at {value}", rf"""
+        {_WHO}(?:(?:got|Got|found|Found|landed|Landed|accepted|Accepted) (?:a|the) (?:new )?(?:job
+        |position|role|offer) (?:at|with|from)|(?:was |Was |got |Got )?hired by)
+        (?P<value>{_NAME}){_WHEN}
+    """),
+    _shape("{who}is a {value}", rf"""
+        {_WHO}(?:(?:got|Got|was|Was) promoted to|[Bb]ecame) (?:an? )?(?P<value>[a-z][\w -]+?){_WHEN}
+    """),
+    _shape("{who}lives in {value}", rf"""
+        {_WHO}(?:[Ss]ettled(?: down)?) in (?P<value>{_NAME}){_WHEN}
+    """),
+    _shape("{who}is divorced", rf"{_WHO}(?:got|Got|is getting|Is getting) divorced{_WHEN}"),
+    _shape("{who}is single", rf"{_WHO}(?:[Bb]roke up|[Ss]plit up) with .+"),
+    _shape("{who}is married to {value}", rf"""
+        {_WHO}(?:got|Got) (?:engaged|married) to (?P<value>{_NAME}){_WHEN}
+    """),
+    _shape("{who}is married", rf"{_WHO}(?:got|Got) married{_WHEN}"),
+    _shape("{who}is {value} years old", rf"""
+        {_WHO}(?:turned|Turned) (?P<value>{_NUMBER})(?: years old)?{_WHEN}
+    """),
+    _shape("{who}is in {value}", rf"{_WHO}(?:[Ss]tarted|[Ee]ntered) (?P<value>\w+ grade){_WHEN}"),
+    _shape("{who} is the {what}", rf"""
+        (?P<who>{_NAME}) (?:took over|is taking over)(?: from (?P<old>{_NAME}))? as
+        (?:the )?(?P<what>[a-z][\w -]+? of .+)
+    """),
+    _shape("Our {what} is {who}", rf"""
+        (?P<who>{_NAME}) (?:replaced|replaces|succeeded) (?P<old>{_NAME}) as
+        (?:the |our |my )?(?P<what>[a-z][\w -]+)
+    """),
+    _shape("{what} is called {value}", rf"""
+        {_WHO}(?:[Rr]enamed) {_OBJECT}(?: from (?P<old>\S+))? (?:to|as) (?P<value>\S.*)
+    """),
+    _shape("{what} is called {value}", rf"""
+        {_THING} {_BE}renamed(?: from (?P<old>\S+))? (?:to|as) (?P<value>\S.*)
+    """),
+    _shape("{what} is written in {value}", rf"""
+        {_THING} {_BE}(?:rewritten|reimplemented|ported) (?:in|to) (?P<value>[A-Z]\S*)
+    """),
+    _shape("{what} is {at} {time}", rf"{_BY}{_DELAYED} {_OBJECT}{_UNTIL}"),
+    _shape("{who}uses {value}", rf"""
+        {_WHO}(?:[Ss]witched|[Cc]hanged) (?P<what>[a-z]+s) from (?P<old>[\w.+#-]+(?: [\w.]+)?)
+        (?:over )?to (?P<value>[\w.+#-]+(?: [\w.]+)?)
+    """),
+    _shape("{what} is {value}", rf"""
+        {_BY}(?:[Uu]pgraded|[Uu]pdated|[Bb]umped|[Dd]owngraded|{_SET}) {_OBJECT}(?: from
+        (?P<old>.+?))? to (?P<value>\S.*)
+    """),
+    _shape("{what} runs on {value}", rf"""
+        {_BY}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Tt]ransferred) {_OBJECT}(?: from
+        (?P<old>.+?))?(?: over)? to (?P<value>[A-Z]\S*(?: [A-Z\d]\S*)?|[a-z][\w.+#-]*)
+    """),
+    _shape("{who}uses {value} for {what}", rf"""
+        {_WHO}(?:[Mm]igrated|[Mm]oved|[Ss]witched|[Pp]orted|[Cc]onverted) (?P<what>(?:the|my|our)
+        [\w ./-]+?) from (?P<old>[\w.+#-]+(?: [\w.]+)?) (?:over )?to
+        (?P<value>[\w.+#-]+(?: [\w.]+)?)
+    """),
+    _shape("{what} is written in {value}", rf"""
+        {_WHO}(?:[Rr]ewrote|[Pp]orted) (?P<what>the [\w ./-]+?) (?:in|to) (?P<value>[A-Z]\S*)
+    """),
+    _shape("{who}uses {value}{what}", rf"""
+        {_WHO}(?:[Rr]eplaced|[Dd]ropped|[Ss]wapped) (?P<old>\S+(?: [\w.]+)?) (?:with|by|for|in
+        favou?r of) (?P<value>\S+(?: [\w.]+)?)(?P<what>(?: for \w[\w -]*)?)
+    """),
+    _shape("{who}prefers {value}", rf"""
+        {_WHO}(?:[Ss]witched|[Cc]hanged|[Mm]oved)(?: over| back)? to (?P<value>(?:a |the )?[\w-]+
+        (?:mode|theme|layout|keyboard|spelling|indentation|format))
+    """),
+    _shape("{what} is {at} {time}", rf"{_THING} {_BE}{_DELAYED}{_UNTIL}"),
+    _shape("{what} runs on {value}", rf"""
+        {_THING} {_BE}(?:moved|migrated|switched|relocated)(?: over)?(?: from (?P<old>.+?))? to
+        (?P<value>[A-Z]\S*(?: \S+)?)
+    """),
+    _shape("{what} uses {value}", rf"""
+        {_THING} (?:(?:was|were|is|are|got|has been|have been) )?(?:upgraded|updated|bumped
+        |downgraded)(?: from (?P<old>.+?))? to (?P<value>\S.*)
+    """),
+    _shape("{what} has {value}", rf"""
+        {_THING} (?:has )?(?:grew|grown|shrank|shrunk) (?:to|down to) (?P<value>\d+ [a-z]+)
+    """),
+    _shape("{what} is {value}", rf"{_THING} {_BE}{_SET}(?: from (?P<old>.+?))? to (?P<value>\S.*)"),
+    _shape("{what}: {value}", r"""
+        (?:My |Our |The )?[Nn]ew (?P<what>[a-z][\w -]+?)(?::| is) (?P<value>\S.*)
+    """),
+    _shape("{rest}", r".+ (?:stepped down|left|resigned|retired|is gone); (?P<rest>\S.*)"),
+    _shape("{rest}", r"(?P<rest>.+ not .+) after all"),
+)  # fmt: skip
 _GONE: Final = lazy_pattern(
     rf"{_WHO}(?:[Ss]old|[Gg]ave away|[Gg]ot rid of|[Ll]ost|[Rr]eturned|[Ss]crapped"
     r"|[Tt]raded in)"
@@ -237,6 +150,15 @@ _ADVERB: Final = lazy_pattern(
     r"\b(?:finally|eventually|just|recently|officially|now) (?=[a-z]+ed\b)"
 )
 _CLOCK: Final = lazy_pattern(r"\d{1,2}(?:[:.]\d\d| ?[ap]m\b| o'clock)|noon|midnight")
+_NEEDED: Final = word_set(
+    "left quit resigned retired laid fired started began got found landed accepted hired promoted"
+    " became settled divorced broke split married turned entered took taking replaced replaces"
+    " succeeded renamed rewritten reimplemented ported moved postponed rescheduled pushed delayed"
+    " shifted slipped put brought extended switched changed upgraded updated bumped downgraded"
+    " raised increased cut lowered reduced set went gone rose dropped fell grew shortened migrated"
+    " transferred converted rewrote swapped relocated grown shrank shrunk new stepped after"
+)
+"""Words of which every shape has one; most sentences have none, and fit no shape."""
 _PAST: Final = lazy_pattern(
     r"(?:\w+ )?(?:worked|lived|studied|stayed|was|were)\b.*\b(?:until|till|from \d{4} to|between)\b"
     r".*\d{4}",

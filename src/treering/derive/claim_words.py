@@ -16,6 +16,12 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def unwrapped(pattern: str) -> str:
+    """Return a pattern in one line: a line break is a space, or nothing before a bar."""
+    lines = map(str.strip, pattern.strip().split("\n"))
+    return "".join(line if line[0] == "|" else f" {line}" for line in lines)[1:]
+
+
 _BLANKS: Final = re.compile(r"\s+")
 _LETTERS: Final = re.compile(r"[a-z]+")
 _EDGES: Final = ' \t\n.,;:!?"“”«»*_`'

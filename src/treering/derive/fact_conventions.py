@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from treering.derive.claim_words import third_person, word_set
+from treering.derive.claim_words import third_person, unwrapped, word_set
 from treering.lazy import lazy_pattern
 
 _IGNORE: Final = re.IGNORECASE
@@ -63,241 +63,125 @@ _FAULT: Final = (
     r"|answer)s?\b)"
 )
 
-_FORMS: Final = tuple(
-    (lazy_pattern(pattern, _IGNORE), noted, importance)
-    for pattern, noted, importance in (
-        (
-            (
-                r"(?:we|I) (?:have )?(?:decided|agreed|chose|settled) (?P<verb>to|on|that|against)"
-                r" (?P<rest>\S.*)"
-            ),
-            "decided {verb} {rest}",
-            7,
-        ),
-        (
-            (
-                rf"{_OUGHT}(?:let(?:'s| us) )?(?:use|go with) {_SHORT}(?P<verb>{_NAMES}?),?"
-                rf" (?:instead of|not|rather than|over) (?P<rest>{_SHORT}{_NAMES})"
-            ),
-            "use {verb} instead of {rest}",
-            7,
-        ),
-        (
-            (
-                r"let(?:'s| us) (?:use|go with|stick (?:with|to)|switch to|standardi[sz]e on)"
-                rf" (?P<rest>(?-i:[A-Z]|[\w-]+[\d.@/]){_NAME}(?: {_NAME}){{0,6}})"
-            ),
-            "decided to use {rest}",
-            7,
-        ),
-        (
-            (
-                rf"{_OUGHT}use {_SHORT}(?P<verb>{_NAMES}) (?P<rest>(?:to (?:run|build|test"
-                rf"|format|lint"
-                r"|deploy|install|manage|check|start|publish|release|generate)"
-                r"|for (?:running|building"
-                r"|testing|formatting|linting|deploying|installing|managing|publishing"
-                r"|migrations|tests"
-                r"|logging|styling|state|dates|validation|the)) \S.*|for (?:tests|testing|linting"
-                r"|formatting|logging|styling|migrations|validation|dates))"
-            ),
-            "use {verb} {rest}",
-            7,
-        ),
-        (
-            (
-                rf"to (?P<verb>(?:run|build|test|format|lint|deploy|install|start|publish|release)"
-                rf" [\w ]{{2,40}}?),? (?:use|run|do|type) (?P<rest>{_SHORT}{_NAMES})"
-            ),
-            "use {rest} to {verb}",
-            7,
-        ),
-        (
-            (
-                rf"{_OUGHT}prefer (?P<verb>{_SHORT}{_NAMES}) (?:over|to|instead of)"
-                rf" (?P<rest>{_SHORT}{_NAMES})"
-            ),
-            "prefer {verb} over {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?(?P<verb>do not|never)"
-                r" (?P<rest>(?:use|add|write|import|commit|push|create|mock|install|include|mention"
-                rf"|amend|hardcode|hard-code|log|print) {_SHORT}[\w./+#-]+"
-                r"(?: [\w./+#-]+)?(?: (?:in|to|for|on|from|at|with|as) [\w./ -]+)?)"
-            ),
-            "{verb} {rest}",
-            6,
-        ),
-        (
-            (
-                r"(?:please )?(?P<verb>do not|never) (?P<rest>(?:touch|edit|modify|delete|push to"
-                r"|commit to|merge into|mock|rewrite|force-push to) (?:the "
-                r"|our )?(?:[\w./-]+ ){0,2}?"
-                rf"(?:folder|directory|branch|database|network|submodule|filesystem|clock"
-                rf"|main|master"
-                rf"|production|history|files|{_PATH})(?: (?:in|under|by|from|without) [\w./ -]+)?)"
-            ),
-            "{verb} {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?(?P<verb>do not|never) (?P<rest>(?:commit|push|merge|deploy|release)"
-                r" (?:\w+ )?(?:without|before|until|unless|on) \S.*)"
-            ),
-            "{verb} {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?(?P<verb>stop|avoid) (?P<rest>(?:using|adding|writing|creating"
-                rf"|committing|importing|mocking|putting) {_SHORT}[\w./+#-]+(?: [\w./+#-]+)?"
-                r"(?: (?:in|to|for|on|from|at|with|as) [\w./ -]+)?)"
-            ),
-            "{verb} {rest}",
-            6,
-        ),
-        (
-            (
-                r"(?:please )?(?:make sure|be sure|remember) (?:that "
-                r"|to )?(?:you )?(?P<rest>(?:always"
-                r" )?(?P<verb>run|update|add|write|format|lint|ask|check|test|bump|rebase"
-                r"|squash) \S.*"
-                r" (?:before|after|when|whenever|every time|each time) \S.*)"
-            ),
-            "always {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e |end-to-end )?"
-                r"(?:tests?|test suite|linter|formatter|type checker|build|server|migrations"
-                r"|benchmarks))"
-                r" (?:with|using|via|by(?: running)?) (?P<rest>\S.*)"
-            ),
-            "run {verb} with {rest}",
-            7,
-        ),
-        (
-            (
-                rf"(?:you (?:need|have) to |you must |always )run (?P<verb>{_SHORT}{_NAMES})"
-                r" (?P<rest>(?:before|after) \S.*)"
-            ),
-            "run {verb} {rest}",
-            7,
-        ),
-        (
-            (
-                rf"(?:the|our) {_FAULT}(?P<verb>[a-z][\w ]{{2,30}}?) (?P<be>is|are|lives?"
-                rf"|is kept|are"
-                rf" kept|belongs?) (?:in|under|at) (?P<rest>{_PATH})"
-            ),
-            "the {verb} {be} in {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:(?:all|the|our|new|all the|all new|all our) )?(?P<verb>(?:\w+ )?{_PARTS})"
-                rf" (?:go|belong|live|must go|should go|should live) (?:in|into|under)"
-                rf" (?P<rest>{_PATH})"
-            ),
-            "the {verb} go in {rest}",
-            6,
-        ),
-        (
-            (
-                rf"we (?:put|keep|store|place) (?:all |the |our "
-                rf"|all our )?(?P<verb>(?:\w+ ){{0,2}}?"
-                rf"\w+s) (?:in|under) (?P<rest>{_PATH})"
-            ),
-            "the {verb} go in {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:the|our|its|this project's) (?P<verb>{_THINGS}) (?:is called|is named|is)"
-                rf" {_PASSING}(?P<rest>{_NAMES})"
-            ),
-            "the {verb} is {rest}",
-            7,
-        ),
-        (
-            (
-                rf"(?:the|our) (?P<verb>{_FILES}) (?:is|is called) (?:at |in )?(?P<rest>{_PATH}"
-                r"|https?://\S+)"
-            ),
-            "the {verb} is {rest}",
-            6,
-        ),
-        (
-            (
-                r"(?:we|I) (?P<third>target|support|follow|deploy|ship|release|pin|lint"
-                r"|format|test|host|version|squash) (?P<rest>(?:with|to|via|using|through) \S.*"
-                r"|(?-i:[A-Z])[\w.+-]+(?: \S+){0,5}|the (?:\S+ ){1,3}(?:style guide|style"
-                r"|convention"
-                r"|conventions|pattern))"
-            ),
-            "{third} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:we|I) (?:only |always )?use (?P<rest>{_SHORT}{_NAMES}?) (?:here|in here"
-                r"|around here)"
-            ),
-            "uses {rest}",
-            7,
-        ),
-        (
-            (
-                r"(?P<verb>(?:every|each|all|any)(?: new)? (?!(?:time|you|I|we|they|one|day|of)\b)"
-                r"[\w-]+(?: (?!(?:you|I|we|they)\b)[\w-]+)?) (?P<rest>(?:must|should|needs|has to"
-                r"|have to) (?!pass|work|be (?:fixed|green|fine|done|ok|gone|there)|run"
-                r"|go away)\S.*)"
-            ),
-            "{verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:our |the )?(?P<verb>{_PARTS}) (?P<rest>(?:must|should"
-                rf"|have to) (?:be (?:in|under"
-                r"|written in|at most|at least|sorted|named|signed|less than"
-                r"|shorter than)|have|follow"
-                r"|start with|end with|use|include|live in|not) \S.*)"
-            ),
-            "{verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:please )?keep (?P<verb>(?:the |our )?(?:[a-z]+ )?{_PARTS}) (?P<rest>(?:under"
-                r"|below|short|small|simple|sorted|at most|in|within|to)\b.*)"
-            ),
-            "keep {verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"I (?:would )?only (?P<verb>want|accept|like) (?P<rest>{_SHORT}{_NAME}"
-                rf"(?: {_NAME}){{1,7}})(?:,.*)?"
-            ),
-            "wants only {rest}",
-            6,
-        ),
-        (
-            (
-                r"(?:this|the|our) (?P<verb>repo|repository|project|codebase|app|package) is"
-                r" (?P<rest>an? (?:[\w.-]+ ){0,3}(?:monorepo|library|package|cli|service|app"
-                r"|application|plugin|extension|api|framework|workspace|website)\b.*)"
-            ),
-            "the {verb} is {rest}",
-            6,
-        ),
-    )
-)
+
+def _form(noted: str, importance: int, pattern: str) -> tuple[re.Pattern[str], str, int]:
+    return lazy_pattern(unwrapped(pattern), _IGNORE), noted, importance
+
+
+_FORMS: Final = (
+    _form("decided {verb} {rest}", 7, r"""
+        (?:we|I) (?:have )?(?:decided|agreed|chose|settled) (?P<verb>to|on|that|against)
+        (?P<rest>\S.*)
+    """),
+    _form("use {verb} instead of {rest}", 7, rf"""
+        {_OUGHT}(?:let(?:'s| us) )?(?:use|go with) {_SHORT}(?P<verb>{_NAMES}?),? (?:instead of|not
+        |rather than|over) (?P<rest>{_SHORT}{_NAMES})
+    """),
+    _form("decided to use {rest}", 7, rf"""
+        let(?:'s| us) (?:use|go with|stick (?:with|to)|switch to|standardi[sz]e on)
+        (?P<rest>(?-i:[A-Z]|[\w-]+[\d.@/]){_NAME}(?: {_NAME}){{0,6}})
+    """),
+    _form("use {verb} {rest}", 7, rf"""
+        {_OUGHT}use {_SHORT}(?P<verb>{_NAMES}) (?P<rest>(?:to (?:run|build|test|format|lint|deploy
+        |install|manage|check|start|publish|release|generate)|for (?:running|building|testing
+        |formatting|linting|deploying|installing|managing|publishing|migrations|tests|logging
+        |styling|state|dates|validation|the)) \S.*|for (?:tests|testing|linting|formatting|logging
+        |styling|migrations|validation|dates))
+    """),
+    _form("use {rest} to {verb}", 7, rf"""
+        to (?P<verb>(?:run|build|test|format|lint|deploy|install|start|publish|release)
+        [\w ]{{2,40}}?),? (?:use|run|do|type) (?P<rest>{_SHORT}{_NAMES})
+    """),
+    _form("prefer {verb} over {rest}", 7, rf"""
+        {_OUGHT}prefer (?P<verb>{_SHORT}{_NAMES}) (?:over|to|instead of) (?P<rest>{_SHORT}{_NAMES})
+    """),
+    _form("{verb} {rest}", 6, rf"""
+        (?:please )?(?P<verb>do not|never) (?P<rest>(?:use|add|write|import|commit|push|create|mock
+        |install|include|mention|amend|hardcode|hard-code|log|print)
+        {_SHORT}[\w./+#-]+(?: [\w./+#-]+)?(?: (?:in|to|for|on|from|at|with|as) [\w./ -]+)?)
+    """),
+    _form("{verb} {rest}", 7, rf"""
+        (?:please )?(?P<verb>do not|never) (?P<rest>(?:touch|edit|modify|delete|push to|commit to
+        |merge into|mock|rewrite|force-push to) (?:the |our )?(?:[\w./-]+ ){{0,2}}?(?:folder
+        |directory|branch|database|network|submodule|filesystem|clock|main|master|production|history
+        |files|{_PATH})(?: (?:in|under|by|from|without) [\w./ -]+)?)
+    """),
+    _form("{verb} {rest}", 7, r"""
+        (?:please )?(?P<verb>do not|never) (?P<rest>(?:commit|push|merge|deploy|release)
+        (?:\w+ )?(?:without|before|until|unless|on) \S.*)
+    """),
+    _form("{verb} {rest}", 6, rf"""
+        (?:please )?(?P<verb>stop|avoid) (?P<rest>(?:using|adding|writing|creating|committing
+        |importing|mocking|putting) {_SHORT}[\w./+#-]+(?: [\w./+#-]+)?(?: (?:in|to|for|on|from|at
+        |with|as) [\w./ -]+)?)
+    """),
+    _form("always {rest}", 7, r"""
+        (?:please )?(?:make sure|be sure|remember)
+        (?:that |to )?(?:you )?(?P<rest>(?:always )?(?P<verb>run|update|add|write|format|lint|ask
+        |check|test|bump|rebase|squash) \S.* (?:before|after|when|whenever|every time|each time)
+        \S.*)
+    """),
+    _form("run {verb} with {rest}", 7, r"""
+        (?:please )?run (?P<verb>(?:the )?(?:unit |integration |e2e |end-to-end )?(?:tests?|test
+        suite|linter|formatter|type checker|build|server|migrations|benchmarks)) (?:with|using|via
+        |by(?: running)?) (?P<rest>\S.*)
+    """),
+    _form("run {verb} {rest}", 7, rf"""
+        (?:you (?:need|have) to |you must |always )run (?P<verb>{_SHORT}{_NAMES}) (?P<rest>(?:before
+        |after) \S.*)
+    """),
+    _form("the {verb} {be} in {rest}", 6, rf"""
+        (?:the|our) {_FAULT}(?P<verb>[a-z][\w ]{{2,30}}?) (?P<be>is|are|lives?|is kept|are kept
+        |belongs?) (?:in|under|at) (?P<rest>{_PATH})
+    """),
+    _form("the {verb} go in {rest}", 6, rf"""
+        (?:(?:all|the|our|new|all the|all new|all our) )?(?P<verb>(?:\w+ )?{_PARTS}) (?:go|belong
+        |live|must go|should go|should live) (?:in|into|under) (?P<rest>{_PATH})
+    """),
+    _form("the {verb} go in {rest}", 6, rf"""
+        we (?:put|keep|store|place) (?:all |the |our |all our )?(?P<verb>(?:\w+ ){{0,2}}?\w+s) (?:in
+        |under) (?P<rest>{_PATH})
+    """),
+    _form("the {verb} is {rest}", 7, rf"""
+        (?:the|our|its|this project's) (?P<verb>{_THINGS}) (?:is called|is named|is)
+        {_PASSING}(?P<rest>{_NAMES})
+    """),
+    _form("the {verb} is {rest}", 6, rf"""
+        (?:the|our) (?P<verb>{_FILES}) (?:is|is called) (?:at |in )?(?P<rest>{_PATH}|https?://\S+)
+    """),
+    _form("{third} {rest}", 6, r"""
+        (?:we|I) (?P<third>target|support|follow|deploy|ship|release|pin|lint|format|test|host
+        |version|squash) (?P<rest>(?:with|to|via|using|through) \S.*
+        |(?-i:[A-Z])[\w.+-]+(?: \S+){0,5}|the (?:\S+ ){1,3}(?:style guide|style|convention
+        |conventions|pattern))
+    """),
+    _form("uses {rest}", 7, rf"""
+        (?:we|I) (?:only |always )?use (?P<rest>{_SHORT}{_NAMES}?) (?:here|in here|around here)
+    """),
+    _form("{verb} {rest}", 6, r"""
+        (?P<verb>(?:every|each|all|any)(?: new)? (?!(?:time|you|I|we|they|one|day
+        |of)\b)[\w-]+(?: (?!(?:you|I|we|they)\b)[\w-]+)?) (?P<rest>(?:must|should|needs|has to|have
+        to) (?!pass|work|be (?:fixed|green|fine|done|ok|gone|there)|run|go away)\S.*)
+    """),
+    _form("{verb} {rest}", 6, rf"""
+        (?:our |the )?(?P<verb>{_PARTS}) (?P<rest>(?:must|should|have to) (?:be (?:in|under|written
+        in|at most|at least|sorted|named|signed|less than|shorter than)|have|follow|start with|end
+        with|use|include|live in|not) \S.*)
+    """),
+    _form("keep {verb} {rest}", 6, rf"""
+        (?:please )?keep (?P<verb>(?:the |our )?(?:[a-z]+ )?{_PARTS}) (?P<rest>(?:under|below|short
+        |small|simple|sorted|at most|in|within|to)\b.*)
+    """),
+    _form("wants only {rest}", 6, rf"""
+        I (?:would )?only (?P<verb>want|accept|like)
+        (?P<rest>{_SHORT}{_NAME}(?: {_NAME}){{1,7}})(?:,.*)?
+    """),
+    _form("the {verb} is {rest}", 6, r"""
+        (?:this|the|our) (?P<verb>repo|repository|project|codebase|app|package) is (?P<rest>an?
+        (?:[\w.-]+ ){0,3}(?:monorepo|library|package|cli|service|app|application|plugin|extension
+        |api|framework|workspace|website)\b.*)
+    """),
+)  # fmt: skip
 _PLAIN: Final = word_set("never stop avoid to on that against") | {"do not"}
 _WORDS_MAX: Final = 24
 

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.derive.claim_words import third_person, word_set
+from treering.derive.claim_words import third_person, unwrapped, word_set
 from treering.derive.terms import terms
 from treering.lazy import lazy_pattern
 
@@ -211,219 +211,114 @@ _HAD_FUN: Final = (
     r"|incredible|awesome|nice|wonderful|fantastic|good|lovely) (?:time|experience|day|weekend"
     r"|summer|trip))(?: last \w+)?,?"
 )
-_FORMS: Final = tuple(
-    (lazy_pattern(pattern, _IGNORE), plain, importance)
-    for pattern, plain, importance in (
-        (
-            (
-                rf"(?:I|We) (?:all )?(?:have )?{_ADVERBS}(?P<verb>{_DID.replace(' ', '|')})"
-                rf" (?P<rest>\S.*)"
-            ),
-            "{verb} {rest}",
-            4,
-        ),
-        (rf"{_HAD_FUN} (?:at|on) (?P<rest>\S.*)", "enjoyed {rest}", 4),
-        (
-            (
-                rf"{_HAD_FUN} (?P<verb>in|hiking|camping|kayaking|surfing|watching|competing"
-                r"|throwing|visiting|exploring|skiing|cooking|painting|playing) (?P<rest>\S.*)"
-            ),
-            "enjoyed {verb} {rest}",
-            4,
-        ),
-        (
-            (
-                rf"I was {_ADVERBS}(?P<verb>diagnosed with|accepted to|accepted into|hired"
-                rf" as|promoted to"
-                r"|elected|awarded|invited to|drafted by) (?P<rest>\S.*)"
-            ),
-            "was {verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"I have {_ADVERBS}been"
-                rf" (?P<verb>looking into(?! (?:the|why|how|whether)\b)|wanting to"
-                rf"|focusing on|involved in|interested in"
-                r"|(?!wanting|searching|going|doing|chasing|focusing|trying|having|getting|feeling"
-                r"|thinking|waiting|looking|seeing|wondering|hearing"
-                r"|missing)[a-z]+ing) (?P<rest>\S.*)"
-            ),
-            "has been {verb} {rest}",
-            4,
-        ),
-        (
-            (
-                rf"(?:I am|We are) {_ADVERBS}(?:planning|hoping|aiming|preparing)"
-                r" (?P<verb>to|on|an?) (?P<rest>\S.*)"
-            ),
-            "plans {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                rf"(?:I am|We are) {_ADVERBS}gonna (?P<verb>stay|visit|study|start|move|spend)"
-                r" (?P<rest>\S.*)"
-            ),
-            "plans to {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                r"My (?P<verb>dream|goal|plan|hobby|passion|dream job|big goal) is"
-                r" (?P<rest>(?:to |an? |\w+ing"
-                r" )\S.*)"
-            ),
-            "{verb} is {rest}",
-            6,
-        ),
-        (
-            rf"I {_ADVERBS}(?:plan|intend|hope|aim) to (?P<verb>[a-z]+) (?P<rest>\S.*)",
-            "plans to {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                rf"(?:I|We) (?:would love|{_ADVERBS}want|dream of|{_ADVERBS}wish) (?P<verb>to)"
-                r" (?P<rest>\S.*)"
-            ),
-            "wants {verb} {rest}",
-            4,
-        ),
-        (
-            (
-                rf"(?:I am|We are) {_ADVERBS}(?P<verb>studying|learning|training|saving"
-                rf"|volunteering|writing|taking|building|using|reading|organi[sz]ing|renovating"
-                rf"|coaching|teaching|recovering|mentoring|working on|working with|researching"
-                rf"|reducing|playing|developing|attending|practi[sc]ing|watching|collecting"
-                rf"|considering|exploring|hosting|launching|opening|joining|trying to|"
-                rf"thinking of|thinking about|trying out|enjoying|keen on|teaming up with"
-                rf"|partnering with|looking for"
-                rf"|looking into|looking to|getting into"
-                rf"|sticking to"
-                rf"|struggling with|creating|on the hunt for)"
-                r" (?P<rest>\S.*)"
-            ),
-            "is {verb} {rest}",
-            5,
-        ),
-        (
-            rf"(?:I am|We are) {_ADVERBS}(?P<verb>going to) (?P<rest>(?:an?|the|my) \S.*)",
-            "is {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                r"I am (?P<verb>an?) (?P<rest>(?!bit|little|lot|big|huge|great|fan|firm"
-                r"|believer)[a-z-]+"
-                r"(?: [a-z-]+){0,2} (?:for|at) (?:the|an?|my|our) (?:\w+ ){0,3}(?:team|club|school"
-                r"|company|hospital|university|shop|store|restaurant|firm|band|bank|museum|clinic))"
-            ),
-            "is {verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"(?:I|We) {_ADVERBS}(?P<third>suffer|struggle|volunteer|belong|believe|run"
-                rf"|paint|write"
-                r"|bake|cook|coach|mentor|grow|practi[sc]e|perform|sing|draw|sew|knit|raise"
-                r"|host|train"
-                r"|dance|surf"
-                r"|breed|restore|repair|organi[sz]e) (?P<rest>(?!to |up |out |on |into |off )\S.*)"
-            ),
-            "{third} {rest}",
-            5,
-        ),
-        (
-            (
-                rf"I am {_ADVERBS}(?P<verb>passionate about|into|obsessed with|afraid"
-                rf" of|responsible for"
-                r"|in charge of|part of|originally from|majoring in|certified in|allergic"
-                r" to|training"
-                r" for|saving for|the \w+ of) (?P<rest>\S.*)"
-            ),
-            "is {verb} {rest}",
-            6,
-        ),
-        (
-            (
-                rf"I (?:was|have) {_ADVERBS}(?P<verb>in|to) (?P<rest>(?-i:[A-Z][\w-]+(?:,?"
-                rf" (?:and )?[A-Z]\w*)*)"
-                r"(?: (?:last|in|on|for|two|three|a) [^,]*)?)(?:,? (?:it|and it|which|but) .*)?"
-            ),
-            "has been to {rest}",
-            4,
-        ),
-        (
-            (
-                rf"(?:I am|We are) {_ADVERBS}(?P<verb>off to(?= (?-i:[A-Z])| the )|heading to"
-                rf"|traveling to|travelling to"
-                r"|moving to|leaving for|flying to|putting together|in talks with|engaged to|dating"
-                r"|married to|expecting|pregnant with) (?P<rest>\S.*)"
-            ),
-            "is {verb} {rest}",
-            6,
-        ),
-        (
-            rf"(?:I|We) have {_ADVERBS}(?P<verb>gone|done) (?P<rest>\S.*)",
-            "has {verb} {rest}",
-            4,
-        ),
-        (
-            (
-                r"(?:I|We) (?:(?:have|had) )?always (?P<verb>loved|liked|wanted to|dreamed of"
-                r"|enjoyed|hated"
-                r"|admired|been afraid of|been interested in) (?P<rest>\S.*)"
-            ),
-            "has always {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                r"I (?P<verb>loved|liked|played|used to \w+|hated|collected|dreamed of)"
-                r" (?P<rest>\S.* (?:as a (?:kid|child|teenager|boy|girl)|growing up|in (?:high"
-                r" )?school"
-                r"|in college|when I was (?:a kid|a child|younger|young)))"
-            ),
-            "{verb} {rest}",
-            5,
-        ),
-        (
-            (
-                r"(?:My|Our) (?P<verb>(?:old |new )?(?:car|bike|house|flat|apartment|laptop"
-                r"|phone|computer"
-                r"|garden|team|band|shop|store|business|company|book|novel|blog|channel|studio))"
-                r" (?P<rest>(?:broke down|was stolen|got stolen|burned down|flooded|is called"
-                r"|is named"
-                r"|won|lost|opened|opens|launched|moved|was published|came out|is an?|was an?)\b.*)"
-            ),
-            "{verb} {rest}",
-            5,
-        ),
-        (
-            rf"I {_ADVERBS}have (?:got )?(?P<verb>an?|two|three|four|five|six) (?P<rest>\S.*)",
-            "has {verb} {rest}",
-            5,
-        ),
-        (
-            (
-                r"My (?P<verb>(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|son"
-                r"|daughter|kids"
-                r"|children|mother|mom|mum|father|dad|parents|brother|sister|grandmother|grandma"
-                r"|grandfather|grandpa|aunt|uncle|cousin|niece|nephew|roommate|best"
-                r" friend|friend|boss"
-                r"|colleague|dog|cat|puppy|kitten)s?(?: [A-Z][a-z]+)?(?: and I)?)"
-                r" (?P<rest>(?:passed away"
-                r"|died|gave|got|bought|moved|lives?|works?|loves?|likes?|enjoys?|plays?|has"
-                r"|have|had"
-                r"|started|joined|won|visited|went|graduated|owns?|runs?|teaches|studies|speaks"
-                r"|taught|is called|is named|was born|is an?|was an?) \S.*)"
-            ),
-            "{verb} {rest}",
-            5,
-        ),
-    )
-)
+
+
+def _form(noted: str, importance: int, pattern: str) -> tuple[re.Pattern[str], str, int]:
+    return lazy_pattern(unwrapped(pattern), _IGNORE), noted, importance
+
+
+_FORMS: Final = (
+    _form("{verb} {rest}", 4, rf"""
+        (?:I|We) (?:all )?(?:have )?{_ADVERBS}(?P<verb>{_DID.replace(' ', '|')}) (?P<rest>\S.*)
+    """),
+    _form("enjoyed {rest}", 4, rf"{_HAD_FUN} (?:at|on) (?P<rest>\S.*)"),
+    _form("enjoyed {verb} {rest}", 4, rf"""
+        {_HAD_FUN} (?P<verb>in|hiking|camping|kayaking|surfing|watching|competing|throwing|visiting
+        |exploring|skiing|cooking|painting|playing) (?P<rest>\S.*)
+    """),
+    _form("was {verb} {rest}", 6, rf"""
+        I was {_ADVERBS}(?P<verb>diagnosed with|accepted to|accepted into|hired as|promoted to
+        |elected|awarded|invited to|drafted by) (?P<rest>\S.*)
+    """),
+    _form("has been {verb} {rest}", 4, rf"""
+        I have {_ADVERBS}been (?P<verb>looking into(?! (?:the|why|how|whether)\b)|wanting to
+        |focusing on|involved in|interested in|(?!wanting|searching|going|doing|chasing|focusing
+        |trying|having|getting|feeling|thinking|waiting|looking|seeing|wondering|hearing
+        |missing)[a-z]+ing) (?P<rest>\S.*)
+    """),
+    _form("plans {verb} {rest}", 5, rf"""
+        (?:I am|We are) {_ADVERBS}(?:planning|hoping|aiming|preparing) (?P<verb>to|on|an?)
+        (?P<rest>\S.*)
+    """),
+    _form("plans to {verb} {rest}", 5, rf"""
+        (?:I am|We are) {_ADVERBS}gonna (?P<verb>stay|visit|study|start|move|spend) (?P<rest>\S.*)
+    """),
+    _form("{verb} is {rest}", 6, r"""
+        My (?P<verb>dream|goal|plan|hobby|passion|dream job|big goal) is
+        (?P<rest>(?:to |an? |\w+ing )\S.*)
+    """),
+    _form("plans to {verb} {rest}", 5, rf"""
+        I {_ADVERBS}(?:plan|intend|hope|aim) to (?P<verb>[a-z]+) (?P<rest>\S.*)
+    """),
+    _form("wants {verb} {rest}", 4, rf"""
+        (?:I|We) (?:would love|{_ADVERBS}want|dream of|{_ADVERBS}wish) (?P<verb>to) (?P<rest>\S.*)
+    """),
+    _form("is {verb} {rest}", 5, rf"""
+        (?:I am|We are) {_ADVERBS}(?P<verb>studying|learning|training|saving|volunteering|writing
+        |taking|building|using|reading|organi[sz]ing|renovating|coaching|teaching|recovering
+        |mentoring|working on|working with|researching|reducing|playing|developing|attending
+        |practi[sc]ing|watching|collecting|considering|exploring|hosting|launching|opening|joining
+        |trying to|thinking of|thinking about|trying out|enjoying|keen on|teaming up with|partnering
+        with|looking for|looking into|looking to|getting into|sticking to|struggling with|creating
+        |on the hunt for) (?P<rest>\S.*)
+    """),
+    _form("is {verb} {rest}", 5, rf"""
+        (?:I am|We are) {_ADVERBS}(?P<verb>going to) (?P<rest>(?:an?|the|my) \S.*)
+    """),
+    _form("is {verb} {rest}", 6, r"""
+        I am (?P<verb>an?) (?P<rest>(?!bit|little|lot|big|huge|great|fan|firm
+        |believer)[a-z-]+(?: [a-z-]+){0,2} (?:for|at) (?:the|an?|my|our) (?:\w+ ){0,3}(?:team|club
+        |school|company|hospital|university|shop|store|restaurant|firm|band|bank|museum|clinic))
+    """),
+    _form("{third} {rest}", 5, rf"""
+        (?:I|We) {_ADVERBS}(?P<third>suffer|struggle|volunteer|belong|believe|run|paint|write|bake
+        |cook|coach|mentor|grow|practi[sc]e|perform|sing|draw|sew|knit|raise|host|train|dance|surf
+        |breed|restore|repair|organi[sz]e) (?P<rest>(?!to |up |out |on |into |off )\S.*)
+    """),
+    _form("is {verb} {rest}", 6, rf"""
+        I am {_ADVERBS}(?P<verb>passionate about|into|obsessed with|afraid of|responsible for|in
+        charge of|part of|originally from|majoring in|certified in|allergic to|training for|saving
+        for|the \w+ of) (?P<rest>\S.*)
+    """),
+    _form("has been to {rest}", 4, rf"""
+        I (?:was|have) {_ADVERBS}(?P<verb>in|to) (?P<rest>(?-i:[A-Z][\w-]+(?:,?
+        (?:and )?[A-Z]\w*)*)(?: (?:last|in|on|for|two|three|a) [^,]*)?)(?:,? (?:it|and it|which|but)
+        .*)?
+    """),
+    _form("is {verb} {rest}", 6, rf"""
+        (?:I am|We are) {_ADVERBS}(?P<verb>off to(?= (?-i:[A-Z])| the )|heading to|traveling to
+        |travelling to|moving to|leaving for|flying to|putting together|in talks with|engaged to
+        |dating|married to|expecting|pregnant with) (?P<rest>\S.*)
+    """),
+    _form("has {verb} {rest}", 4, rf"(?:I|We) have {_ADVERBS}(?P<verb>gone|done) (?P<rest>\S.*)"),
+    _form("has always {verb} {rest}", 5, r"""
+        (?:I|We) (?:(?:have|had) )?always (?P<verb>loved|liked|wanted to|dreamed of|enjoyed|hated
+        |admired|been afraid of|been interested in) (?P<rest>\S.*)
+    """),
+    _form("{verb} {rest}", 5, r"""
+        I (?P<verb>loved|liked|played|used to \w+|hated|collected|dreamed of) (?P<rest>\S.* (?:as a
+        (?:kid|child|teenager|boy|girl)|growing up|in (?:high )?school|in college|when I was (?:a
+        kid|a child|younger|young)))
+    """),
+    _form("{verb} {rest}", 5, r"""
+        (?:My|Our) (?P<verb>(?:old |new )?(?:car|bike|house|flat|apartment|laptop|phone|computer
+        |garden|team|band|shop|store|business|company|book|novel|blog|channel|studio))
+        (?P<rest>(?:broke down|was stolen|got stolen|burned down|flooded|is called|is named|won|lost
+        |opened|opens|launched|moved|was published|came out|is an?|was an?)\b.*)
+    """),
+    _form("has {verb} {rest}", 5, rf"""
+        I {_ADVERBS}have (?:got )?(?P<verb>an?|two|three|four|five|six) (?P<rest>\S.*)
+    """),
+    _form("{verb} {rest}", 5, r"""
+        My (?P<verb>(?:wife|husband|partner|girlfriend|boyfriend|fianc[eé]e?|son|daughter|kids
+        |children|mother|mom|mum|father|dad|parents|brother|sister|grandmother|grandma|grandfather
+        |grandpa|aunt|uncle|cousin|niece|nephew|roommate|best friend|friend|boss|colleague|dog|cat
+        |puppy|kitten)s?(?: [A-Z][a-z]+)?(?: and I)?) (?P<rest>(?:passed away|died|gave|got|bought
+        |moved|lives?|works?|loves?|likes?|enjoys?|plays?|has|have|had|started|joined|won|visited
+        |went|graduated|owns?|runs?|teaches|studies|speaks|taught|is called|is named|was born|is an?
+        |was an?) \S.*)
+    """),
+)  # fmt: skip
 
 
 class Experience(NamedTuple):
