@@ -99,7 +99,7 @@ def settle(group: list[CallState], fact: ToolFact) -> CallState | None:
         _take_call(call, fact)
     elif call.result_seq is None:
         _take_result(call, fact)
-    elif call.late_seq is None and _is_late(call, fact):
+    elif call.late_seq is None and call.status == "synthetic" != fact.status:
         call.late_seq = fact.seq
     else:
         return None
@@ -196,11 +196,6 @@ def _without_result(latest: Sequence[CallState], fact: ToolFact) -> CallState | 
     return next((call for call in reversed(candidates) if call.result_seq is None), None) or (
         candidates[-1] if candidates else None
     )
-
-
-def _is_late(call: CallState, fact: ToolFact) -> bool:
-    """Return whether ``fact`` is the real result after a synthetic one."""
-    return call.status == "synthetic" and fact.status != "synthetic"
 
 
 def _opened(fact: ToolFact) -> CallState:

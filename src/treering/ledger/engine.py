@@ -327,7 +327,10 @@ class Engine:
             if left_s <= 0:
                 raise _busy(session_id, active)
             if is_held and _is_in_event_loop():
-                raise _blocks_event_loop(session_id)
+                raise RunActive(
+                    f"session {session_id} is busy, and waiting here would stop the event loop",
+                    hint="begin the run in a thread: await asyncio.to_thread(run.start)",
+                )
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
@@ -543,13 +546,6 @@ def _busy(session_id: str, active: OpenRun | None) -> RunActive:
         f"session {session_id} is busy with {by}",
         hint="wait for it with wait_s=30, stop it with session.interrupt(),"
         " or give a subagent its own session",
-    )
-
-
-def _blocks_event_loop(session_id: str) -> RunActive:
-    return RunActive(
-        f"session {session_id} is busy, and waiting here would stop the event loop",
-        hint="begin the run in a thread: await asyncio.to_thread(run.start)",
     )
 
 

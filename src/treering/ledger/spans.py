@@ -157,7 +157,7 @@ class SpanBuilder:
     def _trace(self, scope: str, session_id: str, key: str) -> str:
         """Return the trace of a run: a subagent's is that of the call which began it."""
         parent = self.parent(Scope(scope), session_id)
-        return trace_id_of(scope, session_id, key) if parent is None else parent.trace_id
+        return _digest("trace", scope, session_id, key)[:32] if parent is None else parent.trace_id
 
     def _turn_start(self, scope: Scope, session_id: str, before: int) -> Header | None:
         """Return the last message of a user before a seq, outside of runs."""
@@ -422,11 +422,6 @@ def trace_request(spans: Sequence[dict[str, Any]], *, service: str) -> dict[str,
             }
         ]
     }
-
-
-def trace_id_of(scope: str, session_id: str, key: str) -> str:
-    """Return the id of the trace that a run begins."""
-    return _digest("trace", scope, session_id, key)[:32]
 
 
 def span_id(sort: str, scope: str, session_id: str, key: str) -> str:

@@ -190,7 +190,14 @@ def _check_still(store: EventStore, session: SessionRecord) -> tuple[Broken | No
         try:
             fault = _check_session(store, session, count)
         except Corrupt as error:
-            fault = _unreadable(session, error)
+            fault = Broken(
+                scope=session.scope,
+                session_id=session.session_id,
+                seq=0,
+                event_id=None,
+                fault="content",
+                detail=str(error),
+            )
         moved = None if fault is None else _moved(store, session)
         if moved is None:
             break
@@ -214,17 +221,6 @@ def _moved(store: EventStore, session: SessionRecord) -> SessionRecord | None:
     """Return the session as it is now, if it has grown since ``session`` was read."""
     now = next(iter(store.sessions.records(Scope(session.scope), session.session_id)), None)
     return None if now is None or now.head_link == session.head_link else now
-
-
-def _unreadable(session: SessionRecord, error: Corrupt) -> Broken:
-    return Broken(
-        scope=session.scope,
-        session_id=session.session_id,
-        seq=0,
-        event_id=None,
-        fault="content",
-        detail=str(error),
-    )
 
 
 def _check_session(store: EventStore, session: SessionRecord, count: _Count) -> Broken | None:

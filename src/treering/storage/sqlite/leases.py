@@ -47,7 +47,7 @@ class Leases:
                 self._take(file, owner)
                 use(owner)
                 self._owner = owner
-            elif self._is_shared():
+            elif self._path is not None and IS_SUPPORTED:
                 self._settle()
             return self._owner
 
@@ -116,9 +116,6 @@ class Leases:
             raise ReadOnly(
                 f"{self._database.path} was opened read-only", hint='open it without mode="ro"'
             )
-
-    def _is_shared(self) -> bool:
-        return self._path is not None and IS_SUPPORTED
 
     def _settle(self) -> LeaseFile | None:
         """Return the file as it lies there now, with all that is held locked in it.
