@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from treering.derive.search_texts import tool_of
 from treering.model.search_words import holds_inside, word_list, words_in
-from treering.model.searches import SNIPPET_CHARACTERS_MAX
+from treering.model.searches import SNIPPET_CHARACTERS_MAX, SearchHit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treering.model.events import Event
     from treering.model.search_queries import Term
 
 _BEFORE: Final = 60
@@ -60,6 +62,33 @@ def find_terms(text: str, terms: Sequence[Term]) -> TermMatches:
         if substring is not None:
             spans.append(substring)
     return TermMatches(_merged(spans), count, _nearness(indexes, terms))
+
+
+def search_hit(
+    event: Event,
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    *,
+    score: float,
+    why: dict[str, float],
+) -> SearchHit:
+    """Return the hit of an event in ``text``; ``spans`` are the matches in it."""
+    snippet, marked = snippet_of(text, spans)
+    return SearchHit(
+        scope=event.scope,
+        event_id=event.event_id,
+        session_id=event.session_id,
+        seq=event.seq,
+        ts_ms=event.ts_ms,
+        kind=event.kind,
+        agent_id=event.agent_id,
+        tool=tool_of(event),
+        run_id=event.run_id,
+        score=round(score, 4),
+        snippet=snippet,
+        spans=marked,
+        why=why,
+    )
 
 
 def snippet_of(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:

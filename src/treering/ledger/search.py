@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from treering.derive.search_snippets import find_terms, snippet_of
-from treering.derive.search_texts import search_text, texts_of, tool_of
+from treering.derive.search_snippets import find_terms, search_hit
+from treering.derive.search_texts import search_text, texts_of
 from treering.derive.terms import STOP_WORDS, terms
 from treering.errors import Busy, InvalidInput, KeyMissing
 from treering.ledger.search_meaning import masked, search_by_meaning
@@ -397,24 +397,9 @@ def _hit(
     text, matches = _best_text(event, query)
     if candidate.is_inside and matches.found < len(query.terms):
         return None
-    snippet, spans = snippet_of(text, matches.spans)
     parts = {**_index_parts(candidate, now_ms), "nearness": matches.nearness}
     why = {name: round(_WEIGHTS[name] * parts[name], 4) for name in _WEIGHTS}
-    return SearchHit(
-        scope=event.scope,
-        event_id=event.event_id,
-        session_id=event.session_id,
-        seq=event.seq,
-        ts_ms=event.ts_ms,
-        kind=event.kind,
-        agent_id=event.agent_id,
-        tool=tool_of(event),
-        run_id=event.run_id,
-        score=round(sum(why.values()), 4),
-        snippet=snippet,
-        spans=spans,
-        why=why,
-    )
+    return search_hit(event, text, matches.spans, score=sum(why.values()), why=why)
 
 
 def _best_text(event: Event, query: SearchQuery) -> tuple[str, TermMatches]:

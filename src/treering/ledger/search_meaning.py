@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from treering.derive.search_snippets import find_terms, snippet_of
+from treering.derive.search_snippets import find_terms, search_hit
 from treering.derive.search_texts import (
     WIDE_CHARACTERS_MAX,
     event_texts,
@@ -27,7 +27,6 @@ from treering.model.codec import content_of, encode
 from treering.model.kinds import RUN_ENDS
 from treering.model.search_queries import OPERATORS, SearchQuery, Term
 from treering.model.search_words import words_in
-from treering.model.searches import SearchHit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from treering.model.events import Event
     from treering.model.scopes import Scope
     from treering.model.search_queries import Narrowing, SearchRequest
+    from treering.model.searches import SearchHit
 
 
 PAGE: Final = 50
@@ -151,28 +151,14 @@ class FailedRuns:
 
 def _hit(event: Event, query: SearchQuery, ranked: Ranked, match: Match, now_ms: int) -> SearchHit:
     text = next(texts_of(event), event.summary)
-    snippet, spans = snippet_of(text, find_terms(text, query.terms).spans)
     days = max(now_ms - event.ts_ms, 0) / _DAY_MS
     why = {"recency": round(RECENCY * math.exp(-days / _RECENT_DAYS), 4)}
     if ranked.ranking is not None:
         why |= ranked.ranking.parts(match.number)
     if match.form:
         why["form"] = round(match.form, 4)
-    return SearchHit(
-        scope=event.scope,
-        event_id=event.event_id,
-        session_id=event.session_id,
-        seq=event.seq,
-        ts_ms=event.ts_ms,
-        kind=event.kind,
-        agent_id=event.agent_id,
-        tool=tool_of(event),
-        run_id=event.run_id,
-        score=round(min(max(sum(why.values()), 0.0), 1.0), 4),
-        snippet=snippet,
-        spans=spans,
-        why=why,
-    )
+    score = min(max(sum(why.values()), 0.0), 1.0)
+    return search_hit(event, text, find_terms(text, query.terms).spans, score=score, why=why)
 
 
 def matches_operators(query: SearchQuery, event: Event) -> bool:
