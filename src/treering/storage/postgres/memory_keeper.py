@@ -68,12 +68,10 @@ class MemoryKeeper(MemoryReader):
         """Return the rows of a scope with their mark."""
 
         def look(connection: Connection) -> SavedFold:
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                mark = read_mark(connection, _MARKS, scope)
-                return SavedFold(mark, memory_rows.read(PostgresTable(connection), scope))
+            mark = read_mark(connection, _MARKS, scope)
+            return SavedFold(mark, memory_rows.read(PostgresTable(connection), scope))
 
-        return self._server.read(look, scope)
+        return self._server.read_state(look, scope)
 
     def keep_memory_rows(
         self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool

@@ -169,13 +169,10 @@ class SearchIndex:
         """Index a scope again, as far as it was followed; return what differs."""
         sealed = self._is_sealed(scope)
 
-        def look(connection: Connection) -> tuple[int, str | None]:
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                return self._compare(connection, scope, read, sealed=sealed)
-
         with corrupt_on_error(self._server.address.shown):
-            return self._server.read(look, scope)
+            return self._server.read_state(
+                lambda c: self._compare(c, scope, read, sealed=sealed), scope
+            )
 
     def _compare(
         self,

@@ -113,6 +113,16 @@ class Server:
         """
         return self._persevere(lambda connection, **_: work(connection), scope)
 
+    def read_state(self, work: Callable[[Connection], Result], scope: Scope | None) -> Result:
+        """Do the same with a connection that shows one state, whatever others write."""
+
+        def look(connection: Connection) -> Result:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return work(connection)
+
+        return self.read(look, scope)
+
     def write(self, work: Callable[[Connection], Result], scope: Scope | None = None) -> Result:
         """Do ``work`` as ``read`` does, where it may write. It must be safe to do twice."""
         return self.write_once(lambda connection, **_: work(connection), scope)

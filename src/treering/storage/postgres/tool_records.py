@@ -168,22 +168,13 @@ class ToolSource:
         self.shown = server.address.shown
         self.table = PostgresTable
         self.read = server.read
+        self.read_state = server.read_state
         self.session = cache.session
 
     @property
     def read_only(self) -> bool:
         """Whether the tables may not be written."""
         return self._server.read_only
-
-    def read_state(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
-        """Call ``work`` with a connection that shows one state, whatever others write."""
-
-        def look(connection: Connection) -> Result:
-            with connection.transaction():
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                return work(connection)
-
-        return self.read(look, scope)
 
     def write(self, work: Callable[[Connection], Result], scope: Scope) -> Result:
         """Do the same in a transaction, with the lock of the scope."""

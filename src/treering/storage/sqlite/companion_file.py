@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from treering.storage.sqlite.database import Database
+    from treering.storage.sqlite.sql import Row
 
 CACHE_KIB: Final = 16_384
 _FACTS: Final = """
@@ -100,6 +101,10 @@ class CompanionFile:
                 self._give_up(error)
         return None
 
+    def read_existing(self, work: Callable[[apsw.Connection], Result]) -> Result | None:
+        """Do the same; None if there is no file, too."""
+        return self.read(work) if self.exists else None
+
     def write(
         self, work: Callable[[apsw.Connection], Result], *, patience_s: float = PATIENCE_S
     ) -> Result:
@@ -147,10 +152,15 @@ class CompanionFile:
             )
         return link
 
-    def check_link(self, position: int, link: bytes | None) -> None:
-        """Raise Unsound if the ledger has another there: it was put back from a copy."""
-        if self.link_at(position) != link:
+    def followed(self, mark: Row | None) -> int:
+        """Return the position of a mark, which has a link as well; 0 if there is none.
+
+        Raise Unsound if the ledger has another link there: it was put back from a copy.
+        """
+        position, link = mark or (0, None)
+        if mark is not None and self.link_at(position) != link:
             raise Unsound
+        return int(position)
 
     def reopen_later(self) -> None:
         """Open the file again at its next use; one in memory cannot be."""

@@ -118,15 +118,8 @@ def follow(
 
 def followed(file: MemoryFile, connection: apsw.Connection, scope: int, shelf: IndexName) -> int:
     """Return how far a shelf has come. Raise Unsound if the ledger is another one there."""
-    row = fetch_one(
-        connection,
-        "SELECT position, link FROM shelves WHERE scope = ? AND shelf = ?",
-        (scope, shelf),
-    )
-    if row is None:
-        return 0
-    file.check_link(row[0], row[1])
-    return int(row[0])
+    statement = "SELECT position, link FROM shelves WHERE scope = ? AND shelf = ?"
+    return file.followed(fetch_one(connection, statement, (scope, shelf)))
 
 
 def page(

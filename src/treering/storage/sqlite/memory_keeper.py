@@ -68,6 +68,7 @@ class MemoryKeeper:
     def __init__(self, reader: Reader) -> None:
         self._database = reader.database
         self._last_position = reader.last_position
+        self._scope_number = reader.scope_number
         self._memory = MemoryFile(reader.database)
         self._neighbours = Neighbours(self._memory)
         self.reader = MemoryReader(reader)
@@ -86,8 +87,7 @@ class MemoryKeeper:
             rows = memory_rows.read(SqliteTable(connection), number)
             return SavedFold((position,) if position else (), rows)
 
-        saved = self._memory.read(look) if self._memory.exists else None
-        return saved or SavedFold((), {})
+        return self._memory.read_existing(look) or SavedFold((), {})
 
     def keep_memory_rows(
         self, scope: Scope, rows: Sequence[Row], *, since: Mark, until: Mark, replace: bool
@@ -135,9 +135,9 @@ class MemoryKeeper:
     ) -> list[tuple[int, Document]]:
         """Return documents with their numbers, in the order they were entered."""
         number, most = self._scope_number(scope), min(limit, DOCUMENTS_MAX)
-        if not self._memory.exists:
-            return []
-        page = self._memory.read(lambda c: memory_documents.page(c, number, shelf, after, most))
+        page = self._memory.read_existing(
+            lambda c: memory_documents.page(c, number, shelf, after, most)
+        )
         return page or []
 
     def document_columns(
@@ -145,27 +145,20 @@ class MemoryKeeper:
     ) -> DocumentColumns:
         """Return the same as columns, with the vectors of one embedder alone."""
         number, span = self._scope_number(scope), (after, min(limit, DOCUMENTS_MAX))
-        columns = None
-        if self._memory.exists:
-            columns = self._memory.read(
-                lambda c: memory_documents.columns(c, number, shelf, span, embedder)
-            )
+        columns = self._memory.read_existing(
+            lambda c: memory_documents.columns(c, number, shelf, span, embedder)
+        )
         return columns or DocumentColumns([], [], [], [], [], [], [], b"", b"")
 
     def index_state(self, scope: Scope, shelf: IndexName) -> IndexState:
         """Return the state of an index."""
         number = self._scope_number(scope)
-        if not self._memory.exists:
-            return IndexState(0, 0, 0)
-        state = self._memory.read(lambda c: memory_documents.index_state(c, number, shelf))
+        state = self._memory.read_existing(lambda c: memory_documents.index_state(c, number, shelf))
         return state or IndexState(0, 0, 0)
 
     def documents_lag(self, scope: Scope, shelf: IndexName) -> int:
         """Return how many events of an index's kinds are not in it yet."""
-        number, after = self._scope_number(scope), 0
-        if self._memory.exists:
-            file = self._memory
-            after = file.read(lambda c: memory_documents.followed(file, c, number, shelf)) or 0
+        after = self._followed(self._scope_number(scope), shelf) or 0
         return self.reader.shelf_lag(scope, shelf, after) if after < self._last_position() else 0
 
     def drop_documents(self, scope: Scope | None = None, shelf: IndexName | None = None) -> int:
@@ -193,9 +186,8 @@ class MemoryKeeper:
 
     def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
-        number, counts = self._scope_number(scope), None
-        if self._memory.exists:
-            counts = self._memory.read(lambda c: fetch_one(c, _COUNTS, (number, number)))
+        number = self._scope_number(scope)
+        counts = self._memory.read_existing(lambda c: fetch_one(c, _COUNTS, (number, number)))
         rows, documents = counts or (0, 0)
         return {"memory_rows": rows, "documents": documents}
 
@@ -206,16 +198,14 @@ class MemoryKeeper:
             parts = (fetch_all(connection, statement) for statement in DERIVED)
             return sorted((row for part in parts for row in part), key=repr)
 
-        return (self._memory.read(look) if self._memory.exists else None) or []
+        return self._memory.read_existing(look) or []
 
     def stray_rows(self) -> int:
         """Return how many rows and documents belong to no scope, or to no index."""
         with self._database.reading() as ledger:
             scopes = encode([row[0] for row in fetch_all(ledger, "SELECT id FROM scopes")])
         known = (scopes, scopes, encode(INDEX_NAMES))
-        if not self._memory.exists:
-            return 0
-        return self._memory.read(lambda c: int(fetch_value(c, _STRAYS, known))) or 0
+        return self._memory.read_existing(lambda c: int(fetch_value(c, _STRAYS, known))) or 0
 
     def lag(self, scope: Scope) -> int:
         """Return how many events of a scope are not in its indexes yet."""
@@ -267,11 +257,8 @@ class MemoryKeeper:
 
     def _marked(self, connection: apsw.Connection, scope: int) -> int:
         """Return how far the rows have come. Raise Unsound if the ledger is another one there."""
-        row = fetch_one(connection, "SELECT position, link FROM marks WHERE scope = ?", (scope,))
-        if row is None:
-            return 0
-        self._memory.check_link(row[0], row[1])
-        return int(row[0])
+        statement = "SELECT position, link FROM marks WHERE scope = ?"
+        return self._memory.followed(fetch_one(connection, statement, (scope,)))
 
     def _sweep(self, connection: apsw.Connection | None) -> None:
         if not self._database.in_memory and not self._database.read_only:
@@ -291,20 +278,16 @@ class MemoryKeeper:
 
     def _is_up(self, scope: int, shelf: IndexName) -> bool:
         """Whether an index has nothing to follow, so that no caller waits for a turn."""
-        if not self._memory.exists:
-            return False
+        return self._followed(scope, shelf) == self._last_position() != 0
+
+    def _followed(self, scope: int, shelf: IndexName) -> int | None:
         file = self._memory
-        last = file.read(lambda c: memory_documents.followed(file, c, scope, shelf))
-        return last == self._last_position() != 0
+        return file.read_existing(lambda c: memory_documents.followed(file, c, scope, shelf))
 
     def term_key(self, scope: Scope) -> bytes:
         """Return the key that hashes the words of a scope; empty if the scope does not exist."""
         with self._database.reading() as ledger:
             return find_scope(ledger, scope)[1]
-
-    def _scope_number(self, scope: Scope) -> int:
-        with self._database.reading() as ledger:
-            return find_scope(ledger, scope)[0]
 
 
 def _note_untidy(connection: apsw.Connection) -> None:

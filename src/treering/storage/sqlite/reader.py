@@ -221,6 +221,11 @@ class Reader:
         self.sessions = SessionTexts(database)
         self.blobs = Blobs(database, self.opener)
 
+    def scope_number(self, scope: Scope) -> int:
+        """Return the number of a scope; 0 if it does not exist."""
+        with self.database.reading() as connection:
+            return find_scope(connection, scope)[0]
+
     # By time, over a scope or a session.
 
     def headers(self, query: Query) -> list[Header]:

@@ -19,7 +19,6 @@ from treering.storage.encoding import EXPIRED, GONE
 from treering.storage.search_marks import marks_of
 from treering.storage.sqlite import search_queries, search_shards
 from treering.storage.sqlite.erasure_events import unseen_erasures
-from treering.storage.sqlite.reader import find_scope
 from treering.storage.sqlite.search_shards import SearchFile
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 from treering.storage.tool_calls import RUN_STATES
@@ -98,8 +97,7 @@ class SearchIndex:
         *,
         sealed: bool,
     ) -> FollowStep:
-        with self._database.reading() as ledger:
-            number = find_scope(ledger, scope)[0]
+        number = self._reader.scope_number(scope)
         if not number:
             return FollowStep(0, more=False)
         after = last = self._followed(index, number)
@@ -128,9 +126,8 @@ class SearchIndex:
         room = min(search_shards.room(index, scope), STEP_EVENTS)
         if self._file.is_in_memory:
             return PAGE_EVENTS
-        with self._database.reading() as ledger:
-            newest = fetch_value(ledger, "SELECT max(position) FROM events") or 0
-        return max(room, PAGE_EVENTS) if newest - after >= room else PAGE_EVENTS
+        lag = self._reader.last_position() - after
+        return max(room, PAGE_EVENTS) if lag >= room else PAGE_EVENTS
 
     def _page(
         self, scope: Scope, after: int, *, limit: int = PAGE_EVENTS, sealed: bool
@@ -145,12 +142,8 @@ class SearchIndex:
 
     def compare(self, scope: Scope, read: Callable[[Event], SearchText]) -> tuple[int, str | None]:
         """Index a scope again, as far as it was followed; return what differs."""
-        if not self._file.exists:
-            return 0, None
-        with self._database.reading() as ledger:
-            number = find_scope(ledger, scope)[0]
-        sealed = self._is_sealed(scope)
-        result = self._file.read(
+        number, sealed = self._reader.scope_number(scope), self._is_sealed(scope)
+        result = self._file.read_existing(
             lambda index: self._compare(
                 index, number, self._documents_again(scope, read, sealed=sealed)
             )
@@ -187,11 +180,8 @@ class SearchIndex:
         return count, None
 
     def _followed(self, index: apsw.Connection, scope: int) -> int:
-        row = fetch_one(index, "SELECT position, link FROM followed WHERE scope = ?", (scope,))
-        if row is None:
-            return 0
-        self._file.check_link(row[0], row[1])
-        return int(row[0])
+        statement = "SELECT position, link FROM followed WHERE scope = ?"
+        return self._file.followed(fetch_one(index, statement, (scope,)))
 
     def search(
         self, query: SearchQuery, *, inside: bool, include_failed: bool
@@ -210,8 +200,7 @@ class SearchIndex:
         if inside and insides is None:
             return SearchCandidates([], more=False)
         words = search_queries.by_words(query)
-        with self._database.reading() as ledger:
-            scope = find_scope(ledger, query.scope)[0]
+        scope = self._reader.scope_number(query.scope)
         candidates: list[SearchCandidate] = []
         scanned = 0
         for shard in search_shards.newest_first(index, scope):
@@ -247,8 +236,7 @@ class SearchIndex:
             return SearchCandidates([], more=False)
 
         def look(index: apsw.Connection) -> SearchCandidates:
-            with self._database.reading() as ledger:
-                scope = find_scope(ledger, query.scope)[0]
+            scope = self._reader.scope_number(query.scope)
             shards = search_shards.newest_first(index, scope)
             matches = [_matches(index, shards, query, term) for term in terms]
             documents = search_shards.count(index, scope)
@@ -314,17 +302,10 @@ class SearchIndex:
 
     def lag(self, scope: Scope) -> int:
         """Return how many events of a scope are not in the index yet."""
+        number = self._reader.scope_number(scope)
+        after = self._file.read_existing(lambda index: _position(index, number)) or 0
         with self._database.reading() as ledger:
-            number = find_scope(ledger, scope)[0]
-        after = 0
-        if self._file.exists:
-            after = self._file.read(lambda index: _position(index, number)) or 0
-        with self._database.reading() as ledger:
-            count = fetch_value(
-                ledger,
-                _UNINDEXED,
-                (after, number),
-            )
+            count = fetch_value(ledger, _UNINDEXED, (after, number))
         return int(count)
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -333,25 +314,19 @@ class SearchIndex:
 
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
-        with self._database.reading() as ledger:
-            number = find_scope(ledger, scope)[0]
-        if not self._file.exists:
-            return 0
-        return self._file.read(lambda index: search_shards.count(index, number)) or 0
+        number = self._reader.scope_number(scope)
+        return self._file.read_existing(lambda index: search_shards.count(index, number)) or 0
 
     def stray_rows(self) -> int:
         """Return how many documents belong to no scope."""
         with self._database.reading() as ledger:
             scopes = encode([row[0] for row in fetch_all(ledger, "SELECT id FROM scopes")])
-        if not self._file.exists:
-            return 0
-        return self._file.read(lambda index: int(fetch_value(index, _STRAYS, (scopes,)))) or 0
+        strays = self._file.read_existing(lambda i: int(fetch_value(i, _STRAYS, (scopes,))))
+        return strays or 0
 
     def scopes(self) -> list[Scope]:
         """Return the scopes with entries."""
-        if not self._file.exists:
-            return []
-        rows = self._file.read(lambda index: fetch_all(index, "SELECT scope FROM followed"))
+        rows = self._file.read_existing(lambda i: fetch_all(i, "SELECT scope FROM followed"))
         with self._database.reading() as ledger:
             return [
                 Scope(fetch_value(ledger, "SELECT name FROM scopes WHERE id = ?", row))
