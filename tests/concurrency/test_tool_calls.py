@@ -9,7 +9,7 @@ import pytest
 import treering
 from builders import HERE, said
 from concurrency.processes import colleagues
-from treering.derive.tool_calls import tool_calls
+from expected_calls import tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from effort import PATIENCE_S
-from treering.derive.tool_calls import SAME_ID_MAX, tool_calls
+from expected_calls import tool_calls
+from treering.derive.tool_calls import SAME_ID_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

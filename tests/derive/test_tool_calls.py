@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders import HERE, NOON
-from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank, record_of, settle, tool_calls
+from expected_calls import tool_calls
+from treering.derive.tool_calls import SAME_ID_MAX, percentile_rank, record_of, settle
 from treering.derive.tool_facts import fact_of
 from treering.errors import Corrupt
 from treering.model.events import Header

@@ -33,13 +33,13 @@ from context.histories import (
 from context.legality import check_legal
 from context.provider_types import check_types
 from effort import rounds
+from expected_calls import tool_calls
 from treering.context.assemble import Context, ContextTarget, assemble, contribution
 from treering.context.budgets import Budget
 from treering.context.dialects import DIALECTS, Dialect
 from treering.context.pairing import MESSAGE_KINDS, VISIBLE_BOUNDARIES, pair
 from treering.context.texts import message_role
 from treering.context.tokens import estimate, exact_counter
-from treering.derive.tool_calls import tool_calls
 from treering.derive.visible import ended_runs, visible
 from treering.ledger.windows import compacted_through, read_window
 from treering.model.codec import encode

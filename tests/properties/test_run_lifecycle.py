@@ -25,8 +25,8 @@ from hypothesis.stateful import (
 
 import treering
 from builders import HERE
+from expected_calls import tool_calls
 from run_records import runs
-from treering.derive.tool_calls import tool_calls
 from treering.model.kinds import RUN_ENDS
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 import treering
 from builders import DAY, HERE, NOON, said
+from expected_calls import tool_calls
 from treering import NewEvent
-from treering.derive.tool_calls import percentile_rank, tool_calls
+from treering.derive.tool_calls import percentile_rank
 from treering.model.tools import FAILING, REASONS, ToolStatistics
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Tool records from events: each call with the outcome that counts.
 
-This defines tool records. The tables that answer queries hold the same, computed event by event
-with the same ``settle``.
+The tables that answer queries are computed event by event with ``settle``.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ import msgspec
 
 from treering.derive.tool_facts import Name, ToolFact, fact_of, plausible
 from treering.errors import Corrupt
-from treering.model.kinds import RUN_ENDS
 from treering.model.parts import ToolCalled, ToolReturned, safe_part
 from treering.model.tools import Reason, Status, ToolRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from treering.model.events import Header
     from treering.model.views import RunState
@@ -48,39 +46,6 @@ class CallState(msgspec.Struct, gc=False):
     def at_ms(self) -> int:
         """Return its time for ordering: its start, else its end."""
         return self.started_ms or self.ended_ms or 0
-
-
-def tool_calls(
-    headers: Iterable[Header], *, runs: Mapping[tuple[str, str], RunState] | None = None
-) -> list[ToolRecord]:
-    """Return the records of all tool calls in ``headers``, in order of their first event.
-
-    ``runs`` maps session and run to a state; by default the states follow from the headers. The
-    headers of each session come in its order. Redacted and expired events are ignored.
-    """
-    headers_by_seq: dict[tuple[str, int], Header] = {}
-    states: dict[tuple[str, str], RunState] = {}
-    groups: dict[tuple[str, Name | None], list[CallState]] = {}
-    calls: list[tuple[str, CallState]] = []
-    for header in headers:
-        _follow_run(states, header)
-        fact = fact_of(header)
-        if fact is None:
-            continue
-        session = header.session_id
-        group = groups.setdefault((session, fact.call_id), []) if fact.call_id else []
-        headers_by_seq[session, fact.seq] = header
-        before = len(group)
-        settle(group, fact)
-        calls.extend((session, call) for call in group[before:])
-    return [
-        record_of(
-            call,
-            *(headers_by_seq.get((session, seq or 0)) for seq in links(call)),
-            states=states if runs is None else runs,
-        )
-        for session, call in calls
-    ]
 
 
 def settle(group: list[CallState], fact: ToolFact) -> CallState | None:
@@ -249,10 +214,3 @@ def _called(header: Header | None) -> ToolCalled:
 def _returned(header: Header | None) -> ToolReturned:
     part = safe_part(header.kind, header.refs) if header else None
     return part if isinstance(part, ToolReturned) else ToolReturned()
-
-
-def _follow_run(states: dict[tuple[str, str], RunState], header: Header) -> None:
-    if header.run_id is None:
-        return
-    run = header.session_id, header.run_id
-    states[run] = RUN_ENDS.get(header.kind, states.get(run, "open"))
