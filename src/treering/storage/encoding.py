@@ -146,6 +146,11 @@ def name_of(event_id: bytes, name: str | None) -> str:
     return name if name is not None else f"#{event_id.hex()}"
 
 
+def id_of(event_id: bytes, name: str | None, flags: int) -> str:
+    """Return an id, a UUID or not, from the columns that hold it."""
+    return name_of(event_id, name) if flags & NAMED else str(UUID(bytes=event_id))
+
+
 def payload_of(
     kind: str, payload: bytes | None, blob: bytes | None, flags: int, version: int
 ) -> Any:

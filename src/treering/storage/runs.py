@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 RUN_OPEN: Final = 0
 RUN_ENDED: Final = 1
 _STATES: Final = {"ended": RUN_ENDED, "failed": 2, "interrupted": 3}
+FAILED_STATES: Final = frozenset({_STATES["failed"], _STATES["interrupted"]})
 RUN_KINDS: Final = frozenset({"run.started", *RUN_ENDS})
 OPEN_RUNS_MAX: Final = 10_000
 """Open runs that are listed: those with an owner first, then those of the oldest sessions."""

@@ -1,6 +1,7 @@
-"""Marks: the filters of a search (kind, agent, session, tool, time) as words of an event.
+"""What the search indexes of all databases share: limits, and marks.
 
-Each begins with an underscore, which no word contains. Names are hashed, so that marks are short.
+Marks are the filters of a search (kind, agent, session, tool, time) as words of an event. Each
+begins with an underscore, which no word contains. Names are hashed, so that marks are short.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from treering.model.events import Header
     from treering.model.search_queries import Narrowing
 
+CANDIDATES_MAX: Final = 1_000
+"""How many of the newest matches are ranked."""
+WORD_MATCHES_MAX: Final = 20_000
+"""How many of the newest matches of one word are counted when some of the words suffice."""
+SCANNED_MAX: Final = 8_000
+"""How many matches are read when many of them do not count."""
 ANY: Final = "_e"
 """Every event has this mark."""
 _ONE: Final = timedelta(days=1)

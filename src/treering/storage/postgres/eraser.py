@@ -16,7 +16,6 @@ import msgspec
 import psycopg
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
-from uuid_utils import UUID
 
 from treering.ledger.records import HIDDEN_IDS, ID_NOTES, Erased, mark_of_key
 from treering.model.kinds import ERASURE_KINDS, IMPORTED
@@ -30,9 +29,9 @@ from treering.storage.encoding import (
     erasure_flags,
     hidden_key,
     id_key,
+    id_of,
     is_guessable,
     name_key,
-    name_of,
 )
 from treering.storage.erasure_records import cover_of
 from treering.storage.postgres import (
@@ -381,14 +380,7 @@ class Eraser:
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
         """Return scope, id and kind of events redacted before the ledger was rekeyed."""
         rows = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
-        return [
-            (
-                Scope(scope),
-                name_of(key, name) if flags & NAMED else str(UUID(bytes=key)),
-                kind,
-            )
-            for scope, key, name, flags, kind in rows
-        ]
+        return [(Scope(scope), id_of(*columns), kind) for scope, *columns, kind in rows]
 
     def settle_legacy(self) -> int:
         """Hide the ids of events expired before the ledger was rekeyed; return how many."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, Final
 
-from uuid_utils import UUID
-
 from treering.model.codec import decode
-from treering.storage.encoding import GONE, NAMED, name_of
+from treering.storage.encoding import GONE, id_of
 from treering.storage.postgres.connections import Bytes
 from treering.storage.postgres.rows import EVENT
 from treering.storage.postgres.sql import empty_tables, fetch
@@ -217,8 +215,7 @@ def versions_of(
         connection, _VERSIONS, _asked(scope, list(places.values()))
     ):
         if not is_removal(refs and decode(refs)):
-            shown = name_of(event_id, name) if flags & NAMED else str(UUID(bytes=event_id))
-            versions[names[at - 1]] = shown
+            versions[names[at - 1]] = id_of(event_id, name, flags)
     return versions
 
 

@@ -25,7 +25,8 @@ from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.rows import EVENT, HEADER
 from treering.storage.postgres.search_queries import inside_queries, vectors, whole_query, windows
 from treering.storage.postgres.sql import empty_tables, fetch
-from treering.storage.tool_calls import RUN_STATES
+from treering.storage.runs import FAILED_STATES
+from treering.storage.search_marks import CANDIDATES_MAX, SCANNED_MAX, WORD_MATCHES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
 
 LAYOUT: Final = 4
 """Raised when other words of an event are entered: older entries lack some of them."""
-CANDIDATES_MAX: Final = 1_000
-"""How many of the newest matches are ranked."""
-WORD_MATCHES_MAX: Final = 20_000
-"""How many of the newest matches of one word are counted when some of the words suffice."""
-SCANNED_MAX: Final = 8_000
-"""How many matches are read when many of them do not count."""
 PATIENCE_S: Final = 1.0
 """After this time older documents are not searched: a phrase of common words has to be checked in
 every document that has them."""
@@ -112,9 +107,6 @@ DELETE FROM search_documents AS d
 WHERE d.scope = %s AND (d.session, d.seq) IN (SELECT * FROM unnest(%s::bigint[], %s::bigint[]))
 RETURNING d.tableoid::regclass::text
 """
-_FAILED: Final = frozenset(
-    number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
-)
 
 
 class SearchIndex:
@@ -326,7 +318,7 @@ class SearchIndex:
         return [
             SearchCandidate(names[session], seq, ts_ms, kind, ranks[session, seq], is_inside)
             for session, seq, ts_ms, kind, state in candidates
-            if include_failed or state not in _FAILED
+            if include_failed or state not in FAILED_STATES
         ]
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:

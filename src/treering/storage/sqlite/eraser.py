@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 import msgspec
-from uuid_utils import UUID
 
 from treering.errors import Busy
 from treering.ledger.records import Erased, Erasure, SessionErasure
@@ -245,14 +244,7 @@ class Eraser:
         """Return scope, id and kind of events that were redacted before the ledger was rekeyed."""
         with self._database.reading() as connection:
             rows = fetch_all(connection, _LEGACY_REDACTED)
-        return [
-            (
-                Scope(scope),
-                encoding.name_of(key, name) if flags & encoding.NAMED else str(UUID(bytes=key)),
-                kind,
-            )
-            for scope, key, name, flags, kind in rows
-        ]
+        return [(Scope(scope), encoding.id_of(*columns), kind) for scope, *columns, kind in rows]
 
     def settle_legacy(self) -> int:
         """Hide the ids of events that expired before the ledger was rekeyed; return how many."""

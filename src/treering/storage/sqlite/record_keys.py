@@ -5,10 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, Final
 
-from uuid_utils import UUID
-
 from treering.model.codec import decode, encode
-from treering.storage.encoding import GONE, NAMED, name_of
+from treering.storage.encoding import GONE, id_of
 from treering.storage.record_keys import (
     COLUMNS,
     KEYED_KINDS,
@@ -178,8 +176,7 @@ def version_of(connection: apsw.Connection, scope: int, key: RecordKey) -> str:
     row = fetch_one(connection, _VERSION, (scope, *key))
     if row is None or is_removal(row[3] and decode(row[3])):
         return ""
-    event_id, name, flags, _ = row
-    return name_of(event_id, name) if flags & NAMED else str(UUID(bytes=event_id))
+    return id_of(*row[:3])
 
 
 def drop(connection: apsw.Connection, positions: Iterable[int]) -> None:

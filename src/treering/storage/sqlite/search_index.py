@@ -16,12 +16,12 @@ from treering.model.queries import FollowStep
 from treering.model.scopes import Scope
 from treering.model.searches import SearchCandidate, SearchCandidates, best_shares
 from treering.storage.encoding import EXPIRED, GONE
-from treering.storage.search_marks import marks_of
+from treering.storage.runs import FAILED_STATES
+from treering.storage.search_marks import CANDIDATES_MAX, SCANNED_MAX, WORD_MATCHES_MAX, marks_of
 from treering.storage.sqlite import search_queries, search_shards
 from treering.storage.sqlite.erasure_events import unseen_erasures
 from treering.storage.sqlite.search_shards import SearchFile
 from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
-from treering.storage.tool_calls import RUN_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +37,6 @@ STEP_EVENTS: Final = search_shards.SHARD_DOCUMENTS_MAX // 2
 """Events after which a transaction ends, so that an erasure need not wait long for its turn."""
 STEP_CHARACTERS: Final = 16_000_000
 """Characters after which a transaction ends earlier, if texts are long."""
-CANDIDATES_MAX: Final = 1_000
-"""How many of the newest matches are ranked."""
-WORD_MATCHES_MAX: Final = 20_000
-"""How many of the newest matches of one word are counted when some of the words suffice."""
-SCANNED_MAX: Final = 8_000
-"""How many matches are read when many of them do not count."""
 FOLD_PATIENCE_MS: Final = 2_000
 _LAST: Final = 2**62
 
@@ -63,9 +57,6 @@ _STRAYS: Final = """
 SELECT coalesce(sum(documents), 0) FROM shards
 WHERE scope NOT IN (SELECT value FROM json_each(CAST(? AS TEXT)))
 """
-_FAILED: Final = frozenset(
-    number for number, state in enumerate(RUN_STATES) if state in {"failed", "interrupted"}
-)
 
 
 class SearchIndex:
@@ -277,7 +268,7 @@ class SearchIndex:
                 sessions[session][1], seq, ts_ms, names[kind], scores[position], is_inside
             )
             for position, session, seq, ts_ms, kind, state in rows
-            if include_failed or state not in _FAILED
+            if include_failed or state not in FAILED_STATES
         ]
 
     def found_events(self, scope: Scope, found: Sequence[SearchCandidate]) -> list[Event]:
