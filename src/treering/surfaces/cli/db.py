@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 PASSWORD_BYTES_MAX: Final = 1_000
-_HERE: Final = "treering.surfaces.cli.db"
 
 role_option = click.option("--role", required=True, metavar="ROLE", help="A role of the server.")
 PARTITIONS_SHOWN_MAX: Final = 8
@@ -45,13 +44,7 @@ _MARGIN: Final = 12
 @group(
     "db",
     keys=False,
-    lazy={
-        "init": f"{_HERE}:init",
-        "status": f"{_HERE}:status",
-        "grant": f"{_HERE}:grant",
-        "revoke": f"{_HERE}:revoke",
-        "scrub": f"{_HERE}:scrub",
-    },
+    commands="init status grant revoke scrub",
     short_help="Manage a ledger on PostgreSQL.",
     examples="""
     treering db init --db postgresql://owner@db.example.org/agents

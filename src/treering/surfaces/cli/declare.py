@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from treering.model.scopes import Scope
 
+_PACKAGE: Final = __name__.rpartition(".")[0]
 ScopeRule = Literal["project", "wide", "optional", "named", "required", "all", "each"]
 """Which scope is meant without ``--scope``.
 
@@ -79,9 +80,13 @@ def command(
 
 
 def group(
-    name: str, lazy: Mapping[str, str], *, keys: bool = True, db: bool = True, **settings: Any
+    name: str, commands: str, *, keys: bool = True, db: bool = True, **settings: Any
 ) -> Callable[[Callable[..., Any]], LazyGroup]:
-    """Return a decorator that makes a function a group; called alone, it prints its help."""
+    """Return a decorator that makes a function a group; called alone, it prints its help.
+
+    ``commands`` are functions of its module, or of others: ``add``, ``facts.write:add``; with a
+    name where it is not that of the function: ``show=show_run``.
+    """
 
     def declare(function: Callable[..., Any]) -> LazyGroup:
         @click.pass_context
@@ -94,7 +99,7 @@ def group(
 
         return LazyGroup(
             name=name,
-            lazy=lazy,
+            lazy=dict(_named(function.__module__, entry) for entry in commands.split()),
             callback=callback,
             invoke_without_command=True,
             params=[KEYS] * keys + [*EVERYWHERE] * db,
@@ -103,6 +108,14 @@ def group(
         )
 
     return declare
+
+
+def _named(module: str, entry: str) -> tuple[str, str]:
+    """Return the name of a command, and where its function is."""
+    name, _, address = entry.rpartition("=")
+    place, _, function = address.rpartition(":")
+    module = f"{_PACKAGE}.{place}" if place else module
+    return name or function.removesuffix("_").replace("_", "-"), f"{module}:{function}"
 
 
 def own_options(function: Callable[..., Any]) -> list[Any]:

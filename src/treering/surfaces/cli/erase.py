@@ -75,7 +75,6 @@ _GC: Final[dict[str, Any]] = {
     """,
     "if_stopped": "what was removed stays removed; run it again for the rest",
 }
-_HERE: Final = "treering.surfaces.cli.erase"
 
 
 @click.option("--event-id", "--event", "event_id", metavar="ID", help="Redact this event.")
@@ -401,7 +400,7 @@ def _expired(receipt: ExpireReceipt) -> Iterator[str]:
 
 @group(
     "retention",
-    lazy={"list": f"{_HERE}:list_", "set": f"{_HERE}:set_", "unset": f"{_HERE}:unset"},
+    commands="list_ set_ unset",
     examples="""
     treering retention list --scope acme/app
     treering retention set tool.result=7 ops.alert=forever --scope acme/app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,18 +20,10 @@ if TYPE_CHECKING:
     from treering.model.receipts import DestroyReceipt, KeyGeneration
     from treering.model.scopes import Scope
 
-_HERE: Final = "treering.surfaces.cli.keys"
-
 
 @group(
     "keys",
-    lazy={
-        "create": f"{_HERE}:create",
-        "list": f"{_HERE}:list_",
-        "rotate": f"{_HERE}:rotate",
-        "destroy": f"{_HERE}:destroy",
-        "ids": f"{_HERE}:ids",
-    },
+    commands="create list_ rotate destroy ids",
     examples="""
     treering keys create --scope acme/app
     treering keys list

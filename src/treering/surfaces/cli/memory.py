@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 
-_HERE: Final = "treering.surfaces.cli.memory"
 IDLE_MINUTES: Final = 30
 """As of ``Ledger.maintain``."""
 
 
 @group(
     "memory",
-    lazy={"run": f"{_HERE}:run"},
+    commands="run",
     short_help="Keep the memory up to date.",
     examples="""
     treering memory run --scope acme/app

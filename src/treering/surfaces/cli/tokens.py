@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from treering.surfaces.server.grants import Right, StoredToken, TokenFile
 
-_HERE: Final = "treering.surfaces.cli.tokens"
 
 token_file_option = click.option(
     "--token-file",
@@ -38,7 +37,7 @@ def default_token_file() -> Path:
     short_help="Create and remove tokens for treering serve.",
     keys=False,
     db=False,
-    lazy={"add": f"{_HERE}:add", "list": f"{_HERE}:list_", "remove": f"{_HERE}:remove"},
+    commands="add list_ remove",
     examples="""
     treering tokens add --scope acme/app --rights read,write --expires 30d
     treering tokens list

@@ -57,7 +57,6 @@ FAILURE_CHARACTERS_MAX: Final = 120
 """Characters of what a failed call was to do, and of what went wrong."""
 _LABEL: Final = re.compile(r"^\S+?(?::| called| failed:?)(?: |$)")
 """What summaries of calls and results begin with: the name of the tool, which is shown anyway."""
-_HERE: Final = "treering.surfaces.cli.tools"
 _COLOURS: Final = {"ok": "green", "failed": "red", "synthetic": "yellow", "open": "cyan"}
 _UNNAMED: Final = "(unnamed)"
 _NONE: Final = "-"
@@ -103,11 +102,7 @@ def _windowed(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @group(
     "tools",
-    lazy={
-        "list": f"{_HERE}:list_",
-        "stats": f"{_HERE}:stats",
-        "show": f"{_HERE}:show_call",
-    },
+    commands="list_ stats show=show_call",
     examples="""
     treering tools list --scope acme/app --failing --since 1d
     treering tools stats --scope acme/app

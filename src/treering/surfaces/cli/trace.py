@@ -75,17 +75,12 @@ _MOMENTS: Final = (Column(""), Column(""), Column("", is_prose=True))
 
 LIST_ITEMS: Final = 20
 SHOW_ITEMS: Final = 200
-_HERE: Final = "treering.surfaces.cli.trace"
 _EXAMPLE: Final = "trace.zip"
 
 
 @group(
     "trace",
-    lazy={
-        "list": f"{_HERE}:list_",
-        "show": f"{_HERE}:show_run",
-        "export": f"{_HERE}:export",
-    },
+    commands="list_ show=show_run export",
     examples="""
     treering trace list --scope acme/app --failing
     treering trace show 01a1dea1-d82d --scope acme/app

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from treering.model.scopes import Scope
 
 
-_HERE: Final = "treering.surfaces.cli.users"
 _COLUMNS: Final = (
     Column("user"),
     Column("facts", leaves=2, noun="fact"),
@@ -44,14 +43,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
 
 @group(
     "users",
-    lazy={
-        "list": f"{_HERE}:list_",
-        "resolve": f"{_HERE}:resolve",
-        "link": f"{_HERE}:link",
-        "unlink": f"{_HERE}:unlink",
-        "merge": f"{_HERE}:merge",
-        "unmerge": f"{_HERE}:unmerge",
-    },
+    commands="list_ resolve link unlink merge unmerge",
     short_help="Link handles to people, and merge people.",
     examples="""
     treering users list --scope acme/app

@@ -13,25 +13,17 @@ from treering.surfaces.cli.declare import group
 
 SWITCH_VARIABLE: Final = "TREERING_EPISODES"
 _OFF: Final = frozenset({"off", "disabled", "false", "no", "0"})
-_HERE: Final = "treering.surfaces.cli.episodes"
 
 
 @group(
     "episodes",
     short_help="Work with single events, at a low level.",
-    lazy={
-        "append": f"{_HERE}.append:append",
-        "query": f"{_HERE}.read:query",
-        "replay": f"{_HERE}.read:replay",
-        "search": f"{_HERE}.read:search",
-        "redact": "treering.surfaces.cli.erase:redact_episodes",
-        "gc": "treering.surfaces.cli.erase:gc_episodes",
-        "verify": "treering.surfaces.cli.verify:verify_episodes",
-        "export": f"{_HERE}.copy:export",
-        "import": f"{_HERE}.copy:import_",
-        "ingest": f"{_HERE}.ingest:ingest",
-        "extract-sessions": f"{_HERE}.ingest:extract_sessions",
-    },
+    commands="""
+    episodes.append:append episodes.read:query episodes.read:replay episodes.read:search
+    redact=erase:redact_episodes gc=erase:gc_episodes verify=verify:verify_episodes
+    episodes.copy:export episodes.copy:import_ episodes.ingest:ingest
+    episodes.ingest:extract_sessions
+    """,
     examples=r"""
     treering episodes append --scope acme/app --session-id s1 --agent-id lyria \
       --type tool.call --summary "git log --since friday"

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from treering.surfaces.cli.declare import group
-
-_HERE: Final = "treering.surfaces.cli.facts"
 
 
 @group(
     "facts",
-    lazy={
-        "list": f"{_HERE}.read:list_",
-        "show": f"{_HERE}.read:show_fact",
-        "add": f"{_HERE}.write:add",
-        "accept": f"{_HERE}.write:accept",
-        "reject": f"{_HERE}.write:reject",
-        "review": f"{_HERE}.review:review",
-        "history": f"{_HERE}.read:history",
-        "audit": f"{_HERE}.write:audit",
-        "extract": f"{_HERE}.write:extract",
-    },
+    commands="""
+    facts.read:list_ show=facts.read:show_fact facts.write:add facts.write:accept
+    facts.write:reject facts.review:review facts.read:history facts.write:audit
+    facts.write:extract
+    """,
     short_help="List, add, accept and reject facts.",
     examples="""
     treering facts list --scope acme/app --user jo

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from treering.surfaces.cli.declare import group
-
-_HERE: Final = "treering.surfaces.cli.sessions"
 
 
 @group(
     "sessions",
-    lazy={
-        "list": f"{_HERE}.read:list_",
-        "show": f"{_HERE}.show:show_session",
-        "tree": f"{_HERE}.read:tree",
-        "fork": f"{_HERE}.change:fork",
-        "undo": f"{_HERE}.change:undo",
-        "redo": f"{_HERE}.change:redo",
-        "rename": f"{_HERE}.change:rename",
-        "close": f"{_HERE}.change:close",
-        "prune": f"{_HERE}.change:prune",
-        "sweep": f"{_HERE}.change:sweep",
-    },
+    commands="""
+    sessions.read:list_ show=sessions.show:show_session sessions.read:tree
+    sessions.change:fork sessions.change:undo sessions.change:redo sessions.change:rename
+    sessions.change:close sessions.change:prune sessions.change:sweep
+    """,
     examples="""
     treering sessions list --scope acme/app --since 7d
     treering sessions show main:telegram:jo --scope acme/app
