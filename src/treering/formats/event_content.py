@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from treering.formats.loose import hint_of, text_of, without_none
+from treering.formats.parsed import ParsedEvent
 from treering.model.codec import decode
 from treering.model.views import INTERRUPT_TITLE
 from treering.spine.words import describe, shorten
@@ -211,6 +212,21 @@ def observation(observed: str, record: dict[str, Any]) -> EventContent:
         summary=shorten(observed),
         payload={"record": observed, **rest},
         refs={"observed": shorten(observed, 100)},
+    )
+
+
+def placed(content: EventContent, session: str, key: str, ts_ms: int) -> ParsedEvent:
+    """Return a content as an event; what it says itself of its session, key and time counts."""
+    return ParsedEvent(
+        session=content.session or session,
+        key=content.key or key,
+        kind=content.kind,
+        summary=content.summary,
+        ts_ms=content.ts_ms or ts_ms,
+        payload=content.payload,
+        refs=content.refs,
+        source=content.source,
+        first=content.first,
     )
 
 

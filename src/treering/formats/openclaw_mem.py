@@ -13,7 +13,14 @@ import msgspec
 
 from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, storable, time_ms, word
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import (
+    LogRecord,
+    ParsedEvent,
+    ParsedRecord,
+    PromptReader,
+    SessionHeader,
+    content_key,
+)
 from treering.model.events import REDACTED, SUMMARY_CHARACTERS_MAX
 from treering.model.kinds import EPISODE_KINDS
 from treering.model.parts import part_of
@@ -42,11 +49,10 @@ _JSON: Final = frozenset({"payload_json", "refs_json"})
 _ENVELOPE: Final = frozenset({*COLUMNS, "schema", "payload", "refs", "rowid", "created_at"})
 
 
-class OpenClawMemReader:
+class OpenClawMemReader(PromptReader):
     """Reads rows or lines, of any number of sessions."""
 
     keys_are_global = True
-    copies_keep_times = False
     agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
@@ -64,10 +70,6 @@ class OpenClawMemReader:
         row = _whole(row)
         self._now_ms = time_ms(row.get("ts_ms")) or self._now_ms
         return [ParsedRecord(record=record, events=[self._event(row)])]
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return the sessions so far; None if they are too many."""

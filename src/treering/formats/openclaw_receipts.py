@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from treering.formats.event_content import EventContent, observation
+from treering.formats.event_content import EventContent, observation, placed
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import (
     bounded,
@@ -26,7 +26,13 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.parsed import LogRecord, ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import (
+    LogRecord,
+    ParsedRecord,
+    PromptReader,
+    SessionHeader,
+    content_key,
+)
 from treering.spine.words import shorten
 
 if TYPE_CHECKING:
@@ -60,11 +66,10 @@ def content_of(record: dict[str, Any]) -> EventContent:
     return content if receipt is record else replace(content, payload={**receipt, "logged": record})
 
 
-class OpenClawReceiptsReader:
+class OpenClawReceiptsReader(PromptReader):
     """Reads receipts, of any number of jobs and sessions."""
 
     keys_are_global = False
-    copies_keep_times = False
     agent: str = AGENT
 
     def __init__(self, path: PurePath | None = None) -> None:
@@ -82,21 +87,9 @@ class OpenClawReceiptsReader:
         receipt = _receipt_in(row) or row
         moments = (time_ms(fields.get(at)) for fields in (receipt, row) for at in _TIMES)
         self._now_ms = next((ts_ms for ts_ms in moments if ts_ms), self._now_ms)
-        content = content_of(row)
-        event = ParsedEvent(
-            session=self._session_of(row, receipt),
-            key=self._key_of(row),
-            kind=content.kind,
-            summary=content.summary,
-            ts_ms=self._now_ms,
-            payload=content.payload,
-            refs=content.refs,
-        )
+        session, key = self._session_of(row, receipt), self._key_of(row)
+        event = placed(content_of(row), session, key, self._now_ms)
         return [ParsedRecord(record=record, events=[event])]
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return the sessions so far and the recent contents; None if they are too large."""

@@ -5,7 +5,7 @@ Nothing here depends on a ledger: ids, forks and repeats are resolved when the e
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -181,3 +181,13 @@ class LogReader(SessionSource, Protocol):
 
     def resume(self, state: Any) -> None:
         """Resume from a value that ``state`` returned. Raises ValueError if it is not one."""
+
+
+class PromptReader:
+    """The base of readers that answer each record at once."""
+
+    copies_keep_times: ClassVar[bool] = False
+
+    def finish(self) -> list[ParsedRecord]:
+        """Return an empty list: records are never held back."""
+        return []

@@ -16,6 +16,7 @@ from treering.formats.codex.drafts import PendingEvent, digest
 from treering.formats.parsed import (
     ParsedEvent,
     ParsedRecord,
+    PromptReader,
     RecordGroup,
     SessionHeader,
     content_key,
@@ -35,11 +36,10 @@ _VERSION_DIGITS: Final = 8
 _MARK_BYTES: Final = 8
 
 
-class WholeReader:
+class WholeReader(PromptReader):
     """What these readers share: sessions, the times of their events, and keys made of content."""
 
     keys_are_global = False
-    copies_keep_times = False
     agent = ""
     is_live = False
     """Whether the log is being followed: then what is unfinished waits until it is whole."""
@@ -62,10 +62,6 @@ class WholeReader:
 
     def _read(self, record: LogRecord) -> list[ParsedRecord]:
         raise NotImplementedError  # Each format has its own.
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return None: it is read from the beginning."""

@@ -12,10 +12,16 @@ from treering.errors import InvalidInput
 from treering.formats.apeira.events import CONTEXT, OWN_FIELD, entry_of, item_in, name_in
 from treering.formats.apeira.json import BLANKS, JsonParseError, copy, parse, stringify
 from treering.formats.apeira.slices import TYPES, next_after, parse_episode
-from treering.formats.event_content import observation
+from treering.formats.event_content import observation, placed
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, stem
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import (
+    ParsedEvent,
+    ParsedRecord,
+    PromptReader,
+    SessionHeader,
+    content_key,
+)
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 NAME: Final = "apeira"
 
 
-class ApeiraReader:
+class ApeiraReader(PromptReader):
     """Reads one log of episodes. They have no times, so all get the same one.
 
     An event's key is a hash of its episode and all earlier ones: renaming a file changes no key,
@@ -34,7 +40,6 @@ class ApeiraReader:
     """
 
     keys_are_global = True
-    copies_keep_times = False
     agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
@@ -58,10 +63,6 @@ class ApeiraReader:
             other = self._observation(self._next_key(value), "line", {"value": value})
             return [ParsedRecord(record=record, events=[other])]
         return [ParsedRecord(record=record, events=[self._event(episode)])]
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return the next id, the last key and the tools by call id; None if that is too large.
@@ -139,16 +140,7 @@ class ApeiraReader:
         return content_key(self._key)
 
     def _observation(self, key: str, observed: str, record: dict[str, Any]) -> ParsedEvent:
-        content = observation(observed, record)
-        return ParsedEvent(
-            session=self._session,
-            key=key,
-            kind=content.kind,
-            summary=content.summary,
-            ts_ms=1,
-            payload=content.payload,
-            refs=content.refs,
-        )
+        return placed(observation(observed, record), self._session, key, 1)
 
 
 score: Final = OwnShare(lambda value: _is_episode(value) or _is_state(value))

@@ -13,16 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from treering.formats.clawser.checkpoints import Checkpoint, events_of, is_checkpoint
 from treering.formats.clawser.kinds import NOTE, state
 from treering.formats.clawser.log import event_id_of, identity_of
 from treering.formats.clawser.text import truthy
 from treering.formats.clawser.workspaces import repeats
-from treering.formats.event_content import observation
+from treering.formats.event_content import observation, placed
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import bounded, digest, fields_of, name, stem, without_none, word
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import (
+    ParsedEvent,
+    ParsedRecord,
+    PromptReader,
+    SessionHeader,
+    content_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +49,11 @@ NO_TIME_MS: Final = 1
 CARD_BYTES_MAX: Final = 1024 * 1024
 
 
-class ClawserReader:
+class ClawserReader(PromptReader):
     """Reads the log of one conversation."""
 
     keys_are_global = True
     """A key contains the session, and is the event's id."""
-    copies_keep_times = False
     agent: str = NAME
 
     def __init__(self, path: PurePath | None = None, title: str | None = None) -> None:
@@ -74,10 +80,6 @@ class ClawserReader:
             skipped = None if events else "a conversation in which nothing was said"
             return [ParsedRecord(record=record, events=events, skipped=skipped)]
         return [ParsedRecord(record=record, events=[self._event(event)])]
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return the events seen; None if they are too many or the file is always rewritten."""
@@ -121,9 +123,7 @@ class ClawserReader:
         about = without_none(
             **opening.about, model=name(card.get("model")), next_goal=checkpoint.goal_id_counter
         )
-        self.sessions[self._session] = msgspec.structs.replace(
-            opening, title=title or opening.title, about=about
-        )
+        self.sessions[self._session] = replace(opening, title=title or opening.title, about=about)
         times = (checkpoint.timestamp, card.get("lastUsed"), card.get("created"))
         at_ms = next((time for time in times if type(time) is int), NO_TIME_MS)
         events = [self._event(event) for event in events_of(checkpoint, at_ms=at_ms).events]
@@ -133,17 +133,9 @@ class ClawserReader:
         """Yield the messages that Clawser's own migration leaves out."""
         for number, message in enumerate(checkpoint.history):
             if fields_of(message).get("role") == "system":
-                content = observation("message", message)
-                yield ParsedEvent(
-                    session=self._session,
-                    key=content_key(f"{NAME}:{digest([self._session, 'system', number, message])}"),
-                    kind=content.kind,
-                    summary=content.summary,
-                    ts_ms=at_ms,
-                    payload=content.payload,
-                    refs=content.refs,
-                    source="system",
-                )
+                key = content_key(f"{NAME}:{digest([self._session, 'system', number, message])}")
+                content = replace(observation("message", message), source="system")
+                yield placed(content, self._session, key, at_ms)
 
 
 def reader_with_title(path: PurePath | None) -> ClawserReader:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
+from treering.formats.event_content import placed
 from treering.formats.format import Format, LogPlace, OwnShare
 from treering.formats.loose import (
     blocks_of,
@@ -247,7 +248,7 @@ class PiReader:
         undo = self._undo(entry, key) if contents else None
         keys = _keys_of(contents, key)
         events = [
-            self._event(self.adjusted(event), event_key)
+            placed(self.adjusted(event), str(self._session), event_key, self._now_ms)
             for event, event_key in zip(contents, keys, strict=True)
         ]
         events = [undo, *events] if undo else events
@@ -291,19 +292,6 @@ class PiReader:
             ts_ms=self._now_ms,
             payload={"branch": parent},
             first=first,
-        )
-
-    def _event(self, content: EventContent, key: str) -> ParsedEvent:
-        return ParsedEvent(
-            session=str(self._session),
-            key=key,
-            kind=content.kind,
-            summary=content.summary,
-            ts_ms=self._now_ms,
-            payload=content.payload,
-            refs=content.refs,
-            source=content.source,
-            first=content.first,
         )
 
     def _time_of(self, entry: dict[str, Any]) -> int:

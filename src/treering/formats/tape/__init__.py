@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.formats.event_content import EventContent, observation, outcome
+from msgspec.structs import replace
+
+from treering.formats.event_content import EventContent, observation, outcome, placed
 from treering.formats.format import Format, OwnShare
 from treering.formats.loose import (
     blocks_of,
@@ -19,7 +21,7 @@ from treering.formats.loose import (
     without_none,
     word,
 )
-from treering.formats.parsed import ParsedEvent, ParsedRecord, SessionHeader, content_key
+from treering.formats.parsed import ParsedRecord, PromptReader, SessionHeader, content_key
 from treering.model.codec import decode, encode
 from treering.spine.words import shorten
 
@@ -51,7 +53,7 @@ SECONDS_MAX: Final = 100_000_000_000
 """Larger times are in milliseconds."""
 
 
-class TapeReader:
+class TapeReader(PromptReader):
     """Reads one tape.
 
     An event's key is a hash of its entry and all earlier ones: renaming a file changes no key, and
@@ -59,7 +61,6 @@ class TapeReader:
     """
 
     keys_are_global = True
-    copies_keep_times = False
     agent: str = NAME
 
     def __init__(self, path: PurePath | None = None) -> None:
@@ -86,24 +87,13 @@ class TapeReader:
         key = self._key_of(entry)
         contents = entry_contents(entry, key, self._calls)
         run = name(fields_of(entry.get("meta")).get("run_id"))
+        if run:
+            contents = [replace(c, refs={**fields_of(c.refs), "tape_run": run}) for c in contents]
         events = [
-            ParsedEvent(
-                session=self._session,
-                key=content_key(f"{key}.{at}" if at else key),
-                kind=content.kind,
-                summary=content.summary,
-                ts_ms=self._now_ms,
-                payload=content.payload,
-                refs={**fields_of(content.refs), "tape_run": run} if run else content.refs,
-                source=content.source,
-            )
+            placed(content, self._session, content_key(f"{key}.{at}" if at else key), self._now_ms)
             for at, content in enumerate(contents)
         ]
         return [ParsedRecord(record=record, events=events, skipped=None if events else "empty")]
-
-    def finish(self) -> list[ParsedRecord]:
-        """Return an empty list: records are never held back."""
-        return []
 
     def state(self) -> Any:
         """Return the state with the waiting calls; None if it is too large."""
