@@ -21,6 +21,7 @@ from treering.surfaces.viewer.parts import (
     amount,
     dollars,
     html,
+    kept_inputs,
     session_link,
     table,
     took,
@@ -99,11 +100,7 @@ def _form(request: PageRequest) -> Markup:
     return html(
         '<form class="row" method="get" action="/compare">{}{}{}<datalist id="sessions">{}'
         '</datalist><button type="submit">Compare</button></form>',
-        [
-            html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-            for name in ("scope", "since", "until")
-            if name in request.query
-        ],
+        kept_inputs(request),
         html(field, "One session", "a", "a", request.arguments.a),
         html(field, "And another", "b", "b", request.arguments.b),
         options,

@@ -11,7 +11,7 @@ from treering.model.queries import PAGE_ITEMS_MAX
 from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, find_touches
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
-from treering.surfaces.viewer.parts import Markup, TableColumn, html, table, when
+from treering.surfaces.viewer.parts import Markup, TableColumn, html, kept_inputs, table, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
 from treering.surfaces.viewer.tools import call_html
 
@@ -67,11 +67,7 @@ def files_page(request: PageRequest) -> PageBody:
 {cut}{table}""",
             changed=f"{changed:,}",
             read=f"{len(files) - changed:,}",
-            kept=[
-                html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-                for name in ("scope", "since", "until")
-                if name in request.query
-            ],
+            kept=kept_inputs(request),
             q=request.arguments.q,
             cut=html(
                 '<p class="small muted">Of the latest {} tool calls of each scope.</p>',

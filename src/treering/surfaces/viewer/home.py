@@ -33,6 +33,7 @@ from treering.surfaces.viewer.parts import (
     dollars,
     figure,
     html,
+    kept_inputs,
     percent,
     session_link,
     when,
@@ -116,11 +117,7 @@ def sessions_page(request: PageRequest) -> PageBody:
 {list}{more}""",
             totals=_totals(request, figures),
             activity=_activity(request, figures),
-            kept=[
-                html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-                for name in ("scope", "since", "until")
-                if name in request.query
-            ],
+            kept=kept_inputs(request),
             typed=typed,
             problem=problem,
             chips=_chips(request, typed, rows),

@@ -21,6 +21,7 @@ from treering.surfaces.viewer.parts import (
     facts_list,
     figure,
     html,
+    kept_inputs,
     share_bar,
     short_id,
     when,
@@ -122,8 +123,7 @@ def _facts_tab(request: PageRequest) -> Markup:
                   state == asked.state) for state in FACT_STATES],
                 label="State of facts",
             ),
-            kept=[html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-                  for name in ("scope", "since", "until", "state") if name in request.query],
+            kept=kept_inputs(request, "scope", "since", "until", "state"),
             as_of=asked.as_of,
             user=asked.user,
         ),
@@ -372,11 +372,7 @@ def _recall_tab(request: PageRequest) -> Markup:
 <input id="question" name="q" data-find value="{q}" autocomplete="off"></label>
 <label><span>For</span><input name="user" value="{user}" placeholder="anybody"></label>
 <button type="submit">Recall</button></form>""",
-        kept=[
-            html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-            for name in ("scope", "since", "until")
-            if name in request.query
-        ],
+        kept=kept_inputs(request),
         q=asked.q,
         user=asked.user,
     )

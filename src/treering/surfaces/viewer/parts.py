@@ -291,6 +291,15 @@ def chips(items: Iterable[tuple[str, str, bool]], *, label: str) -> Markup:
     )
 
 
+def kept_inputs(request: PageRequest, *names: str) -> list[Markup]:
+    """Return hidden inputs, so that a form keeps these parts of the address."""
+    return [
+        html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
+        for name in names or ("scope", "since", "until")
+        if name in request.query
+    ]
+
+
 def facts_list(items: Iterable[tuple[str, Any]]) -> Markup:
     """Return names and values."""
     return html(

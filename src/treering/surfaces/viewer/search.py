@@ -8,7 +8,7 @@ from treering.errors import InvalidInput
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
-from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, when
+from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, kept_inputs, when
 from treering.surfaces.viewer.requests import PageBody, ViewArguments
 
 if TYPE_CHECKING:
@@ -42,11 +42,7 @@ def search_page(request: PageRequest) -> PageBody:
 <button type="submit">Search</button></form>
 {modes}
 <div id="hits">{hits}</div>""",
-            kept=[
-                html('<input type="hidden" name="{}" value="{}">', name, request.query[name])
-                for name in ("scope", "mode")
-                if name in request.query
-            ],
+            kept=kept_inputs(request, "scope", "mode"),
             q=asked.q,
             modes=chips(
                 [
