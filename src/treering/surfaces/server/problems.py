@@ -11,32 +11,22 @@ from treering.errors import Conflict, OutcomeUnknown, TreeringError
 
 STATUS_DEFAULT: Final = 500
 STATUSES: Final = {
-    "invalid": 400,
-    "invalid_scope": 400,
-    "invalid_kind": 400,
-    "invalid_cursor": 400,
-    "not_authenticated": 401,
-    "not_permitted": 403,
-    "read_only": 403,
-    "disabled": 403,
-    "tool_denied": 403,
-    "not_found": 404,
-    "method_not_allowed": 405,
-    "conflict": 409,
-    "duplicate": 409,
-    "run_closed": 409,
-    "run_interrupted": 409,
-    "run_active": 409,
-    "too_large": 413,
-    "wrong_host": 421,
-    "sensitive": 422,
-    "unsupported": 501,
-    "busy": 503,
-    "unavailable": 503,
-    "closed": 503,
-    "outcome_unknown": 503,
-    "ledger_moved": 503,
-    "storage_full": 507,
+    code: status
+    for status, codes in (
+        (400, "invalid invalid_scope invalid_kind invalid_cursor"),
+        (401, "not_authenticated"),
+        (403, "not_permitted read_only disabled tool_denied"),
+        (404, "not_found"),
+        (405, "method_not_allowed"),
+        (409, "conflict duplicate run_closed run_interrupted run_active"),
+        (413, "too_large"),
+        (421, "wrong_host"),
+        (422, "sensitive"),
+        (501, "unsupported"),
+        (503, "busy unavailable closed outcome_unknown ledger_moved"),
+        (507, "storage_full"),
+    )
+    for code in codes.split()
 }
 """The HTTP status of each code; any other is a bug of the server."""
 
