@@ -23,7 +23,7 @@ from treering.surfaces.cli.ledgers import database_path, open_to_ask
 from treering.surfaces.cli.options import out_option
 from treering.surfaces.cli.output import STANDARD, is_url, note, output_stream, refuse_folder
 from treering.surfaces.cli.progress import counting
-from treering.surfaces.shared.texts import Mask, counted
+from treering.surfaces.shared.texts import Mask, counted, items_of
 from treering.version import __version__
 
 if TYPE_CHECKING:
@@ -442,7 +442,8 @@ def _write_spans(
 def _spawned(ledger: Ledger, scope: str) -> dict[str, list[SessionOutline]]:
     """Return the sessions of subagents, by the session that began them, the oldest first."""
     spawned: dict[str, list[SessionOutline]] = {}
-    for outline in sorted(_outlines(ledger, scope), key=lambda outline: outline.created_ms):
+    outlines = items_of(lambda after: ledger.sessions(scope, subagents=True, after=after))
+    for outline in sorted(outlines, key=lambda outline: outline.created_ms):
         if outline.spawned_by is not None:
             spawned.setdefault(outline.spawned_by, []).append(outline)
     return spawned
@@ -472,16 +473,6 @@ def _with_subagents(ledger: Ledger, session: Session) -> Iterator[tuple[Session,
                     call_id=child.settings.spawned_call,
                 ),
             )
-
-
-def _outlines(ledger: Ledger, scope: str) -> Iterator[SessionOutline]:
-    after: str | None = None
-    while True:
-        page = ledger.sessions(scope, subagents=True, after=after)
-        yield from page.items
-        after = page.next_cursor
-        if after is None:
-            return
 
 
 def _write_apeira(session: Session, stream: IO[bytes], *, as_state: bool) -> Exported:

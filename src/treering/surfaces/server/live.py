@@ -27,7 +27,8 @@ from treering.model.kinds import stored_kinds
 from treering.model.queries import Mark, pack, unpack
 from treering.model.scopes import Scope, parse_scope
 from treering.surfaces.server.problems import answer_problem, problem_of
-from treering.surfaces.server.reading import Arguments, every_scope
+from treering.surfaces.server.reading import Arguments
+from treering.surfaces.shared.texts import scope_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -263,7 +264,7 @@ class Hub:
         return names
 
     def _scope_names(self) -> list[Scope]:
-        return [Scope(outline.scope) for outline in every_scope(self._ledger)]
+        return [Scope(name) for name in scope_names(self._ledger)]
 
 
 class Stream:
