@@ -20,9 +20,8 @@ from treering.surfaces.shared.texts import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from treering.capture.episodes.bounds import EventLimits
-    from treering.capture.episodes.extraction import Extracted, SpoolExtractor, TextLimits
-    from treering.capture.episodes.ingest import FollowReceipt, Ingest, IngestReceipt
+    from treering.capture.episodes.extraction import Extracted, SpoolExtractor
+    from treering.capture.episodes.ingest import FollowReceipt, IngestReceipt
 
 
 SPOOL: Final = "~/.openclaw/memory/openclaw-mem-episodes.jsonl"
@@ -135,7 +134,7 @@ def ingest(
     if given.rotate_on_idle and not follow:
         raise InvalidInput("--rotate-on-idle-seconds needs --follow", hint="use --rotate")
     from treering.capture.episodes.bounds import EventLimits  # noqa: PLC0415  (not for --help)
-    from treering.capture.episodes.ingest import Follow, FollowPlan  # noqa: PLC0415
+    from treering.capture.episodes.ingest import Follow, FollowPlan, Ingest  # noqa: PLC0415
 
     caps = EventLimits.within(
         payload=given.payload_cap_bytes,
@@ -150,7 +149,8 @@ def ingest(
     if not follow and not path.exists() and not where.exists():
         raise NotFound(f"no spool at {path}", hint="name it with --file")
     with open_to_write() as ledger:
-        work = _ingest(ledger, path, where, scope, caps, allows_markers=allows_markers)
+        rules = _rules(path, scope, allows_markers=allows_markers)
+        work = Ingest(ledger, path, where, caps=caps, location=_place(), **rules)
         if not follow:
             receipt = work.once("truncate" if truncate else "rotate" if rotate else "none")
             show(receipt, *_lines(receipt), done="the spool was imported")
@@ -167,31 +167,18 @@ def ingest(
     show(totals, *_followed(totals), done="the spool was imported")
 
 
-def _ingest(
-    ledger: Any,
-    spool: Path,
-    state: Path,
-    scope: str | None,
-    caps: EventLimits,
-    *,
-    allows_markers: bool,
-) -> Ingest:
-    from treering.app import new_guard  # noqa: PLC0415
-    from treering.capture.episodes.ingest import Ingest  # noqa: PLC0415  (not for --help)
+def _rules(source: Path, scope: str | None, *, allows_markers: bool) -> dict[str, Any]:
+    """Return what masks the lines of ``source``, which scopes they get, and where bad ones go."""
+    from treering.app import new_guard  # noqa: PLC0415  (not for --help)
     from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
     from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
 
     guard = new_guard(personal=True)
-    return Ingest(
-        ledger,
-        spool,
-        state,
-        guard=guard,
-        caps=caps,
-        location=_place(),
-        scope_rule=ScopeRule(None if scope is None else parse_scope(scope), allows_markers),
-        quarantine=quarantine_of(spool, guard),
-    )
+    return {
+        "guard": guard,
+        "scope_rule": ScopeRule(None if scope is None else parse_scope(scope), allows_markers),
+        "quarantine": quarantine_of(source, guard),
+    }
 
 
 def _place() -> str:
@@ -325,20 +312,21 @@ def extract_sessions(
     given = ExtractOptions(**options)
     if given.max_duration and not follow:
         raise InvalidInput("--max-duration-seconds needs --follow", hint="add it")
-    from treering.capture.episodes.extraction import Extracted, TextLimits, default_root  # noqa: PLC0415  (not for --help)
+    from treering.capture.episodes.extraction import (  # noqa: PLC0415  (not for --help)
+        Extracted,
+        SpoolExtractor,
+        TextLimits,
+        default_root,
+    )
 
     root = Path(sessions_root).expanduser() if sessions_root else default_root()
     path = Path(spool).expanduser()
     where = Path(state).expanduser() if state else path.with_name(path.name + EXTRACT_SUFFIX)
     cap = min(max(256, given.payload_cap_bytes), 8_192)
-    extraction = _extraction(
-        root.absolute(),
-        path,
-        where,
-        scope,
-        TextLimits(payload_bytes=cap, summary_characters=given.summary_max_chars),
-        allows_markers=allows_markers,
-    )
+    limits = TextLimits(payload_bytes=cap, summary_characters=given.summary_max_chars)
+    source = root.absolute()
+    rules = _rules(source, scope, allows_markers=allows_markers)
+    extraction = SpoolExtractor(source, path, where, key=mask_key, limits=limits, **rules)
     done = Extracted()
     began = time.monotonic()
     reason: StopReason = "one_shot"
@@ -368,33 +356,6 @@ def _follow(
             time.sleep(max(POLL_MS_MIN, poll_ms) / 1_000)
     except KeyboardInterrupt:
         return "interrupted"
-
-
-def _extraction(
-    root: Path,
-    spool: Path,
-    state: Path,
-    scope: str | None,
-    limits: TextLimits,
-    *,
-    allows_markers: bool,
-) -> SpoolExtractor:
-    from treering.app import new_guard  # noqa: PLC0415
-    from treering.capture.episodes.extraction import SpoolExtractor  # noqa: PLC0415  (not for --help)
-    from treering.capture.episodes.lines import ScopeRule  # noqa: PLC0415
-    from treering.capture.quarantine import quarantine_of  # noqa: PLC0415
-
-    guard = new_guard(personal=True)
-    return SpoolExtractor(
-        root,
-        spool,
-        state,
-        guard=guard,
-        key=mask_key,
-        limits=limits,
-        scope_rule=ScopeRule(None if scope is None else parse_scope(scope), allows_markers),
-        quarantine=quarantine_of(root, guard),
-    )
 
 
 def _extracted(done: Extracted, spool: Path) -> Iterator[str]:
