@@ -269,7 +269,6 @@ def _size(seen: ShownContext) -> str:
 
 
 def _print_body(seen: ShownContext, *, explained: bool, full: bool) -> None:
-
     system, messages = message_parts(seen.request)
     say("")
     if messages:

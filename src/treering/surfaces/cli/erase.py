@@ -15,7 +15,6 @@ from treering.errors import InvalidInput
 from treering.model.scopes import parse_retention_entry
 from treering.model.searches import HITS_MAX
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command, group, own_options
 from treering.surfaces.cli.finding import find_event, find_session, narrow_to_session, short_events
 from treering.surfaces.cli.ledgers import (
@@ -25,7 +24,7 @@ from treering.surfaces.cli.ledgers import (
     open_to_write,
     physically,
 )
-from treering.surfaces.cli.options import parse_any_kind, parse_time, require
+from treering.surfaces.cli.options import parse_any_kind, parse_time, require, session_option_named
 from treering.surfaces.cli.output import say, writing_output
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.tables import TIME, Column, print_table
@@ -78,13 +77,8 @@ _GC: Final[dict[str, Any]] = {
 
 
 @click.option("--event-id", "--event", "event_id", metavar="ID", help="Redact this event.")
-@click.option(
-    "--session-id",
-    "--session",
-    "session_id",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="Redact every event of this session.",
+@session_option_named(
+    "--session-id", "--session", "session_id", text="Redact every event of this session."
 )
 @click.option(
     "--replacement",

@@ -27,7 +27,6 @@ from treering.errors import (
     Unsupported,
 )
 from treering.surfaces.cli.commands import invocation, show
-from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.output import note, say
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.projects import scope_shown
@@ -49,13 +48,6 @@ MEMORY: Final = ":memory:"
 Access = Literal["read", "change"]
 """What a command means to do with what is recorded."""
 Decorated = TypeVar("Decorated", bound="Callable[..., Any]")
-session_option = click.option(
-    "--session",
-    "session_id",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="Only this session.",
-)
 
 
 def open_to_write() -> Ledger:

@@ -37,14 +37,6 @@ include_payload_option = click.option(
     help="Include private payloads, as stored.",
 )
 """The common spelling, beside the one of the episodes commands."""
-session_id_option = click.option(
-    "--session-id",
-    "--session",
-    "session_id",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="Only this session.",
-)
 cursor_option = click.option(
     "--cursor", metavar="CURSOR", help="Continue after a page: its next_cursor."
 )
@@ -107,15 +99,28 @@ def out_option(text: str, *, default: str | None = None) -> Callable[[Decorated]
     return click.option("--out", "-o", metavar="FILE", help=text, **given)
 
 
-def limit_option(default: int) -> Callable[[Decorated], Decorated]:
+def limit_option(
+    default: int,
+    maximum: int = PAGE_ITEMS_MAX,
+    *,
+    text: str = "Items in a page",
+    flag: str = "--limit",
+) -> Callable[[Decorated], Decorated]:
     """Return ``--limit``; read it with ``clamp``."""
-    return click.option(
-        "--limit",
-        type=int,
-        default=default,
-        metavar="N",
-        help=f"Items in a page, 1 to {PAGE_ITEMS_MAX}. Default: {default}.",
-    )
+    text = f"{text}, 1 to {maximum}. Default: {default}."
+    return click.option(flag, type=int, default=default, metavar="N", help=text)
+
+
+def session_option_named(
+    *names: str, text: str = "Only this session."
+) -> Callable[[Decorated], Decorated]:
+    """Return the option that names a session, which a shell completes."""
+    return click.option(*names, metavar="ID", shell_complete=complete_session, help=text)
+
+
+session_option = session_option_named("--session", "session_id")
+session_id_option = session_option_named("--session-id", "--session", "session_id")
+"""The common spelling, after the one of the episodes commands."""
 
 
 def resolve_scope(scope: str | None, *, is_global: bool) -> Scope:

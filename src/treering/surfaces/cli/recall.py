@@ -11,11 +11,11 @@ from treering.errors import InvalidInput
 from treering.memory.recall_result import RecallResult
 from treering.model.memories import RECALL_DEFAULT, RECALL_MAX, TURNS_DEFAULT
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.completing import complete_session
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.facts.read import masked
 from treering.surfaces.cli.finding import find_session, short_events, short_facts, short_sessions
 from treering.surfaces.cli.ledgers import asking, location_of, open_existing, open_to_ask
+from treering.surfaces.cli.options import session_option_named
 from treering.surfaces.cli.output import note, painted, say, say_painted
 from treering.surfaces.shared.session_commands import scope_flag, show_command
 from treering.surfaces.shared.texts import Mask, counted, in_words, one_line, printable
@@ -66,12 +66,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--user", metavar="USER", help="Recall for this person: their facts, and those of the scope."
 )
-@click.option(
-    "--session",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="Recall in this session: a group sees its own facts only.",
-)
+@session_option_named("--session", text="Recall in this session: a group sees its own facts only.")
 @click.option(
     "--limit",
     type=click.IntRange(1, RECALL_MAX),

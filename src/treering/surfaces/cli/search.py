@@ -17,6 +17,7 @@ from treering.surfaces.cli.commands import Command, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import short_events, short_sessions
 from treering.surfaces.cli.ledgers import asking, location_of, open_to_ask
+from treering.surfaces.cli.options import limit_option
 from treering.surfaces.cli.output import is_terminal, painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.cli.projects import known_or_all, scope_shown
@@ -107,13 +108,7 @@ class _Asking(Command):
     default="words",
     help="Match words, meaning (semantic), or both (hybrid). Default: words.",
 )
-@click.option(
-    "--limit",
-    type=int,
-    default=HITS_DEFAULT,
-    metavar="N",
-    help=f"Events to show, 1 to {HITS_MAX}. Default: {HITS_DEFAULT}.",
-)
+@limit_option(HITS_DEFAULT, HITS_MAX, text="Events to show")
 @click.option(
     "--include-failed", is_flag=True, help="Include runs that failed or were interrupted."
 )

@@ -169,7 +169,6 @@ def _extent(
 
 
 def _print(lines: Iterator[str], *, is_paged: bool) -> None:
-
     if not is_paged:
         while some := list(islice(lines, LINES_AT_ONCE)):
             say_painted("\n".join(some))

@@ -12,8 +12,8 @@ from treering.model.scopes import parse_scope
 from treering.surfaces.cli.commands import invocation, show
 from treering.surfaces.cli.declare import command
 from treering.surfaces.cli.finding import WHOLE_CHARACTERS_MAX, narrow_to_session, short_sessions
-from treering.surfaces.cli.ledgers import open_existing, session_option
-from treering.surfaces.cli.options import PAGE_ITEMS_MAX, parse_kinds
+from treering.surfaces.cli.ledgers import open_existing
+from treering.surfaces.cli.options import PAGE_ITEMS_MAX, parse_kinds, session_option
 from treering.surfaces.cli.output import (
     is_terminal,
     painted,

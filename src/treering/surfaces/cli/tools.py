@@ -15,7 +15,7 @@ from treering.model.codec import encode
 from treering.model.queries import Page
 from treering.model.tools import REASONS, STATUSES
 from treering.surfaces.cli.commands import show
-from treering.surfaces.cli.completing import complete_run, complete_session
+from treering.surfaces.cli.completing import complete_run
 from treering.surfaces.cli.declare import command, group
 from treering.surfaces.cli.finding import (
     find_calls,
@@ -33,11 +33,17 @@ from treering.surfaces.cli.ledgers import (
     nothing_found,
     open_to_ask,
     read_span,
-    session_option,
     show_page,
     span_options,
 )
-from treering.surfaces.cli.options import clamp, cursor_option, limit_option, require
+from treering.surfaces.cli.options import (
+    clamp,
+    cursor_option,
+    limit_option,
+    require,
+    session_option,
+    session_option_named,
+)
 from treering.surfaces.cli.output import painted, say, say_painted, writing_output
 from treering.surfaces.cli.tables import TIME, Column, print_table, say_folded
 from treering.surfaces.shared.texts import Mask, counted, one_line, printable
@@ -344,12 +350,8 @@ def read_filters(
     """,
 )
 @click.argument("call")
-@click.option(
-    "--session",
-    "session_id",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="The session of the call, if several have the id.",
+@session_option_named(
+    "--session", "session_id", text="The session of the call, if several have the id."
 )
 @click.option("--payload", is_flag=True, help="Include private input and output, as stored.")
 def show_call(*, call: str, scope: Scope, session_id: str | None, payload: bool) -> None:

@@ -30,11 +30,17 @@ from treering.surfaces.cli.ledgers import (
     open_existing,
     open_to_ask,
     read_span,
-    session_option,
     show_page,
     span_options,
 )
-from treering.surfaces.cli.options import clamp, cursor_option, limit_option, out_option, require
+from treering.surfaces.cli.options import (
+    clamp,
+    cursor_option,
+    limit_option,
+    out_option,
+    require,
+    session_option,
+)
 from treering.surfaces.cli.output import (
     STANDARD,
     output_stream,

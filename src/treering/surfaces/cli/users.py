@@ -100,7 +100,6 @@ def list_(*, scope: Scope, user: str | None) -> None:
 
 
 def _people(memory: Memory, user: str | None) -> list[ListedUser]:
-
     facts = Counter(
         fact.user for fact in every_fact(memory) if fact.user and fact.state == "current"
     )

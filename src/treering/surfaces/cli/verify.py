@@ -289,7 +289,6 @@ def rebuild(*, vectors: bool) -> None:
 
 
 def _rebuild_vectors() -> None:
-
     with (
         open_existing("change") as ledger,
         of_all_scopes(),

@@ -320,25 +320,13 @@ FUSION_K: Final = 60
     """,
 )
 @click.argument("text")
-@click.option(
-    "--limit",
-    type=int,
-    default=SESSIONS,
-    metavar="N",
-    help=f"Sessions to show, 1 to {SESSIONS_MAX}. Default: {SESSIONS}.",
-)
+@limit_option(SESSIONS, SESSIONS_MAX, text="Sessions to show")
 @click.option(
     "--per-session-limit", "--per-session", "per_session",
     type=int, default=ITEMS, metavar="N",
     help=f"Events to show per session, 1 to {ITEMS_MAX}. Default: {ITEMS}.",
 )  # fmt: skip
-@click.option(
-    "--search-limit",
-    type=int,
-    default=HITS,
-    metavar="N",
-    help=f"Events to rank, 1 to {HITS_MAX}. Default: {HITS}.",
-)
+@limit_option(HITS, HITS_MAX, text="Events to rank", flag="--search-limit")
 @include_payload_option
 @click.option("--trace", is_flag=True, help="With --json: show how events were ranked.")
 def search(

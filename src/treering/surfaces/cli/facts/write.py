@@ -30,6 +30,7 @@ from treering.surfaces.cli.ledgers import (
     open_to_ask,
     open_to_write,
 )
+from treering.surfaces.cli.options import session_option_named
 from treering.surfaces.cli.output import painted, say, say_painted
 from treering.surfaces.cli.progress import counting
 from treering.surfaces.shared.session_commands import scope_flag
@@ -127,12 +128,7 @@ class AddReceipt(msgspec.Struct, frozen=True, kw_only=True):
     metavar="EVENT",
     help="An event as evidence: an id or a short id; repeatable.",
 )
-@click.option(
-    "--session",
-    metavar="ID",
-    shell_complete=complete_session,
-    help="Learned in this session; a group keeps its facts private.",
-)
+@session_option_named("--session", text="Learned in this session; a group keeps its facts private.")
 @click.option("--valid-from", metavar="WHEN", help="True since then: 3d, a date, or milliseconds.")
 @click.option("--valid-to", metavar="WHEN", help="True until then.")
 def add(*, words: Sequence[str], scope: Scope, **details: Any) -> None:
@@ -183,7 +179,6 @@ def _stated(
 def _learn(
     ledger: Ledger, scope: Scope, text: str, stated: dict[str, Any]
 ) -> tuple[LearnResult, AddReceipt]:
-
     memory = ledger.memory(scope)
     session_id = stated["session_id"]
     if session_id is not None:
