@@ -26,6 +26,8 @@ from treering.spine.words import describe, new_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from treering.ledger.sessions import Session
+    from treering.locks import Lock
 
 WAITING_MAX: Final = 1_000
 """The most items that wait for an unavailable ledger."""
@@ -155,6 +157,12 @@ class BacklogStatus:
     """What somebody who writes through a backlog says about it."""
 
     _backlog: Backlog[Any]
+    _lock: Lock
+
+    def flush(self) -> bool:
+        """Write what waits, without a pause, and report; return whether nothing waits any more."""
+        with self._lock.guard, self._lock:
+            return self._backlog.drain()
 
     @property
     def waiting(self) -> int:
@@ -170,6 +178,16 @@ class BacklogStatus:
     def error(self) -> Exception | None:
         """Return the last error."""
         return self._backlog.error
+
+
+def report_in(session: Session) -> Callable[[str, dict[str, Any]], None]:
+    """Return what records the reports of a backlog in a session, as warnings."""
+
+    def report(summary: str, payload: dict[str, Any]) -> None:
+        refs = {name: payload[name] for name in ("code", "error_class") if name in payload}
+        session.record("ops.warning", summary, payload=payload, refs=refs, origin="runtime")
+
+    return report
 
 
 WRITES_FOLDER: Final = "writes"

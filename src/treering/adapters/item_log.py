@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from treering.adapters.backlog import Backlog, BacklogStatus, Spool
+from treering.adapters.backlog import Backlog, BacklogStatus, Spool, report_in
 from treering.errors import (
     InvalidInput,
     NotFound,
@@ -102,7 +102,7 @@ class ItemLog(BacklogStatus):
         self._group = quote(held_in, safe="")
         self._lock = Lock()
         lines = None if strict else _ChangeLines(ledger, self._held)
-        self._backlog = Backlog(self._write, self._report, lines=lines)
+        self._backlog = Backlog(self._write, report_in(session), lines=lines)
         self._known: list[Any] = []
         """The items that were last read or written: for the time when they cannot be read."""
         self._taken_out: Counter[tuple[bytes, tuple[str, ...]]] = Counter()
@@ -141,11 +141,6 @@ class ItemLog(BacklogStatus):
         """Remove all items. What they say stays in the session's past."""
         self._change(ItemChange("clear"))
 
-    def flush(self) -> bool:
-        """Write what waits; return whether all of it was written."""
-        with self._lock.guard, self._lock:
-            return self._backlog.drain()
-
     # Changes.
 
     def _change(self, change: ItemChange) -> None:
@@ -154,10 +149,6 @@ class ItemLog(BacklogStatus):
                 self._write(change)
             else:
                 self._backlog.add(change)
-
-    def _report(self, summary: str, payload: dict[str, Any]) -> None:
-        refs = {name: payload[name] for name in ("code", "error_class") if name in payload}
-        self._session.record("ops.warning", summary, payload=payload, refs=refs, origin="runtime")
 
     def _write(self, change: ItemChange) -> None:
         self._write_once(change)

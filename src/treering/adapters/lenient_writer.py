@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from treering.adapters.backlog import Backlog, BacklogStatus
+from treering.adapters.backlog import Backlog, BacklogStatus, report_in
 from treering.locks import Lock
 from treering.model.parts import UsageReported
 
@@ -40,11 +40,11 @@ class LenientWriter(BacklogStatus):
         strict: bool = False,
         raising: tuple[type[Exception], ...] = (),
     ) -> None:
-        self._session = session
         self._strict = strict
         self._raising = raising
         """Errors that are meant for the agent: a turn interrupted, a tool denied."""
-        self._backlog: Backlog[Callable[[], object]] = Backlog(lambda act: act(), self._report)
+        report = report_in(session)
+        self._backlog: Backlog[Callable[[], object]] = Backlog(lambda act: act(), report)
         self._lock = Lock()
 
     def write(self, act: Callable[[], object]) -> None:
@@ -69,15 +69,6 @@ class LenientWriter(BacklogStatus):
             with self._lock.guard, self._lock:
                 self._backlog.lose(error)
             return None
-
-    def flush(self) -> bool:
-        """Write what waits, without a pause, and report; return whether nothing waits any more."""
-        with self._lock.guard, self._lock:
-            return self._backlog.drain()
-
-    def _report(self, summary: str, payload: dict[str, Any]) -> None:
-        refs = {name: payload[name] for name in ("code", "error_class") if name in payload}
-        self._session.record("ops.warning", summary, payload=payload, refs=refs, origin="runtime")
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,11 +79,6 @@ class RecordBuffer(BacklogStatus):
             self._overlay_events(batch)
             self._reported_in = batch[-1]
 
-    def flush(self) -> bool:
-        """Record what waits; return whether nothing is left."""
-        with self._lock.guard, self._lock:
-            return self._backlog.drain()
-
     def records(
         self, scope: str, name: str, *, session_id: str | None = None, agent: str
     ) -> KeyedRecords:
