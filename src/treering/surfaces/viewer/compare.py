@@ -27,7 +27,7 @@ from treering.surfaces.viewer.parts import (
     took,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -293,9 +293,7 @@ def _turn(request: PageRequest, side: Side, turn: TurnView | None) -> Markup:
     ]
     return html(
         '<p dir="auto"><a href="{}">{}</a></p><p class="small muted">{}</p>',
-        request.session_url(
-            side.outline.scope, side.outline.session_id, event_id=turn.input_event_id
-        ),
+        session_address(side.outline.scope, side.outline.session_id, event=turn.input_event_id),
         request.text(turn.prompt)[:200] or "(no words)",
         " · ".join(word for word in words if word),
     )

@@ -12,7 +12,7 @@ from treering.surfaces.shared.file_touches import PATH_CHARACTERS_MAX, Touch, fi
 from treering.surfaces.shared.texts import counted
 from treering.surfaces.viewer.frame import empty
 from treering.surfaces.viewer.parts import Markup, TableColumn, html, kept_inputs, table, when
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 from treering.surfaces.viewer.tools import call_html
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _touch(request: PageRequest, scope: Scope, touch: Touch) -> Markup:
         when=when(touch.ts_ms, request),
         agent=request.text(touch.agent),
         scope=scope,
-        url=request.session_url(scope, touch.session_id, event_id=touch.event_id),
+        url=session_address(scope, touch.session_id, event=touch.event_id),
         prompt=html('<p class="why" dir="auto"><span class="muted">asked:</span> {}</p>',
                     request.text(touch.prompt)) if touch.prompt else None,
         decision=html('<p class="why" dir="auto"><span class="muted">decided:</span> {}</p>',

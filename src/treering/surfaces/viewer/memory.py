@@ -26,7 +26,7 @@ from treering.surfaces.viewer.parts import (
     short_id,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -260,7 +260,7 @@ def _evidence(request: PageRequest, scope: Scope, fact: Fact) -> Markup:
                 '<li><blockquote dir="auto">{}</blockquote><p class="small muted">'
                 '<a href="{}">Open in its session</a> · {} · {}</p></li>',
                 text_of(event, request.mask)[:600],
-                request.session_url(scope, location.session_id, event_id=event_id),
+                session_address(scope, location.session_id, event=event_id),
                 event.kind,
                 when(event.ts_ms, request),
             )
@@ -355,7 +355,7 @@ def _episode(request: PageRequest, scope: Scope, episode: Episode) -> Markup:
         )
         if episode.key_decisions
         else None,
-        url=request.session_url(scope, episode.session_id),
+        url=session_address(scope, episode.session_id),
         session=episode.session_id,
         when=when(episode.ended_ms, request),
         count=counted(episode.message_count, "message"),
@@ -423,7 +423,7 @@ def _bench(request: PageRequest, scope: Scope) -> Markup:
             [
                 html(
                     '<li><p dir="auto"><a href="{}">{}</a></p>{}</li>',
-                    request.session_url(scope, hit.session_id, event_id=hit.event_id),
+                    session_address(scope, hit.session_id, event=hit.event_id),
                     request.text(hit.text)[:240],
                     _why(hit.score, hit.why),
                 )

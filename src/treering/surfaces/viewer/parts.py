@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple, Self
 
 from treering.model.codec import encode
 from treering.surfaces.shared.times import ago, clock, duration, moment
+from treering.surfaces.viewer.requests import session_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -142,7 +143,7 @@ def session_link(
     title = request.text(outline.title) if outline is not None else ""
     return html(
         '<a href="{}" dir="auto">{}</a>',
-        request.session_url(scope, session_id),
+        session_address(scope, session_id),
         title.split("\n")[0][:160] or session_id,
     )
 

@@ -161,15 +161,11 @@ class PageRequest(Request):
         given = {name: value for name, value in query.items() if value is not None}
         return f"{path or self.path}{'?' if given else ''}{urlencode(given)}"
 
-    def session_url(self, scope: str, session_id: str, *, event_id: str | None = None) -> str:
-        """Return the address of a session, or of one event in it."""
-        return session_address(scope, session_id, event_id=event_id)
 
-
-def session_address(scope: str, session_id: str, *, event_id: str | None = None) -> str:
-    """Return the path of a session, or of one event in it."""
-    query = {"scope": scope} | ({} if event_id is None else {"event": event_id})
-    return f"/sessions/{quote(session_id, safe='')}?{urlencode(query)}"
+def session_address(scope: str, session_id: str, part: str = "", /, **query: Any) -> str:
+    """Return the path of a session, of a ``part`` of it, or of one ``event`` in it."""
+    stated = {name: value for name, value in query.items() if value is not None}
+    return f"/sessions/{quote(session_id, safe='')}{part}?{urlencode({'scope': scope, **stated})}"
 
 
 def _moment(text: str, now_ms: int) -> int:

@@ -9,7 +9,7 @@ from treering.surfaces.shared.texts import counted
 from treering.surfaces.shared.times import typed_zone
 from treering.surfaces.viewer.frame import empty, sentence
 from treering.surfaces.viewer.parts import NOTHING, Markup, chips, html, kept_inputs, when
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +104,7 @@ def _session(request: PageRequest, session: SessionHits) -> Markup:
     return html(
         """<li><p class="of"><a href="{url}" dir="auto">{title}</a>
 <span class="muted small">{scope} · {agent} · {count}</span></p><ul>{hits}</ul></li>""",
-        url=request.session_url(session.scope, session.session_id),
+        url=session_address(session.scope, session.session_id),
         title=request.text(session.title or _title(request, session))[:120] or session.session_id,
         scope=session.scope,
         agent=request.text(session.agent_id),
@@ -126,7 +126,7 @@ def _hit(request: PageRequest, hit: SearchHit) -> Markup:
     return html(
         '<li><a class="hit" data-hit href="{}"><span class="kind">{}{}</span>'
         '<span class="snippet" dir="auto">{}</span><span class="muted small">{}</span></a></li>',
-        request.session_url(hit.scope, hit.session_id, event_id=hit.event_id),
+        session_address(hit.scope, hit.session_id, event=hit.event_id),
         kind,
         " (partial)" if hit.partial else None,
         marked(hit.snippet, hit.spans),

@@ -491,7 +491,7 @@ def undo_buttons(
 ) -> Markup:
     """Return the buttons that undo and redo the last turn, and say what they will do."""
     standing = [(number, turn) for number, turn in turns if not turn.is_undone]
-    then = f"{session_address(session.scope, session.session_id)}&open=tree"
+    then = session_address(session.scope, session.session_id, open="tree")
     buttons = []
     if standing:
         number, last = standing[-1]

@@ -183,20 +183,15 @@ def _ref(request: PageRequest, name: str, value: Any) -> Markup:
     if name in _SESSION_REFS and isinstance(value, str):
         return html('<a href="{}">{}</a>', session_address(request.the_scope, value), shown)
     if name in _EVENT_REFS and isinstance(value, str):
-        return html('<a href="{}">{}</a>', _event_url(request, value), shown)
+        return html('<a href="{}">{}</a>', _url(request, event=value, open="event"), shown)
     return html("{}", shown)
-
-
-def _event_url(request: PageRequest, event_id: str) -> str:
-    name = quote(request.names["session_id"], safe="")
-    query = {"scope": request.the_scope, "event": event_id, "open": "event"}
-    return f"/sessions/{name}?{urlencode(query)}"
 
 
 def _step(request: PageRequest, header: Header | None, name: str) -> Markup:
     if header is None:
         return NOTHING
-    return html('<a class="button" href="{}">{}</a>', _event_url(request, header.event_id), name)
+    url = _url(request, event=header.event_id, open="event")
+    return html('<a class="button" href="{}">{}</a>', url, name)
 
 
 def _neighbour(session: Session, event: Header, step: int) -> Header | None:
@@ -299,7 +294,7 @@ def _cuts(request: PageRequest, context: Context) -> Markup:
         items = [
             html(
                 "<li>{}{}</li>",
-                html('<a href="{}">event {}</a> ', _seq_url(request, repair.seq), repair.seq)
+                html('<a href="{}">event {}</a> ', _url(request, seq=repair.seq), repair.seq)
                 if repair.seq is not None
                 else None,
                 request.text(repair.detail or repair.summary or ""),
@@ -317,9 +312,9 @@ def _cuts(request: PageRequest, context: Context) -> Markup:
     return html("<h3>Cut or repaired</h3>{}", groups)
 
 
-def _seq_url(request: PageRequest, seq: int) -> str:
-    name = quote(request.names["session_id"], safe="")
-    return f"/sessions/{name}?{urlencode({'scope': request.the_scope, 'seq': seq})}"
+def _url(request: PageRequest, **query: Any) -> str:
+    """Return an address in the session of the page."""
+    return session_address(request.the_scope, request.names["session_id"], **query)
 
 
 def _piece(request: PageRequest, speaker: str, text: str) -> Markup:
@@ -362,7 +357,7 @@ def _branch(
     gone = [
         html(
             '<li class="undone"><a href="{}">turn {}: {}</a> <span class="tag">undone</span></li>',
-            _seq_url(request, turn.first_seq),
+            _url(request, seq=turn.first_seq),
             number,
             request.text(turn.prompt)[:80],
         )

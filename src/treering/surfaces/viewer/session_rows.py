@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -151,15 +150,13 @@ def found_hits(request: PageRequest, session: Session, text: str, after: int) ->
 
 def row_links(request: PageRequest, session: Session, *, agent: str) -> PageLinks:
     """Return the addresses of what rows refer to."""
-    scope, name = session.scope, quote(session.session_id, safe="")
+    scope, name = session.scope, session.session_id
 
     def event(header: Header) -> str:
-        query = {"scope": scope, "event": header.event_id, "open": "event"}
-        return f"/sessions/{name}?{urlencode(query)}"
+        return session_address(scope, name, event=header.event_id, open="event")
 
     def picture(block: PictureBlock) -> str:
-        query = {"scope": scope, "event": block.event_id, "number": block.number}
-        return f"/sessions/{name}/picture?{urlencode(query)}"
+        return session_address(scope, name, "/picture", event=block.event_id, number=block.number)
 
     return PageLinks(
         session=lambda other: session_address(scope, other),

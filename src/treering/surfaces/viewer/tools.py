@@ -27,7 +27,7 @@ from treering.surfaces.viewer.parts import (
     took,
     when,
 )
-from treering.surfaces.viewer.requests import PageBody, ViewArguments
+from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_address
 
 if TYPE_CHECKING:
     from treering.model.events import Event
@@ -202,7 +202,7 @@ def _call(request: PageRequest, record: ToolRecord) -> Markup:
         """<li><p><a href="{url}"><b>{tool}</b></a>
 <span class="muted small">{took} · {when} · {agent} · {scope}</span>{remark}</p>
 {command}{message}</li>""",
-        url=request.session_url(record.scope, record.session_id, event_id=event_id),
+        url=session_address(record.scope, record.session_id, event=event_id),
         tool=words.tool,
         took=took(record.duration_ms),
         when=when(record.at_ms, request),
