@@ -64,34 +64,22 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Delivery": "treering.spine.ports",
-    "Envelope": "treering.model.envelopes",
-    "Follower": "treering.ledger.following",
-    "Gate": "treering.spine.ports",
-    "HookSink": "treering.sinks.hooks",
-    "Hooks": "treering.sinks.hooks",
-    "LogSink": "treering.sinks.log",
-    "NatsSink": "treering.sinks.nats",
-    "Occasion": "treering.spine.ports",
-    "OtlpSink": "treering.sinks.otlp",
-    "Preparation": "treering.spine.ports",
-    "PrivateEvent": "treering.model.carried",
-    "PrivateHookSink": "treering.sinks.hooks",
-    "PrivateNatsSink": "treering.sinks.nats",
-    "PrivateOtlpSink": "treering.sinks.otlp",
-    "PrivateSink": "treering.spine.ports",
-    "PrivateTraceSink": "treering.sinks.trace",
-    "PrivateWebhookSink": "treering.sinks.webhook",
-    "SafeEvent": "treering.model.carried",
-    "SafeSink": "treering.spine.ports",
-    "SinkStatus": "treering.spine.ports",
-    "SyntheticPolicy": "treering.model.tools",
-    "TraceSink": "treering.sinks.trace",
-    "TranscriptSink": "treering.sinks.log",
-    "Undeliverable": "treering.spine.ports",
-    "Verdict": "treering.spine.ports",
-    "WebhookSink": "treering.sinks.webhook",
-    "hookimpl": "treering.sinks.hooks",
+    name: f"treering.{home}"
+    for home, names in (
+        ("ledger.following", "Follower"),
+        ("model.carried", "PrivateEvent SafeEvent"),
+        ("model.envelopes", "Envelope"),
+        ("model.tools", "SyntheticPolicy"),
+        ("sinks.hooks", "HookSink Hooks PrivateHookSink hookimpl"),
+        ("sinks.log", "LogSink TranscriptSink"),
+        ("sinks.nats", "NatsSink PrivateNatsSink"),
+        ("sinks.otlp", "OtlpSink PrivateOtlpSink"),
+        ("sinks.trace", "PrivateTraceSink TraceSink"),
+        ("sinks.webhook", "PrivateWebhookSink WebhookSink"),
+        ("spine.ports", "Delivery Gate Occasion Preparation PrivateSink SafeSink SinkStatus"),
+        ("spine.ports", "Undeliverable Verdict"),
+    )
+    for name in names.split()
 }
 
 if not TYPE_CHECKING:  # A type checker would accept any name.
