@@ -506,14 +506,9 @@ class MessagesStream:
 
 def _grow(block: Json, delta: Json) -> str:
     """Add a delta to a block; return its text."""
-    for name, field in (
-        ("text", "text"),
-        ("thinking", "thinking"),
-        ("signature", "signature"),
-        ("partial_json", "partial_json"),
-    ):
+    for name in ("text", "thinking", "signature", "partial_json"):
         if isinstance(delta.get(name), str):
-            block[field] = (block.get(field) or "") + delta[name]
+            block[name] = (block.get(name) or "") + delta[name]
     return str(delta["text"]) if isinstance(delta.get("text"), str) else ""
 
 
