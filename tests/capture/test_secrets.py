@@ -618,13 +618,18 @@ def test_a_token_that_is_found_at_the_start_of_a_word_raises_the_alarm(before: s
 
 @pytest.mark.parametrize("word", ["pw", "psk"])
 def test_a_short_name_within_a_sentence_raises_no_alarm(word: str) -> None:
-    assert not GUARD.suspicious(encode({"text": f"then the old {word} went away"}))
+    for before in ("then the old ", "then the\nold ", "old ", '"old ', '"', ""):
+        assert not GUARD.suspicious(encode({"text": f"{before}{word} went away"})), before
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "then set psk hunter",
+        "set psk hunter",
+        "ENV psk hunter",
+        "psk is hunter2",
+        "psk Hunter2x9Z",
         "the old psk is hunter2",
         "the old psk Hunter2x9Z",
         "machine h.io login jo psk hunter",

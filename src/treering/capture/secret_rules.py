@@ -171,8 +171,8 @@ _WORD_AFTER: Final = lazy_pattern(
 )
 """A type or a variable after a colon; a type may be followed by a value."""
 _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
-_SHORT_HEADS: Final = (b"bind", b"pass")
-"""Words that make one name with a short word after them: ``bindpw``."""
+_WITHIN_WORD: Final = lazy_pattern(rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<!bind)(?<!pass)", re.DOTALL)
+"""Where a word goes on. Two make one name with a short word after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(map(str.encode, LINKS))
 _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")
@@ -507,14 +507,8 @@ def _is_short(word: str) -> Called:
     """Return ``_is_name`` for a word that is found with the character after it."""
 
     def is_called(encoded: bytes, end: int) -> bool:
-        start = end - 1 - len(word)
         # Most often it only ends another word.
-        if (
-            encoded[start - 1 : start].islower()
-            and encoded[start - 2 : start - 1] != b"\\"
-            and encoded[start - 6 : start - 4] != b"\\u"
-            and not encoded.endswith(_SHORT_HEADS, 0, start)
-        ):
+        if _WITHIN_WORD.match(encoded, end - 1 - len(word)) is not None:
             return False
         return _is_name(encoded, end - 1)
 
@@ -522,7 +516,7 @@ def _is_short(word: str) -> Called:
 
 
 def _is_in_sentence(encoded: bytes, start: int, end: int) -> bool:
-    """Return whether the name ``encoded[start:end]`` is between two plain words.
+    """Return whether the name ``encoded[start:end]`` is between two plain words, or begins a text.
 
     A value in a sentence must look like a password, unless a command sets it or a word links it.
     """
@@ -533,11 +527,13 @@ def _is_in_sentence(encoded: bytes, start: int, end: int) -> bool:
     if name.startswith(b"-") or name == b"requirepass":
         return False
     before = encoded[max(0, start - SENTENCE_BYTES_MAX) : start]
-    words = before.rsplit(b" ", 2)
-    if len(words) < 3 or words[2]:
+    if before.endswith(b'"'):
+        return True
+    words, _, rest = before.rpartition(b" ")
+    if rest:
         return False
-    _, escape, word = words[1].rpartition(b"\\")
-    word = word[1:] if escape else word
+    _, escape, word = words.rpartition(b" ")[2].rpartition(b"\\")
+    word = (word[1:] if escape else word).rpartition(b'"')[2]
     return word.isalpha() and word.islower() and word not in _SETTERS and b"login" not in before
 
 
