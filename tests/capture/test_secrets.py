@@ -664,12 +664,35 @@ def test_a_name_without_a_value_raises_no_alarm(text: str) -> None:
     assert not GUARD.suspicious(encode([text, {"key": None, "token": None}, {"text": text}]))
 
 
+def test_only_those_of_several_texts_are_suspects_that_may_hold_a_secret() -> None:
+    clean, token = encode({"text": "then the old psk went away"}), encode({"token": BODY})
+    broken = encode({"text": f"{'a' * 20} gh\np_{BODY[:36]}"})
+    foreign = encode({"text": "mein Kennwort lautet Gr\u00fcn7Blau#9, mot de passe cach\u00e9"})
+
+    assert GUARD.suspects([clean, clean, clean]) == set()
+    assert GUARD.suspects([token, clean, token, clean]) == {0, 2}
+    assert GUARD.suspects([clean, clean, token]) == {2}
+    assert GUARD.suspects([clean, broken, clean, foreign]) == {1, 3}
+
+
+@unhurried
+@given(st.lists(values, max_size=5))
+def test_a_value_among_others_that_is_no_suspect_holds_no_secret(among: list[Json]) -> None:
+    suspects = GUARD.suspects([encode(value) for value in among])
+
+    assert [
+        value
+        for index, value in enumerate(among)
+        if index not in suspects and GUARD.find_value(value) is not None
+    ] == []
+
+
 def test_every_keyword_is_seen_at_the_first_look() -> None:
     words = [word for rule in SECRET_RULES for word in rule.keywords]
     alarm = Alarm([(word, lambda _encoded, _end: True, NO_VETO) for word in words])
 
-    assert [word for word in words if not alarm.is_raised(encode(f"~{word}~"))] == []
-    assert [word for word in words if not alarm.is_raised(word.encode())] == []
+    for text in (*(encode(f"~{word}~") for word in words), *map(str.encode, words)):
+        assert alarm.raised_at(text, 1) or alarm.is_foreign(text), text
 
 
 def test_every_piece_is_one_of_a_keyword() -> None:

@@ -118,21 +118,29 @@ class Alarm:
         """What must not follow a piece, whom it calls as a whole word, and the words around it."""
         self._foreign = sorted({word.encode() for word, _, _ in keywords if not word.isascii()})
 
-    def is_raised(self, encoded: bytes) -> bool:
-        """Return whether ``encoded`` contains a keyword that could lead to a secret."""
+    def raised_at(self, encoded: bytes, most: int) -> list[int]:
+        """Return where ASCII keywords in ``encoded`` could lead to a secret.
+
+        The search ends when ``most`` are found.
+        """
         calls = self._calls
+        raised: list[int] = []
         for piece, start, end in self._find(encoded, True):
             veto, whole, longer = calls[piece]
             if veto and encoded.startswith(veto, end):
                 continue
             for is_called in whole:
                 if is_called(encoded, end):
-                    return True
+                    raised.append(start)
+                    break
             for word, offset, length, is_called in longer:
                 # A negative start compares with the end of the text: at worst a false alarm.
                 if encoded.startswith(word, start - offset) and is_called(encoded, start + length):
-                    return True
-        return not encoded.isascii() and self.is_foreign(encoded)
+                    raised.append(start)
+                    break
+            if len(raised) >= most:
+                break
+        return raised
 
     def is_foreign(self, encoded: bytes) -> bool:
         """Return whether ``encoded`` contains a keyword that is not ASCII."""

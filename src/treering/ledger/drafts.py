@@ -295,14 +295,19 @@ class Drafter:
             return []
         if len(contents) < len(events):
             return []
-        suspicious = self.guard().suspicious
-        watched = [self._watched(content, payload) for content, _, payload in contents]
-        if sum(map(len, watched)) <= CHECKED_BYTES_MAX and not suspicious(b",".join(watched)):
+        guard = self.guard()
+        watched = (
+            [self._watched(content, payload) for content, _, payload in contents]
+            if self._mode == "safe"
+            else [content for content, _, _ in contents]
+        )
+        if sum(map(len, watched)) <= CHECKED_BYTES_MAX:
+            suspects = guard.suspects(watched)
+        else:
+            suspects = {at for at, part in enumerate(watched) if guard.suspicious(part)}
+        if not suspects:
             return [*contents]
-        return [
-            None if suspicious(part) else content
-            for part, content in zip(watched, contents, strict=True)
-        ]
+        return [None if at in suspects else content for at, content in enumerate(contents)]
 
     def _watched(self, content: bytes, payload: bytes | None) -> bytes:
         """Return the part of a content that the guard looks at."""

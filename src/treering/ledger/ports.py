@@ -592,6 +592,9 @@ class ContentGuard(Protocol):
     def suspicious(self, encoded: bytes) -> bool:
         """Return False if these JSON bytes certainly hold no secret."""
 
+    def suspects(self, parts: Sequence[bytes]) -> set[int]:
+        """Return the indexes of all JSON texts that may hold a secret."""
+
     def find_text(self, text: str) -> Sequence[GuardFinding]:
         """Return the secrets in ``text``, in order."""
 
