@@ -63,7 +63,7 @@ Content = tuple[bytes, bytes | None, bytes | None]
 GuardMode = Literal["off", "safe", "mask", "reject"]
 """safe masks summary and refs; mask and reject look at payloads too."""
 
-CHECKED_TOGETHER: Final = 16
+CHECKED_TOGETHER: Final = 32
 CHECKED_BYTES_MAX: Final = 65_536
 """How many events, and how much of them, a guard looks at together."""
 
