@@ -73,7 +73,7 @@ PIECES: Final = (
     "ALT", "on_k", "Secr", "be/", "onK", "z ", "Cred", "reden", "pect ", "gin(", "authori",
     "curity ", "bhoo", "on cod", "-user", "onfirma", "re=", "r code", "passwo", "ai-", "ogin ",
     "api-", "ve_", "slo", "g=", "SESS", "mdp", "secr", "b[", "f_", "t use", "yJ", "pdp", "auth",
-    "Code", ":/", "k-", "cho", "k_",
+    "Code", "k-", "cho", "k_",
 )
 # fmt: on
 """Pieces that are rare in agents' logs and common to many keywords, rarest first.
