@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from treering import Ledger, NewEvent
 
-STRETCHES: Final = 18_000
+STRETCHES: Final = 66_000
 """Events that take more than one stretch to catch up with."""
 
 

@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.writer import Writer
     from treering.storage.tool_calls import Facts, Group
 
-STRETCH: Final = 8_000
-"""Events that one transaction reads: writers wait meanwhile."""
+STRETCH: Final = 32_000
+"""Events that one transaction reads: writers wait meanwhile, for a fifth of a second.
+
+In fewer, indexes by hash would have most of their pages written again and again.
+"""
+PASSED_MAX: Final = 8_000
+"""How many events of other kinds are passed again and again before the tables follow."""
 CACHE_KIB: Final = 8_192
 """Pages that are held from then on: indexes by hash take rows all over, and 2 MiB are too few."""
 
@@ -168,7 +173,7 @@ class ToolSource:
         """Whether there are events that would change the tables, or many others to pass."""
         start, end = seen(connection), _newest(connection)
         values = _kinds(connection) | {"after": start, "until": end}
-        return end - start > STRETCH or bool(fetch_value(connection, ANY_IN_STRETCH, values))
+        return end - start > PASSED_MAX or bool(fetch_value(connection, ANY_IN_STRETCH, values))
 
     def lag(self, connection: apsw.Connection, scope: Scope) -> int:
         """Return how many tool events of the scope are after the mark."""
