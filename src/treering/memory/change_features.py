@@ -54,7 +54,7 @@ TOPIC_SURE: Final = 0.8
 """How much two statements have to be about a topic to have to do with each other by it alone."""
 FAR_FROM: Final = 0.25
 """Words with a lower cosine have nothing to do with each other."""
-_CHARACTERS_MAX: Final = 400
+CHARACTERS_MAX: Final = 400
 """Longer statements say more than one thing."""
 _STATEMENTS_HELD: Final = 1_024
 _NOW: Final = lazy_pattern(
@@ -142,6 +142,13 @@ _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | wor
     " this these since instead again"
 )
 """Words that show that a statement is English: the signs are read in no other language."""
+_FOREIGN: Final = word_set(
+    "der das und ist ich nicht ein eine mein meine wir sind zum nach el los las que un una es soy"
+    " mi vivo yo muy con por para le les des est je suis une mon ma dans nous avec n\u00e3o eu meu"
+    " minha em uma dos il che sono mio mia di het een niet ik mijn og jeg ikke jag inte och minun"
+)
+"""Words that show that a statement is in another language."""
+_LATIN_END: Final = "\u0250"
 _TRIGGERS: Final = PASTS | word_set(
     "starts start begins begin stop stops replaces replace takes take another second other extra"
     " here behind done "
@@ -221,7 +228,7 @@ class ChangeReader:
     def signs(self, new: str, old: str) -> dict[str, float] | None:
         """Return the signs that a statement changes an earlier one; None if it does not."""
         change = self.change(new)
-        if change is None or len(old) > _CHARACTERS_MAX or not is_standing(old):
+        if change is None or len(old) > CHARACTERS_MAX or not is_standing(old):
             return None
         later, earlier = self._statement(new), self._statement(old)
         if not later.keys or not earlier.keys:
@@ -244,9 +251,23 @@ class ChangeReader:
         signs |= {"only denied": float(change.is_only_denied and not earlier.rest & later.keys)}
         return signs | _together(signs, earlier, old)
 
+    def is_silent(self, text: str) -> bool:
+        """Return whether no word of a statement says that something changed."""
+        change = self.change(text)
+        return change is None or change.signs["only a deed"] > 0
+
+    def share_subject(self, new: str, old: str) -> bool:
+        """Return whether two statements may be about the same."""
+        later, earlier = self._statement(new), self._statement(old)
+        one, other = later.subject, earlier.subject
+        names, others = one & later.names, other & earlier.names
+        if names and others and not (names <= others or others <= names):
+            return False
+        return not one or not other or bool(one & other) or other <= later.keys
+
     def _change(self, text: str) -> SaidChange | None:
         """Return what a statement says of a change; None if it speaks of none."""
-        if len(text) > _CHARACTERS_MAX or not _may_change(text):
+        if len(text) > CHARACTERS_MAX or not _may_change(text):
             return None
         if _MORE.search(text) or _OPEN.search(text):
             return None
@@ -381,6 +402,13 @@ class ChangeReader:
         for at in of.get(key_of(owner), ()):
             cosines[at] = 1.0
         return cosines
+
+
+def is_english(text: str) -> bool:
+    """Return whether nothing shows that a statement is in another language than English."""
+    if any(letter >= _LATIN_END and letter.isalpha() for letter in text):
+        return False
+    return _FOREIGN.isdisjoint(word.strip(_EDGES) for word in text.lower().split())
 
 
 def _object_at(whole: SentenceOutline, contents: tuple[OutlineWord, ...]) -> int | None:

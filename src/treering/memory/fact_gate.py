@@ -18,7 +18,6 @@ from treering.derive.memory_state import FactPayload
 from treering.derive.memory_texts import fact_text
 from treering.errors import Unavailable
 from treering.memory.change_decision import COMPARED_MAX as CHANGED_MAX
-from treering.memory.change_decision import NEAR_FROM as CHANGED_FROM
 from treering.memory.events import fact_change_event, fact_event
 from treering.memory.fact_columns import ARCHIVED, CURRENT
 from treering.model.events import NewEvent
@@ -197,13 +196,15 @@ class FactGate:
     ) -> tuple[ChangeVerdict | None, list[KnownFact]]:
         """Return the fact that a new one changes or may change, in words that no rule knows."""
         judge = self._scope_memory.judge
-        if judge is None or not judge.speaks_of_change(content.text):
+        least = None if judge is None else judge.near_from(content.text)
+        if judge is None or least is None:
             return None, []
         asked = self._asked[at]
         nearest = [
             *self._changeable.get(at, ()),
-            *self._near_among_new(at, CHANGED_MAX, CHANGED_FROM),
+            *self._near_among_new(at, CHANGED_MAX, least),
         ]
+        nearest.sort(key=lambda each: -each[1])
         near = {fact_id: cosine for fact_id, cosine in nearest if fact_id not in self._gone}
         known = {
             one.content.id: one
@@ -438,10 +439,11 @@ class FactGate:
                     (scope_memory.columns.ids[int(facts[index])], float(near[index]))
                     for index in _largest(near, COMPARED_MAX, SIMILAR_FROM)
                 ]
-                if judge is not None and judge.speaks_of_change(self._asked[at].fact.text):
+                least = None if judge is None else judge.near_from(self._asked[at].fact.text)
+                if least is not None:
                     self._changeable[at] = [
                         (scope_memory.columns.ids[int(facts[index])], float(near[index]))
-                        for index in _largest(near, CHANGED_MAX, CHANGED_FROM)
+                        for index in _largest(near, CHANGED_MAX, least)
                     ]
 
     def _near_among_new(self, at: int, most: int, least: float) -> list[tuple[str, float]]:

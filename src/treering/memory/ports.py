@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +55,18 @@ class Embedder(Protocol):
 
     def embed_queries(self, texts: Sequence[str]) -> Matrix:
         """Return the same for queries, where rare words may weigh more."""
+
+
+@runtime_checkable
+class ChangeModel(Protocol):
+    """A model that reads two statements together, and tells whether one ends the other."""
+
+    @property
+    def words(self) -> Embedder:
+        """Return an embedder that knows single words."""
+
+    def change_scores(self, new: str, earlier: Sequence[str]) -> Sequence[float]:
+        """Return the log odds that a statement makes each earlier one outdated."""
 
 
 class Extractor(Protocol):

@@ -14,6 +14,7 @@ from treering.memory.document_index import DocumentIndex, uncollected
 from treering.memory.event_index import EventIndex
 from treering.memory.fact_columns import ARCHIVED, CURRENT, FactColumns
 from treering.memory.memory_fold import MemoryFold
+from treering.memory.ports import ChangeModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,9 +57,10 @@ class ScopeMemory:
         self.documents = DocumentIndex(store, scope, "memories", embedder)
         self.aligner = Aligner(embedder) if embedder is not None and embedder.knows_words else None
         by_words = (one for one in embedders[::-1] if one is not None and one.knows_words)
-        words = next(by_words, None)
-        self.judge = None if words is None else ChangeJudge(self.aligner or Aligner(words))
-        """Decides what a fact changes, by single words, whichever embedder facts have."""
+        model = embedder if isinstance(embedder, ChangeModel) else None
+        words = next(by_words, None if model is None else model.words)
+        self.judge = None if words is None else ChangeJudge(self.aligner or Aligner(words), model)
+        """Decides what a fact changes, by single words or with the model of facts."""
         self.columns = FactColumns()
         self.events = EventIndex(DocumentIndex(store, scope, "events", event_embedder))
         self.owners: dict[str, Owner] = {}
