@@ -8,10 +8,11 @@ import pytest
 
 import treering
 from treering.embedders.static import StaticEmbedder
+from treering.errors import Unavailable
 from treering.memory import NewFact
 from treering.memory.alignment import Aligner
 from treering.memory.change_decision import MODEL_COMPARED_MAX, MODEL_REASON, REASONS, ChangeJudge
-from treering.memory.change_features import ChangeReader
+from treering.memory.change_features import ChangeReader, is_english
 from treering.memory.change_weights import WEIGHTS
 
 if TYPE_CHECKING:
@@ -247,6 +248,27 @@ def test_a_model_reads_only_the_nearest() -> None:
     assert [old for _, old in model.read] == [f"Fact {at}" for at in range(MODEL_COMPARED_MAX)]
 
 
+def test_where_a_model_cannot_be_asked_signs_decide() -> None:
+    class Absent(Model):
+        def change_scores(self, new: str, earlier: Sequence[str]) -> list[float]:
+            raise Unavailable(f"cannot read {new} and {len(earlier)} others")
+
+    judge, by_signs = (ChangeJudge(Aligner(StaticEmbedder()), model) for model in (Absent(), None))
+    asked = "I sold the car.", {"a": "I drive a car."}
+
+    verdict = judge.changed(*asked, known=1)
+
+    assert verdict is not None
+    assert verdict == by_signs.changed(*asked, known=1)
+
+
+@pytest.mark.parametrize(
+    "text", ["Moved from Los Angeles to El Paso", "Left the UN", "Flight on Mon at 9 EST"]
+)
+def test_names_and_abbreviations_are_no_other_language(text: str) -> None:
+    assert is_english(text)
+
+
 @pytest.mark.parametrize(
     ("new", "old"),
     [
@@ -263,7 +285,8 @@ def test_without_a_word_of_change_a_model_reads_nothing_about_others(new: str, o
 
 
 @pytest.mark.parametrize(
-    "text", ["Ich wohne in Bern", "Vivo en Lima", "J'habite dans le nord", "住在东京", "a" * 500]
+    "text",
+    ["Ich wohne in Bern", "Vivo en Lima", "Nous habitons dans le nord", "住在东京", "a" * 500],
 )
 def test_a_model_reads_no_other_language_and_nothing_long(text: str) -> None:
     model = Model()

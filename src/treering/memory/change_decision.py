@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from treering.errors import Unavailable
 from treering.memory.change_features import CHARACTERS_MAX, ChangeReader, is_english
 from treering.memory.change_weights import WEIGHTS
 
@@ -110,7 +111,10 @@ class ChangeJudge:
             # What is said of one thing without a word of change leaves others alone.
             if is_english(old) and (not is_silent or self._reader.share_subject(text, old))
         }
-        return self._by_model(self._model, text, read, wanted)
+        try:
+            return self._by_model(self._model, text, read, wanted)
+        except Unavailable:
+            return self._by_signs(text, earlier, ONE_FROM + CROWD * factors)
 
     def _reads(self, text: str) -> bool:
         return self._model is not None and len(text) <= CHARACTERS_MAX and is_english(text)

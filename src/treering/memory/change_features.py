@@ -143,9 +143,10 @@ _ENGLISH: Final = frozenset(VERBS) - word_set("is was be die do had have") | wor
 )
 """Words that show that a statement is English: the signs are read in no other language."""
 _FOREIGN: Final = word_set(
-    "der das und ist ich nicht ein eine mein meine wir sind zum nach el los las que un una es soy"
-    " mi vivo yo muy con por para le les des est je suis une mon ma dans nous avec n\u00e3o eu meu"
-    " minha em uma dos il che sono mio mia di het een niet ik mijn og jeg ikke jag inte och minun"
+    "der das und ist ich nicht eine mein meine wir sind nach wohne wohnt lebe lebt arbeite arbeitet"
+    " que una soy vivo vive yo muy por tengo tiene trabajo trabaja je suis une dans nous avec"
+    " habite travaille não meu minha uma moro mora tenho trabalho che sono een niet ik mijn og jeg"
+    " ikke jag inte och"
 )
 """Words that show that a statement is in another language."""
 _LATIN_END: Final = "\u0250"
