@@ -24,8 +24,8 @@ PARTITIONED: Final = ("events", "blobs")
 SCRUBBED: Final = (*PARTITIONED, "search_documents", "memory_documents")
 """Tables whose partitions are rewritten after an erasure."""
 HASHING: Final = (
-    *("heads", "sessions", "runs", "record_keys", "memory_rows", "tool_calls", "tool_extras"),
-)
+    "heads", "sessions", "runs", "record_keys", "memory_rows", "tool_calls", "tool_extras",
+)  # fmt: skip
 """Tables that hold names, or hashes of names and words: rewritten after those were erased."""
 ERASABLE: Final = {
     "events": (
