@@ -15,15 +15,13 @@ import pytest
 import treering
 from builders import DAY, ELSEWHERE, HERE, NOON, said
 from concurrency.processes import colleagues
-from treering.derive.search_texts import SearchText, search_text
-from treering.model.scopes import parse_scope
 from treering.storage.sqlite import search_index, search_shards
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from treering import Event, Ledger
+    from treering import Ledger
 
 SUFFIXES: Final = ("", "-wal", "-shm")
 
@@ -361,49 +359,6 @@ def test_a_shard_that_can_be_filled_is_filled_in_few_transactions(
         assert steps == [30, 20, 30, 20, 30, 20, 1]
         assert all(len(found(ledger, word)) == 1 for word in ("n0", "n49", "n50", "n129", "m20"))
         assert ledger.admin.verify(derived=True).intact
-
-
-def test_texts_that_cannot_be_read_half_way_leave_the_index_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search_shards, "SHARD_DOCUMENTS_MAX", 200)
-    monkeypatch.setattr(search_index, "STEP_EVENTS", 100)
-    monkeypatch.setattr(search_index, "PAGE_EVENTS", 20)
-    monkeypatch.setattr(search_index, "PART_EVENTS", 30)
-    path = tmp_path / "a.db"
-    with treering.open(path) as ledger:
-        ledger.append([said(f"quokka n{n}") for n in range(250)])
-        store = ledger._store
-
-        def read(event: Event) -> SearchText:
-            if event.position == 70:
-                raise RuntimeError("unreadable")
-            return search_text(event)
-
-        with pytest.raises(RuntimeError):
-            store.words.follow(parse_scope(HERE), read)
-
-        assert ledger.admin.search_lag(HERE) == 250
-        assert len(found(ledger, "quokka")) == 200
-        assert ledger.search("quokka", scope=HERE).total == 250
-        assert ledger.admin.verify(derived=True).intact
-
-
-def test_long_texts_are_entered_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_shards, "VALUE_CHARACTERS", 100)
-    texts = ["a", "b " * 40, "c " * 40, "d " * 400, "e", "f"]
-    documents: list[search_shards.Document] = [
-        (position, text, "", "", "_e", "some_name" if position % 2 else "")
-        for position, text in enumerate(texts, start=1)
-    ]
-    index = apsw.Connection("")
-    index.execute("CREATE TABLE shards (id INTEGER PRIMARY KEY, scope, first, last, documents)")
-
-    search_shards.enter(index, 1, documents)
-
-    monkeypatch.setattr(search_shards, "VALUE_CHARACTERS", 1_000_000)
-    assert search_shards.holds(index, 1, documents)
-    assert not search_shards.holds(index, 1, documents[:-1])
 
 
 def test_a_file_is_opened_again_when_a_shard_is_full(

@@ -106,15 +106,15 @@ def tokens_of(text: str, more: str = "") -> TextTokens:
     chunks = text.split()
     unknown = {*chunks, *more.split()} - _PLAIN_CHUNKS
     if not text.isascii():
-        words = " ".join(_words(chunks))
-    elif unknown and max(map(len, unknown)) > WORD_CHARACTERS_MAX:
-        words = " ".join(_plain_words(text))
+        words = _words(chunks)
+    elif any(len(chunk) > WORD_CHARACTERS_MAX for chunk in unknown):
+        words = _plain_words(text)
     else:
-        words = _plain_text(text)  # Plain chunks are short, so that no word is too long.
+        words = _split(text)  # Plain chunks are short, so that no word is too long.
     # In the order of the alphabet, so that the same text always gives the same pieces.
     lookups = [entry for chunk in sorted(unknown) if (entry := _CHUNK_NAMES[chunk])[0]]
     pieces = dict.fromkeys([piece for _, pieces in lookups for piece in pieces])
-    return TextTokens(words, " ".join(pieces), " ".join([name for name, _ in lookups]))
+    return TextTokens(" ".join(words), " ".join(pieces), " ".join([name for name, _ in lookups]))
 
 
 def spelt(text: str) -> str:
@@ -173,16 +173,12 @@ def is_unspaced(text: str) -> bool:
     return bool(_UNSPACED.fullmatch(text))
 
 
-def _plain_text(text: str) -> str:
-    """Return the words of an ASCII text, as ``split`` and ``join`` would, in half the time."""
-    words = text.encode("ascii").translate(_LETTERS).strip()
-    while b"  " in words:
-        words = words.replace(b"  ", b" ")
-    return words.decode("ascii")
+def _split(text: str) -> list[str]:
+    return text.encode("ascii").translate(_LETTERS).decode("ascii").split()
 
 
 def _plain_words(text: str) -> list[str]:
-    words = _plain_text(text).split()
+    words = _split(text)
     if words and max(map(len, words)) > WORD_CHARACTERS_MAX:
         return [word[:WORD_CHARACTERS_MAX] for word in words]
     return words

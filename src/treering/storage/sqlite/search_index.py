@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -26,7 +25,6 @@ from treering.storage.sqlite.sql import fetch_all, fetch_one, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
 
     from treering.derive.search_texts import SearchText
     from treering.model.receipts import Physical
@@ -34,9 +32,7 @@ if TYPE_CHECKING:
     from treering.storage.sqlite.reader import Reader
 
 PAGE_EVENTS: Final = 1_000
-"""Events that one transaction enters, unless the index lags far behind."""
-PART_EVENTS: Final = 2_000
-"""Events that are read while SQLite enters as many; the tables have sixteen parts at most."""
+"""Events read at once. One transaction enters a page, or many if the index lags far behind."""
 STEP_EVENTS: Final = search_shards.SHARD_DOCUMENTS_MAX // 2
 """Events after which a transaction ends, so that an erasure need not wait long for its turn."""
 STEP_CHARACTERS: Final = 16_000_000
@@ -97,21 +93,16 @@ class SearchIndex:
             return FollowStep(0, more=False)
         after = last = self._followed(index, number)
         room = self._room(index, number, after)
-        events, characters = 0, 0
-        with ThreadPoolExecutor(1, thread_name_prefix="treering-index") as other:
-            entering: Future[bool] | None = None
-            while True:
-                limit = min(room - events, PART_EVENTS)
-                page, last, more = self._page(scope, last, limit=limit, sealed=sealed)
-                documents = _documents(page, read)
-                events += len(page)
-                characters += sum(len(words) for _, words, *_ in documents)
-                if entering is not None:
-                    entering.result()
-                if not more or events >= room or characters >= STEP_CHARACTERS:
-                    break
-                # While SQLite enters a page, this thread reads the next one.
-                entering = other.submit(search_shards.enter, index, number, documents)
+        documents: list[search_shards.Document] = []
+        events, characters, more = 0, 0, True
+        while more and events < room and characters < STEP_CHARACTERS:
+            limit = min(room - events, PAGE_EVENTS)
+            page, last, more = self._page(scope, last, limit=limit, sealed=sealed)
+            entered = _documents(page, read)
+            documents += entered
+            events += len(page)
+            characters += sum(len(words) for _, words, *_ in entered)
+        # At once: another statement in between would have the words written that are in memory.
         if search_shards.enter(index, number, documents):
             self._file.reopen_later()
         if last > after:

@@ -48,8 +48,6 @@ SHARD_DOCUMENTS_MAX: Final = 16_384
 HASH_BYTES: Final = 32 * 2**20
 """Words that a table holds in memory before it writes them: a transaction's, unless texts are long.
 """
-VALUE_CHARACTERS: Final = 8_000_000
-"""Characters that are handed over at once; SQLite takes a thousand million bytes."""
 
 Document = tuple[int, str, str, str, str, str]
 """position, words, pieces, files, marks, names"""
@@ -59,16 +57,6 @@ _WORDS: Final = f"fts5(words, pieces, files, marks, {_KEPT}, tokenize=\"ascii to
 _GRAMS: Final = f"fts5(names, {_KEPT}, tokenize=trigram, detail=none)"
 _LAYOUTS: Final = {"w": _WORDS, "g": _GRAMS}
 _SHADOWS: Final = ("data", "idx", "docsize", "config")
-_ENTER_WORDS: Final = """
-INSERT INTO w_{shard} (rowid, words, pieces, files, marks)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
-FROM jsonb_each(CAST(? AS TEXT))
-"""
-_ENTER_NAMES: Final = """
-INSERT INTO g_{shard} (rowid, names)
-SELECT value ->> 0, value ->> 1
-FROM jsonb_each(CAST(? AS TEXT))
-"""
 
 
 def enter(connection: apsw.Connection, scope: int, documents: list[Document]) -> bool:
@@ -81,12 +69,14 @@ def enter(connection: apsw.Connection, scope: int, documents: list[Document]) ->
     while at < len(documents):
         shard, room = _newest(connection, scope)
         part = documents[at : at + room]
-        for some in _short_lists(part):
-            # One step each, without the interpreter: another thread reads texts meanwhile.
-            words = encode([document[:5] for document in some])
-            names = encode([(document[0], document[5]) for document in some if document[5]])
-            connection.execute(_ENTER_WORDS.format(shard=shard), (words,))
-            connection.execute(_ENTER_NAMES.format(shard=shard), (names,))
+        connection.executemany(
+            f"INSERT INTO w_{shard} (rowid, words, pieces, files, marks) VALUES (?, ?, ?, ?, ?)",
+            [document[:5] for document in part],
+        )
+        connection.executemany(
+            f"INSERT INTO g_{shard} (rowid, names) VALUES (?, ?)",
+            [(document[0], document[5]) for document in part if document[5]],
+        )
         connection.execute(
             "UPDATE shards SET first = min(first, ?), last = max(last, ?),"
             " documents = documents + ? WHERE id = ?",
@@ -224,18 +214,6 @@ def _drop(connection: apsw.Connection, shard: int) -> None:
     for letter in _LAYOUTS:
         connection.execute(f"DROP TABLE IF EXISTS {letter}_{shard}")
     connection.execute("DELETE FROM shards WHERE id = ?", (shard,))
-
-
-def _short_lists(documents: list[Document]) -> Iterator[list[Document]]:
-    """Yield documents in lists that SQLite takes as one value each."""
-    first, characters = 0, 0
-    for at, (_, *texts) in enumerate(documents):
-        length = sum(map(len, texts))
-        if characters + length > VALUE_CHARACTERS and at > first:
-            yield documents[first:at]
-            first, characters = at, 0
-        characters += length
-    yield documents[first:]
 
 
 def _newest(connection: apsw.Connection, scope: int) -> tuple[int, int]:
