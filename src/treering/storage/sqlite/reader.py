@@ -590,8 +590,9 @@ class Reader:
     ) -> tuple[list[Row], int, bool]:
         """Return rows of a stretch, where it ends, and whether more follow."""
         with self.database.reading() as connection:
-            number = find_scope(connection, scope)[0]
+            # In this order: a scope that begins in between has no event up to the newest.
             newest = fetch_value(connection, "SELECT max(position) FROM events") or 0
+            number = find_scope(connection, scope)[0]
             last = min(newest, position + max(limit, SCAN_ROWS_MAX))
             selected = fetch_all(
                 connection,
