@@ -172,7 +172,7 @@ _WORD_AFTER: Final = lazy_pattern(
 """A type or a variable after a colon; a type may be followed by a value."""
 _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
 _WITHIN_WORD: Final = lazy_pattern(rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<!bind)(?<!pass)", re.DOTALL)
-"""Where a word goes on. Two make one name with a short word after them: ``bindpw``."""
+"""A place inside a word. Two words make one name with a short one after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(map(str.encode, LINKS))
 _BODY: Final = lazy_pattern(rb"[^\s\"'\\]{8}|[^\s\"'\\]{0,7}(?:\\[rn]|[\r\n]|\\\\)")

@@ -248,7 +248,7 @@ class Seals:
         """Note, for every writer, that payloads of the scope are sealed from now on."""
 
         def work(connection: Connection) -> None:
-            # A round below 1 is no mark: it was set from outside.
+            # A round below 1 does not count as a mark: it was set from outside.
             connection.execute(
                 "INSERT INTO seals (scope, round) VALUES (%s, 1)"
                 " ON CONFLICT (scope) DO UPDATE SET round = 1 WHERE seals.round < 1",
