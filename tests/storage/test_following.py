@@ -18,7 +18,8 @@ def test_a_scope_that_begins_meanwhile_loses_no_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with treering.open(tmp_path / "a.db") as ledger, treering.open(tmp_path / "a.db") as writer:
-        find, begun = reader.find_scope, []
+        find = reader.find_scope
+        begun: list[Any] = []
 
         def found_too_early(connection: Any, scope: Any) -> Any:
             number = find(connection, scope)
