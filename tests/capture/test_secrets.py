@@ -2,7 +2,7 @@ import importlib
 import json
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -147,6 +147,24 @@ fragments = st.one_of(
         ]
     ),
     st.sampled_from(["token ", " keys", "db ", "Secret7x.Q", '"domain"', "a@b.com:", "primary_"]),
+)
+name_marks = st.sampled_from(
+    [*list(" _-./:=*!?[]()\n\t\\\"'é\x01<>;{}|%@#~+&"), "", "", ", ", ": "]
+)
+# fmt: off
+NAME_WORDS = (
+    "psk", "pw", "password", "passwd", "pass", "passphrase", "pwd", "key", "keys", "apikey",
+    "api_key", "secret", "token", "tokenString", "auth", "bindpw", "requirepass", "creds",
+    "masterauth", "seed", "session", "salt", "pepper", "private_key_id", "authorization",
+    "privateKey", "accessToken", "api", "shared", "account", "primary", "my", "db", "reset",
+    "old", "new", "value", "2", "raw", "string", "id", "data", "prod",
+)
+# fmt: on
+name_words = st.sampled_from(NAME_WORDS).flatmap(
+    lambda word: st.sampled_from([word, word.upper(), word.capitalize(), word.swapcase()])
+)
+names = st.lists(st.tuples(name_words, name_marks).map("".join), min_size=1, max_size=4).map(
+    "".join
 )
 busy_texts = st.lists(fragments, max_size=8).map("".join)
 scalars = st.one_of(busy_texts, st.integers(), st.floats(allow_nan=False), st.booleans(), st.none())
@@ -550,6 +568,13 @@ def test_a_failing_rule_does_not_repeat_the_text() -> None:
         ({"api keys": [BODY]}, "api-key"),
         ({"session": BODY, "MY-SALT": "n/a"}, None),
         ({"MY-SALT": BODY}, "secret"),
+        ({"MY SALT": BODY}, "secret"),
+        ({"auth ": HEX[:32]}, "token"),
+        ({"password*": "hunter2"}, "password"),
+        ({"shared key": BODY[:20]}, "api-key"),
+        ({"tokenString": BODY}, "token"),
+        ({"Bindpw": "hunter2"}, "password"),
+        (["--psk, ", "hunter2"], None),
         ({"input_tokens": 120, "key": "a1b2c3d4e5f6"}, None),
         ({"password": None, "secret": True, "token": 4096}, None),
         ({"password": {"type": "string"}}, None),
@@ -743,6 +768,35 @@ def test_what_is_not_suspicious_holds_no_secret(text: str) -> None:
 def test_a_value_that_is_not_suspicious_holds_no_secret(value: Json) -> None:
     if not GUARD.suspicious(encode(value)):
         assert GUARD.find_value(value) is None
+
+
+@unhurried
+@given(
+    names,
+    names,
+    st.sampled_from(["hunter2", BODY[:20], HEX[:32], "letmein", 123456, f"Bearer {BODY[:20]}"]),
+    st.sampled_from(
+        [
+            lambda name, _, secret: {name: secret},
+            lambda name, _, secret: {name: [secret]},
+            lambda name, other, secret: {name: {other: secret}},
+            lambda name, _, secret: {name: {"value": secret}},
+            lambda name, _, secret: {"name": name, "type": "text", "value": secret},
+            lambda name, _, secret: {"key": name, "value": [secret]},
+            lambda name, _, secret: {"selector": name, "text": secret},
+            lambda name, _, secret: ["run", name, secret],
+            lambda name, other, secret: f"{name}{other[:2]}{secret}",
+        ]
+    ),
+)
+def test_no_name_hides_its_secret_from_the_alarm(
+    name: str, other: str, secret: Json, shaped: Callable[[str, str, Json], Json]
+) -> None:
+    value = shaped(name, other, secret)
+
+    if GUARD.find_value(value) is not None:
+        assert GUARD.suspicious(encode(value))
+        assert GUARD.suspects([encode(["x"]), encode(value), encode({})]) == {1}
 
 
 @unhurried

@@ -131,13 +131,17 @@ class Alarm:
                 continue
             for is_called in whole:
                 if is_called(encoded, end):
-                    raised.append(start)
                     break
-            for word, offset, length, is_called in longer:
-                # A negative start compares with the end of the text: at worst a false alarm.
-                if encoded.startswith(word, start - offset) and is_called(encoded, start + length):
-                    raised.append(start)
-                    break
+            else:
+                for word, offset, length, is_called in longer:
+                    # A negative start compares with the end of the text: at worst a false alarm.
+                    if encoded.startswith(word, start - offset) and is_called(
+                        encoded, start + length
+                    ):
+                        break
+                else:
+                    continue
+            raised.append(start)
             if len(raised) >= most:
                 break
         return raised

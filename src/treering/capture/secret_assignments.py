@@ -47,7 +47,7 @@ NUMBER_DIGITS_MIN: Final = 6
 SPOKEN_CHARS_MIN: Final = 20
 STATED_CHARS_MIN: Final = 8
 
-_NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
+NAME_CHARS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-."
 _SEPARATOR: Final = lazy_pattern(
     r"""(?P<rest>[A-Za-z0-9_-]{0,32}+)
     (?P<close>(?:\]?\\{0,7}["'`]){1,2})?
@@ -255,7 +255,8 @@ def doubt_of(word: str, is_escaped: bool) -> Doubt | None:  # noqa: FBT001  (a k
         for head in ("", "x_")
     }
     if promises == {None}:
-        return "no-name"
+        # Words that another before them may make a name: MY SALT.
+        return "tangled" if any(named(f"X_{form}") for form in words) else "no-name"
     given = [promise for promise in promises if promise]
     if all(promise.demand == "tangled" for promise in given):
         return "tangled"
@@ -286,10 +287,10 @@ def _head(text: str, start: int) -> tuple[str, int]:
     People write two words where programs write one: "API key", "access token".
     """
     last = text[start - 1 : start]
-    if last != " " and last not in _NAME_CHARS:
+    if last != " " and last not in NAME_CHARS:
         return "", start
     before = text[start - NAME_CHARS_MAX if start > NAME_CHARS_MAX else 0 : start]
-    head = before[len(before.rstrip(_NAME_CHARS)) :]
+    head = before[len(before.rstrip(NAME_CHARS)) :]
     if not head:
         if not before[-_SPOKEN_HEAD_CHARS:].lower().endswith(_SPOKEN_HEADS):
             return "", start

@@ -31,7 +31,7 @@ PIN_DIGITS_MIN: Final = 4
 Demand: TypeAlias = Literal["given", "mixed", "opaque", "random", "tangled"]
 
 _WORDS: Final = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_PASSWORD: Final = lazy_pattern(r"(?i:pass[_-]?(?:word|wd|phrase))")
+_PASSWORD: Final = lazy_pattern(r"(?:pass|Pass|PASS)[_-]?(?i:word|wd|phrase)")
 _PASSWORDS: Final = (
     "password",
     "passwords",
@@ -122,7 +122,8 @@ def named(name: str) -> Named | None:
     if last.endswith("pass") and last[:-4] in _PASS_HEADS:
         heads, last = [*heads, last[:-4]], "pass"
     # A "pw" is matched with the character after it, so nothing else may follow.
-    if last.endswith(_PASSWORDS) or last == "pass" or (last == "pw" and name[-1] in "wW"):
+    is_short = last == "pw" and name[-2:].lower() == "pw"
+    if last.endswith(_PASSWORDS) or last == "pass" or is_short:
         return _named_password(name, heads, last)
     if last in _RARE:
         return _RARE[last]
@@ -180,7 +181,7 @@ def _named_token(heads: list[str], last: str) -> Named | None:
 
 
 def _named_seldom(name: str, heads: list[str], last: str) -> Named | None:
-    if heads[-2:] == ["private", "key"] and last == "id":
+    if name.replace("-", "_").lower().endswith(("private_key_id", "privatekeyid")):
         return Named("api-key", "random")
     # In an environment a session is a secret; in a log it is an id.
     is_secret = last in ("session", "salt", "pepper") and heads and name.isupper()

@@ -19,6 +19,7 @@ from treering.capture.secret_assignments import (
     find_named,
 )
 from treering.capture.secret_families import FAMILIES, START, START_IN_JSON, STOP, USUAL
+from treering.capture.secret_names import SUFFIXES
 from treering.capture.secret_phrases import (
     PHRASES,
     find_code,
@@ -149,6 +150,12 @@ _NAMING_FIELDS: Final = tuple(
     for name in ("name", "key", "selector", "element")
     for blank in ("", " ")
 )
+_NAME_TAIL: Final = lazy_pattern(
+    rb"[A-Za-z0-9_-]{0,48}+(?:[^A-Za-z\"\\]|\\u[0-9A-Fa-f]{4}|\\[^u]|(?i:"
+    + "|".join(sorted(SUFFIXES, reverse=True)).encode()
+    + rb")){0,96}+\"(:(?![ ]?(?:null|true|false)[,}\]]))?"
+)
+"""The end of a string whose last word is a name, whatever signs and suffixes are after it."""
 _REST: Final = lazy_pattern(
     rb"""([A-Za-z0-9_-]{0,32}+)(
     [.+/!@#$&^~{}]
@@ -167,11 +174,13 @@ _REST: Final = lazy_pattern(
 )
 """The rest of a name, and what follows it where no notation of ``find_named`` has a value."""
 _WORD_AFTER: Final = lazy_pattern(
-    rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]\\])"
+    rb":[ ]{1,4}[a-z]{1,24}(?![\w., |<>\[\]]{0,100}=)(?=[\s\"'`,;|<>(){}\[\]]|\\[^u])"
 )
 """A type or a variable after a colon; a type may be followed by a value."""
 _PLAIN_WORD: Final = lazy_pattern(rb" ([a-z]{2,24})(?=[ ,\"])")
-_WITHIN_WORD: Final = lazy_pattern(rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<!bind)(?<!pass)", re.DOTALL)
+_WITHIN_WORD: Final = lazy_pattern(
+    rb"(?<=[a-z])(?<!\\.)(?<!\\u....)(?<![Bb]ind)(?<![Pp]ass)", re.DOTALL
+)
 """A place inside a word. Two words make one name with a short one after them: ``bindpw``."""
 _SETTERS: Final = frozenset((b"set", b"add", b"put", b"setx", b"setenv"))
 _LINKS: Final = frozenset(map(str.encode, LINKS))
@@ -389,6 +398,11 @@ def _airtable(text: str, start: int, _end: int) -> Span | None:
     return None if match is None else ("airtable", *match.span())
 
 
+def _nothing(_text: str, _start: int, _end: int) -> Span | None:
+    """Find nothing in text: the name of a field is looked at with its value."""
+    return None
+
+
 def _short(text: str, start: int, end: int) -> Span | None:
     """Find the value of a ``pw``, whose keyword includes the character after it."""
     return find_named(text, start, end - 1)
@@ -451,7 +465,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
     """
     rest = _REST.match(encoded, end)
     if rest is None or rest.lastindex == NO_VALUE_GROUP:
-        return False
+        return _ends_field_name(encoded, end)
     before = encoded[max(0, end - WORD_BYTES_MAX) : end]
     head = before[len(before.rstrip(_NAME_BYTES)) :]
     word = head + rest[0]
@@ -461,7 +475,7 @@ def _is_name(encoded: bytes, end: int) -> bool:
         return False
     after = at + len(word)
     if doubt == "wordless" and _WORD_AFTER.match(encoded, after) is not None:
-        return False
+        return _ends_field_name(encoded, after)
     if doubt != "tangled":
         return not _is_in_sentence(encoded, at, after)
     # Such a name needs a long value next to it, unless it is part of a longer name: "API key", or
@@ -479,9 +493,27 @@ def _may_name_field(encoded: bytes, start: int, end: int) -> bool:
     A key names its value, the value of ``name`` or ``selector`` one beside it, and a flag the next.
     """
     tail = _STRING_END.match(encoded, end, end + NAME_BYTES_MAX)
-    if tail is None or tail[1] is not None:
-        return tail is not None and _NO_TEXT.match(encoded, tail.end()) is None
-    quote = encoded.rfind(b'"', 0, start)
+    if tail is None:
+        return False
+    if tail[1] is not None:
+        # With a word before it, a name may promise a short key: "shared key".
+        is_whole = encoded[start - 1 : start] == b'"' and encoded[start - 2 : start - 1] != b"\\"
+        return not is_whole or _NO_TEXT.match(encoded, tail.end()) is None
+    return _is_naming(encoded, start)
+
+
+def _ends_field_name(encoded: bytes, end: int) -> bool:
+    """Return whether the word that ends here is the last of a string that may name a value.
+
+    In JSON a name may have anything after it that text has not: ``{"password*": …}``.
+    """
+    tail = _NAME_TAIL.match(encoded, end)
+    return tail is not None and (tail[1] is not None or _is_naming(encoded, end))
+
+
+def _is_naming(encoded: bytes, at: int) -> bool:
+    """Return whether the string around ``at`` names a value beside it, or is a flag."""
+    quote = encoded.rfind(b'"', 0, at)
     return (
         encoded[quote - 1 : quote] == b"\\"
         or encoded[quote + 1 : quote + 2] == b"-"
@@ -572,6 +604,8 @@ ONE_TIME_PATHS: Final = (
 
 _SHORT: Final = (*_any_case("pw", "psk", "auth"), "seed", "mnemonic", "phrase")
 _SPACED: Final = ("pw", "PW", "psk", "PSK")
+AUTHORIZATION: Final = _any_case("authorization")
+_LAST_WORDS: Final = _any_case("bindpw", "psk", "auth", "seed", "mnemonic", "phrase")
 # Nearly every event of an agent has a path.
 _AIRTABLE_STARTS: Final = (
     *(f"pat{character}" for character in _ALPHANUMERIC if character != "h"),
@@ -617,7 +651,7 @@ SECRET_RULES: Final = (
     Rule("mailbox", (".com:", ".org:", ".net:", ".io:", ".de:"), find_mailbox, is_generic=True),
     Rule("path", ONE_TIME_PATHS, find_path_token, is_generic=True),
     Rule("cookie", ("TRUE", "FALSE"), find_stored_cookie, is_called=is_before_tab),
-    Rule("authorization", _any_case("authorization"), _authorization, is_generic=True),
+    Rule("authorization", AUTHORIZATION, _authorization, is_generic=True),
     Rule("bearer", _any_case("bearer"), _bearer, is_generic=True),
     # Tests are passed in nearly every event of an agent, too.
     Rule(
@@ -658,6 +692,10 @@ SECRET_RULES: Final = (
             is_called=_is_short(word),
         )
         for word in _SHORT
+    ),
+    # In text a short name needs a sign after it; in JSON all of a string may be a name.
+    Rule(
+        "field", (*_LAST_WORDS, "tokenS", "TokenS", "TOKENSt"), _nothing, is_called=_ends_field_name
     ),
     # The plural counts those of a model.
     Rule(

@@ -29,7 +29,7 @@ _RUN: Final = lazy_pattern(rf"[A-Za-z0-9_+/=.~%-]{{0,{TOKEN_CHARS_MAX}}}+")
 _DRAWN: Final = r"(?=[A-Za-z0-9_.-]{8})(?=[A-Za-z_.-]{0,40}?(?:[0-9]|[a-z][A-Z])|[A-Z]{8})"
 # They begin with the newline, which the regex engine finds fast.
 _BROKEN: Final = lazy_pattern(rf"\n(?<=[A-Za-z0-9_.\r-]\n)[ \t]{{0,64}}+{_DRAWN}")
-_BROKEN_IN_BYTES: Final = lazy_pattern(_BROKEN.pattern.encode())
+BROKEN_IN_TEXT: Final = lazy_pattern(_BROKEN.pattern.encode())
 # The letter before the newline may be the one of an escaped carriage return.
 _BROKEN_IN_JSON: Final = lazy_pattern(
     rb"\\n(?<=[A-Za-z0-9_.-]\\n) {0,64}+(?:\\t(?: |\\t){0,64}+)?+" + _DRAWN.encode()
@@ -95,10 +95,8 @@ class BrokenKeywords:
         return [span for span in spans if span is not None]
 
     def may_be_in_text(self, encoded: bytes) -> bool:
-        """Return whether a prefix may be broken in UTF-8 text."""
-        return _BROKEN_IN_BYTES.search(encoded) is not None and any(
-            self._heads(encoded.decode("latin-1"))
-        )
+        """Return whether a prefix may be broken in UTF-8 text that ``BROKEN_IN_TEXT`` finds."""
+        return any(self._heads(encoded.decode("latin-1")))
 
     def may_be_in_json(self, encoded: bytes) -> bool:
         """Return whether a prefix may be broken in a string of canonical JSON."""

@@ -23,11 +23,11 @@ from treering.capture.personal_rules import (
     may_hold_phone,
 )
 from treering.capture.secret_alarm import Alarm, Find, finder
-from treering.capture.secret_assignments import NAME_CHARS_MAX, Span
+from treering.capture.secret_assignments import NAME_CHARS, NAME_CHARS_MAX, WORD_CHARS_MAX, Span
 from treering.capture.secret_names import PIN_DIGITS_MIN, Named, holds_secret, named
-from treering.capture.secret_rules import GENERIC, SECRET_RULES, Rule
+from treering.capture.secret_rules import AUTHORIZATION, GENERIC, SECRET_RULES, Rule
 from treering.capture.secret_values import MASK, is_tangled
-from treering.capture.secret_wraps import BrokenKeywords
+from treering.capture.secret_wraps import BROKEN_IN_TEXT, BrokenKeywords
 from treering.errors import is_interruption
 from treering.lazy import lazy_pattern
 from treering.model.codec import Json
@@ -154,7 +154,7 @@ class SecretGuard:
 
     def suspicious(self, encoded: bytes) -> bool:
         """Return whether canonical JSON or UTF-8 text may hold a secret; False is a guarantee."""
-        return bool(self._keywords.alarm.raised_at(encoded, 1)) or self._may_hide(encoded)
+        return self._keywords.alarm.raised_at(encoded, 1) != [] or self._may_hide(encoded)
 
     def suspects(self, parts: Sequence[bytes]) -> set[int]:
         """Return which of several canonical JSON texts may hold a secret, by their indexes."""
@@ -171,7 +171,11 @@ class SecretGuard:
         # Looking for a number takes a fifth of the time of looking for bytes.
         return (
             (_BACKSLASH in encoded and keywords.broken.may_be_in_json(encoded))
-            or (_LINE_END in encoded and keywords.broken.may_be_in_text(encoded))
+            or (
+                _LINE_END in encoded
+                and BROKEN_IN_TEXT.search(encoded) is not None
+                and keywords.broken.may_be_in_text(encoded)
+            )
             or (not encoded.isascii() and keywords.alarm.is_foreign(encoded))
             or (self._personal and may_hold_phone(encoded))
         )
@@ -233,7 +237,7 @@ class SecretGuard:
             return (("password", 0, len(digits)),) if len(digits) >= PIN_DIGITS_MIN else ()
         if not isinstance(value, str):
             return ()
-        if name[-13:].lower() == "authorization":
+        if name.endswith(AUTHORIZATION):
             return _shifted(self._spans(f"{_HEADER}{value}"), -len(_HEADER))
         spans = self._spans(value)
         whole = self._whole(name, value)
@@ -341,7 +345,11 @@ def _items(value: list[Json], name: str) -> Iterator[tuple[Json, str]]:
 
 
 def _promise(name: str) -> Named | None:
-    return named(name[-NAME_CHARS_MAX:]) if name else None
+    """Return what the end of ``name`` implies; no word of usual length is cut."""
+    if len(name) <= NAME_CHARS_MAX:
+        return named(name) if name else None
+    before = name[-NAME_CHARS_MAX - WORD_CHARS_MAX : -NAME_CHARS_MAX]
+    return named(name[len(before.rstrip(NAME_CHARS)) - len(before) - NAME_CHARS_MAX :])
 
 
 def _is_password(name: str) -> bool:
