@@ -41,6 +41,7 @@ BODIES: dict[str, Any] = {
     "/scopes/{scope}/sessions/{session_id}/open": {"agent": "a"},
     "/scopes/{scope}/sessions/{session_id}/title": {"title": "x"},
     "/scopes/{scope}/facts": {"facts": [{"text": "Mina likes tea"}]},
+    "/scopes/{scope}/facts/{fact_id}/settle": {"ended": True},
     "/scopes/{scope}/redact": {"event_id": "x"},
     "/scopes/{scope}/forget": {"user": "mina"},
 }  # fmt: skip

@@ -19,7 +19,14 @@ from served import ServerProcess, ThreadServer
 from treering.app import now_ms
 from treering.client.connection import ServerConnection
 from treering.client.ledger import RemoteLedger
-from treering.errors import NotAuthenticated, NotPermitted, OutcomeUnknown, Unavailable, Unsupported
+from treering.errors import (
+    NotAuthenticated,
+    NotFound,
+    NotPermitted,
+    OutcomeUnknown,
+    Unavailable,
+    Unsupported,
+)
 from treering.ledger.following import cursor_at
 from treering.model.scopes import Scope
 from treering.surfaces.server import serving
@@ -192,6 +199,9 @@ def test_the_memory_is_asked_and_taught_over_http(remote: Ledger, ledger: Ledger
     assert found.fact_hits[0].fact.text == memory.fact(learnt.fact_id).text
     assert found.event_id is not None, "its use is recorded"
     assert memory.facts(state="current") == ledger.memory(HERE).facts()
+    assert memory.doubts() == []
+    with pytest.raises(NotFound, match="nothing to decide"):
+        memory.settle(memory.facts().items[0].id, ended=True)
     assert memory.reject(learnt.fact_id, reason="no").state == "forgotten"
     assert len(memory.history(learnt.fact_id)) == 2
 

@@ -131,6 +131,32 @@ def test_facts_are_learnt_accepted_and_rejected(server: InProcess, ledger: Ledge
     assert ledger.memory(HERE).facts().items == []
 
 
+@pytest.mark.parametrize(("ended", "state"), [(True, "superseded"), (False, "current")])
+def test_a_doubtful_change_is_listed_and_settled(
+    server: InProcess,
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    ended: bool,  # noqa: FBT001
+    state: str,
+) -> None:
+    monkeypatch.setattr("treering.memory.change_decision.ONE_FROM", 50.0)
+    monkeypatch.setattr("treering.memory.change_decision.DOUBT", 100.0)
+    first = ledger.memory(HERE).learn("Uncle Bob is recovering in hospital.", user="mina")
+    second = ledger.memory(HERE).learn("Uncle Bob was discharged and is back home.", user="mina")
+
+    (doubt,) = server.get(at("scopes", HERE, "doubts") + "?user=mina").json
+    others = server.get(at("scopes", HERE, "doubts") + "?user=jo").json
+    path = at("scopes", HERE, "facts", second.fact_id, "settle")
+    settled = server.post(path, {"ended": ended})
+    again = server.post(path, {"ended": ended})
+
+    assert (doubt["fact"]["id"], doubt["earlier"]["id"]) == (second.fact_id, first.fact_id)
+    assert doubt["signs"]
+    assert others == []
+    assert (settled.json["id"], settled.json["state"]) == (first.fact_id, state)
+    assert (again.status, again.json["code"]) == (404, "not_found")
+
+
 def test_an_event_and_a_session_are_erased(server: InProcess, ledger: Ledger) -> None:
     ledger.append([said("a", event_id="e1"), said("b", session_id="s2", event_id="e2")])
 

@@ -218,6 +218,28 @@ def test_a_doubtful_fact_is_accepted_after_a_question_and_that_is_an_event(
     assert memory.history(viewed.ids["doubtful"])[-1].kind == "memory.restored"
 
 
+def test_a_change_in_doubt_is_settled_after_a_question(
+    page: Page, viewed: ViewedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treering.memory.change_decision.ONE_FROM", 50.0)
+    monkeypatch.setattr("treering.memory.change_decision.DOUBT", 100.0)
+    memory = viewed.ledger.memory("acme/app")
+    earlier = memory.learn("Uncle Bob is recovering in hospital.").fact_id
+    memory.learn("Uncle Bob was discharged and is back home.")
+    page.goto("/memory")
+    row = page.get_by_role("region", name="Changed?").locator("li")
+    expect(row).to_contain_text("is recovering in hospital")
+    assert faults(page) == []
+    row.get_by_role("button", name="Replace").click()
+    page.get_by_role("dialog", name="Replace the earlier fact?").get_by_role(
+        "button", name="Replace"
+    ).click()
+
+    expect(page.locator(".toast")).to_have_text("Replaced.")
+    expect(page.get_by_role("region", name="Changed?")).to_have_count(0)
+    assert memory.fact(earlier).state == "superseded"
+
+
 def test_a_fact_shows_its_evidence_and_can_be_forgotten_for_good(
     page: Page, viewed: ViewedLedger
 ) -> None:

@@ -695,7 +695,7 @@ SECRET_RULES: Final = (
     ),
     # In text a short name needs a sign after it; in JSON all of a string may be a name.
     Rule(
-        "field", (*_LAST_WORDS, "tokenS", "TokenS", "TOKENSt"), _nothing, is_called=_ends_field_name
+        "named", (*_LAST_WORDS, "tokenS", "TokenS", "TOKENSt"), _nothing, is_called=_ends_field_name
     ),
     # The plural counts those of a model.
     Rule(

@@ -20,7 +20,7 @@ from treering.memory.recall_result import RecallResult
 from treering.model.arguments import checks_arguments, checks_arguments_of
 from treering.model.events import Event, Header
 from treering.model.fields import check_events, check_id, check_list, check_name
-from treering.model.memories import Episode, Fact, FactChange, LearnResult, NewFact
+from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, LearnResult, NewFact
 from treering.model.queries import VIEW_ITEMS_DEFAULT, Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.scopes import parse_scope
@@ -370,6 +370,14 @@ class RemoteMemory(Memory):
     def reject(self, fact_id: str, *, reason: str | None = None) -> Fact:
         """Never recall a fact again."""
         return self._resource.post(Fact, *_fact(fact_id), "reject", body={"reason": reason})
+
+    def doubts(self, *, user: str | None = None) -> list[DoubtfulChange]:
+        """Return the facts that may have ended an earlier one."""
+        return self._resource.get(list[DoubtfulChange], "doubts", user=user)
+
+    def settle(self, fact_id: str, *, ended: bool) -> Fact:
+        """Decide whether a fact ended the earlier one that it may have ended; return that one."""
+        return self._resource.post(Fact, *_fact(fact_id), "settle", body={"ended": ended})
 
     def recall(self, query: str | None, **options: Any) -> RecallResult:
         """Return what answers ``query``; its use is recorded if the token may write."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from treering.ledger.scopes import ScopeOutline
     from treering.ledger.sessions import Session
     from treering.model.events import Event, Header
-    from treering.model.memories import Episode, Fact, FactChange
+    from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange
     from treering.model.receipts import Verification
     from treering.model.tools import ToolRecord, ToolStatistics
     from treering.model.views import Goal, TurnView
@@ -214,6 +214,12 @@ class FactsArguments(PageArguments, frozen=True, kw_only=True):
     category: Category | None = None
     as_of_ms: int | None = None
     valid_at_ms: int | None = None
+
+
+class DoubtsArguments(Arguments, frozen=True, kw_only=True):
+    """Whose facts to review."""
+
+    user: str | None = None
 
 
 class EpisodesArguments(PageArguments, frozen=True, kw_only=True):
@@ -475,6 +481,11 @@ def fact(request: Request) -> Fact:
 def fact_history(request: Request) -> list[FactChange]:
     """Return every change to a fact, in order."""
     return request.ledger.memory(request.scope).history(request.names["fact_id"])
+
+
+def doubts(request: Request) -> list[DoubtfulChange]:
+    """Return the facts that may have ended an earlier one, each with it and why."""
+    return request.ledger.memory(request.scope).doubts(user=request.arguments.user)
 
 
 def episodes(request: Request) -> Page[Episode]:

@@ -12,7 +12,7 @@ from treering.ledger.runs import RunOutline, RunView
 from treering.ledger.scopes import ScopeOutline
 from treering.memory.recall_result import RecallResult
 from treering.model.events import Event, Header
-from treering.model.memories import Episode, Fact, FactChange, LearnResult
+from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, LearnResult
 from treering.model.queries import Page
 from treering.model.receipts import ForgetReceipt, RedactReceipt, Verification
 from treering.model.searches import SearchResult
@@ -120,6 +120,7 @@ ROUTES: Final = (
     _get(f"{_SCOPE}/facts", reading.facts, Page[Fact], reading.FactsArguments),
     _get(_FACT, reading.fact, Fact),
     _get(f"{_FACT}/history", reading.fact_history, list[FactChange]),
+    _get(f"{_SCOPE}/doubts", reading.doubts, list[DoubtfulChange], reading.DoubtsArguments),
     _get(f"{_SCOPE}/episodes", reading.episodes, Page[Episode], reading.EpisodesArguments),
     _get(f"{_SCOPE}/recall", reading.recall, RecallResult, reading.RecallArguments),
     _post(f"{_SCOPE}/recall", reading.recall_for_use, RecallResult, reading.RecallForUseArguments),
@@ -148,6 +149,7 @@ ROUTES: Final = (
     _post(f"{_SCOPE}/facts", writing.learn, list[LearnResult], writing.LearnArguments),
     _post(f"{_FACT}/accept", writing.accept, Fact),
     _post(f"{_FACT}/reject", writing.reject, Fact, writing.RejectArguments),
+    _post(f"{_FACT}/settle", writing.settle, Fact, writing.SettleArguments),
     # Erasing.
     _erase(f"{_SCOPE}/redact", writing.redact, RedactReceipt, writing.RedactArguments),
     _erase(f"{_SCOPE}/forget", writing.forget, ForgetReceipt, writing.ForgetArguments),

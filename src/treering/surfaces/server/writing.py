@@ -117,6 +117,12 @@ class RejectArguments(Arguments, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class SettleArguments(Arguments, frozen=True, kw_only=True):
+    """Whether a fact ended the earlier one that it may have ended; if not, both hold."""
+
+    ended: bool
+
+
 class RedactArguments(Arguments, frozen=True, kw_only=True):
     """What to erase: one event, several, or a whole session."""
 
@@ -241,6 +247,12 @@ def reject(request: Request) -> Fact:
     """Never recall a fact again."""
     reason = request.arguments.reason
     return request.ledger.memory(request.scope).reject(request.names["fact_id"], reason=reason)
+
+
+def settle(request: Request) -> Fact:
+    """Decide whether a fact ended an earlier one, and return that one."""
+    memory = request.ledger.memory(request.scope)
+    return memory.settle(request.names["fact_id"], ended=request.arguments.ended)
 
 
 def redact(request: Request) -> RedactReceipt:

@@ -31,7 +31,7 @@ from treering.surfaces.viewer.requests import PageBody, ViewArguments, session_a
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from treering.model.memories import Episode, Fact, FactChange, RecalledFact
+    from treering.model.memories import DoubtfulChange, Episode, Fact, FactChange, RecalledFact
     from treering.model.scopes import Scope
     from treering.surfaces.viewer.requests import PageRequest
 
@@ -94,17 +94,28 @@ def _facts_tab(request: PageRequest) -> Markup:
         raise InvalidInput(f"no state {asked.state}", hint=f"use {', '.join(FACT_STATES)}")
     at_ms = _as_of(request)
     review = [] if at_ms else _facts(request, "quarantined", None)
+    doubts = [] if at_ms else _doubts(request)
     facts = _facts(request, asked.state, at_ms)
     if not facts and not review and asked.state == "current" and at_ms is None:
         return _nothing()
     return html(
-        "{answer}{review}{filters}{facts}",
+        "{answer}{review}{doubts}{filters}{facts}",
         answer=answer(
             figure(f"{len(facts):,}{'+' if len(facts) >= FACTS else ''}",
                    f"{asked.state} facts" if len(facts) != 1 else f"{asked.state} fact",
                    html(" <small>as of {}</small>", asked.as_of) if at_ms else NOTHING),
-            html('<a href="#review"><b>{}</b> to review</a>', len(review)) if review else None,
+            html(
+                '<a href="#{}"><b>{}</b> to review</a>',
+                "review" if review else "doubts",
+                len(review) + len(doubts),
+            ) if review or doubts else None,
         ),
+        doubts=html(
+            '<section aria-labelledby="doubts"><h2 id="doubts">Changed?</h2><p class="small'
+            ' muted">Each may have ended an earlier fact. Until you decide, both are'
+            ' believed.</p><ul class="memories">{}</ul></section>',
+            [_doubt(request, doubt) for doubt in doubts],
+        ) if doubts else None,
         review=html(
             '<section aria-labelledby="review"><h2 id="review">To review</h2><p class="small'
             ' muted">Found where anybody could have written it: not believed until you accept'
@@ -117,7 +128,7 @@ def _facts_tab(request: PageRequest) -> Markup:
             ' name="as_of" value="{as_of}"></label><label><span>About</span><input name="user"'
             ' value="{user}" placeholder="anybody"></label><button type="submit">Show</button>'
             "</form>",
-            heading="" if review else "unseen",
+            heading="" if review or doubts else "unseen",
             states=chips(
                 [(state, request.url(state=None if state == "current" else state),
                   state == asked.state) for state in FACT_STATES],
@@ -158,6 +169,45 @@ def _facts(request: PageRequest, state: str, at_ms: int | None) -> list[Fact]:
     ]
     facts.sort(key=lambda fact: -fact.recorded_ms)
     return facts[:FACTS]
+
+
+def _doubts(request: PageRequest) -> list[DoubtfulChange]:
+    return [
+        doubt
+        for scope in request.scopes
+        for doubt in request.ledger.memory(scope).doubts(user=request.arguments.user)
+    ][:FACTS]
+
+
+def _doubt(request: PageRequest, doubt: DoubtfulChange) -> Markup:
+    fact, earlier = doubt.fact, doubt.earlier
+    url = f"/v1/scopes/{quote(fact.scope, safe='')}/facts/{quote(fact.id, safe='')}/settle"
+    text, before = request.text(fact.text), request.text(earlier.text)
+    return html(
+        """<li data-key="{id}"><p class="fact" dir="auto"><a href="{url}">{text}</a></p>
+<p dir="auto"><span class="small muted">may have ended</span>
+<a href="{before_url}">{before}</a></p>
+<p class="small muted">{signs}{scope}</p><p class="row actions">{ended}{both}</p></li>""",
+        id=fact.id,
+        url=_fact_url(request, fact),
+        text=text,
+        before_url=_fact_url(request, earlier),
+        before=before,
+        signs=f"{', '.join(doubt.signs)} · " if doubt.signs else "",
+        scope=fact.scope,
+        ended=action_button(
+            request, "write", "Replace", url=url, body={"ended": True},
+            title="Replace the earlier fact?",
+            says=f"“{before}” is no longer believed; “{text}” replaces it. The history shows both.",
+            done="Replaced.",
+        ),
+        both=action_button(
+            request, "write", "Keep both", url=url, body={"ended": False},
+            title="Keep both facts?",
+            says=f"“{before}” and “{text}” are both believed, and you are not asked again.",
+            done="Both kept.",
+        ),
+    )  # fmt: skip
 
 
 def _rows(request: PageRequest, facts: Iterable[Fact]) -> Markup:
