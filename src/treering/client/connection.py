@@ -25,6 +25,7 @@ from treering.errors import (
     Unsupported,
 )
 from treering.ledger.following import Follower, Item, cursor_at, mark_of
+from treering.model.events import Event
 
 if TYPE_CHECKING:
     import socket
@@ -71,25 +72,6 @@ class ServerConnection:
         self._sockets: set[HTTPConnection] = set()
         self._is_closed = False
 
-    def get(self, path: str, kind: type[Answer], **query: Any) -> Answer:
-        """Return the answer to a GET request, as ``kind``."""
-        given = {
-            name: _text(value)
-            for name, value in query.items()
-            if value is not None and value is not False and value not in ((), [])
-        }
-        full = f"{path}?{urlencode(given, doseq=True)}" if given else path
-        return self._ask("GET", full, None, kind, is_repeatable=True)
-
-    def post(
-        self, path: str, body: Any, kind: type[Answer], *, is_repeatable: bool = False
-    ) -> Answer:
-        """Return the answer to a POST request; a repeatable one is sent until it arrives.
-
-        Raise OutcomeUnknown if another one may have arrived.
-        """
-        return self._ask("POST", path, msgspec.json.encode(body), kind, is_repeatable=is_repeatable)
-
     def stream(self, path: str, headers: dict[str, str]) -> tuple[HTTPConnection, HTTPResponse]:
         """Return a stream that has begun, on a socket of its own. Raise what the server answers."""
         self._check_open()
@@ -115,9 +97,13 @@ class ServerConnection:
         for connection in list(self._sockets):
             connection.close()
 
-    def _ask(
+    def ask(
         self, method: str, path: str, body: bytes | None, kind: type[Answer], *, is_repeatable: bool
     ) -> Answer:
+        """Return the answer to a request, as ``kind``; a repeatable one is sent until it arrives.
+
+        Raise OutcomeUnknown if another one may have arrived.
+        """
         until = time.monotonic() + self._patience_s
         for pause_s in _pauses():
             self._check_open()
@@ -172,7 +158,7 @@ class ServerConnection:
 
 
 class Resource:
-    """What a server has below one path: a scope, a session."""
+    """What a server has below one path: all scopes, one of them, a session."""
 
     def __init__(self, connection: ServerConnection, *names: str) -> None:
         self.connection = connection
@@ -180,14 +166,21 @@ class Resource:
 
     def get(self, kind: type[Answer], *names: str, **query: Any) -> Answer:
         """Return the answer to a GET request for what ``names`` lead to, as ``kind``."""
-        return self.connection.get(path_of(*self._names, *names), kind, **query)
+        path = path_of(*self._names, *names)
+        given = {
+            name: _text(value)
+            for name, value in query.items()
+            if value is not None and value is not False and value not in ((), [])
+        }
+        full = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return self.connection.ask("GET", full, None, kind, is_repeatable=True)
 
     def post(
         self, kind: type[Answer], *names: str, body: Any, is_repeatable: bool = False
     ) -> Answer:
-        """Return the answer to a POST request, as ``ServerConnection.post`` does."""
-        path = path_of(*self._names, *names)
-        return self.connection.post(path, body, kind, is_repeatable=is_repeatable)
+        """Return the answer to a POST request, as ``kind``; see ``ServerConnection.ask``."""
+        path, sent = path_of(*self._names, *names), msgspec.json.encode(body)
+        return self.connection.ask("POST", path, sent, kind, is_repeatable=is_repeatable)
 
 
 def path_of(*names: str) -> str:
@@ -294,18 +287,20 @@ class RemoteFollower(Follower[Item]):
         scope: Scope,
         kind: type[Item],
         *,
-        payloads: bool,
-        after: str | None,
-        idle_s: float | None,
-        stop: threading.Event | None,
+        after: str | None = None,
+        committed: bool = False,
+        idle_s: float | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
+        if committed:
+            raise Unsupported("committed cannot be used over HTTP", hint="look at run.ended")
         self._connection = connection
         self._scope = scope
         self._kind = kind
         if after:
             mark_of(after, scope)
         self._cursor = after or cursor_at(scope, ())
-        query = {"payloads": "true"} if payloads else {}
+        query = {"payloads": "true"} if kind is Event else {}
         self._path = f"{path_of('scopes', scope, 'stream')}?{urlencode(query)}"
         self._idle_s = idle_s
         self._stop: threading.Event = stop or threading.Event()

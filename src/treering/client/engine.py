@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from treering.client.connection import path_of
+from treering.client.connection import Resource
 from treering.errors import InvalidInput, SensitiveContent, Unsupported
 from treering.ledger.drafts import Drafter, without_bytes
 from treering.ledger.runs import RunOutline
@@ -96,7 +96,7 @@ class RemoteEngine:
             for event, draft in zip(events, drafts, strict=True)
         ]
         body = {"events": named, "expected_seq": expected_seq}
-        return self.connection.post(path_of("events"), body, _Appended, is_repeatable=True)
+        return Resource(self.connection).post(_Appended, "events", body=body, is_repeatable=True)
 
     # Runs.
 
@@ -128,17 +128,16 @@ class _RemoteReader:
         self._connection = connection
 
     def open_runs(self, scope: str, session_id: str) -> list[RunOutline]:
-        path = path_of("scopes", scope, "runs")
-        page = self._connection.get(
-            path, Page[RunOutline], session_id=session_id, limit=PAGE_ITEMS_MAX
+        page = Resource(self._connection, "scopes", scope).get(
+            Page[RunOutline], "runs", session_id=session_id, limit=PAGE_ITEMS_MAX
         )
         return [run for run in page.items if run.state == "open"]
 
     def run_headers(self, scope: str, session_id: str, run_id: str) -> Iterator[Header]:
-        path = path_of("scopes", scope, "sessions", session_id, "replay")
+        replay = Resource(self._connection, "scopes", scope, "sessions", session_id, "replay")
         cursor = None
         while True:
-            page = self._connection.get(path, Page[Header], limit=PAGE_ITEMS_MAX, after=cursor)
+            page = replay.get(Page[Header], limit=PAGE_ITEMS_MAX, after=cursor)
             yield from (header for header in page.items if header.run_id == run_id)
             cursor = page.next_cursor
             if cursor is None:

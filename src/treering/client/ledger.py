@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-from treering.client.connection import RemoteFollower, Resource, path_of, refuse_others
+from treering.client.connection import RemoteFollower, Resource, refuse_others
 from treering.client.engine import RemoteEngine
 from treering.client.sessions import RemoteSession
 from treering.errors import DuplicateEvent, NotPermitted, ReadOnly, Unsupported
@@ -29,13 +29,12 @@ from treering.model.sessions import SessionOutline
 from treering.model.tools import ToolRecord, ToolStatistics
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
     from treering.client.connection import ServerConnection
     from treering.ledger.erasure import Replacement
-    from treering.ledger.following import Follower, Item
+    from treering.ledger.following import Follower
     from treering.ledger.sessions import Session
     from treering.model.events import NewEvent
     from treering.model.scopes import Scope
@@ -61,8 +60,8 @@ class RemoteAdmin(LedgerAdmin):
                 f"{', '.join(others)} cannot be used over HTTP", hint="verify where the ledger is"
             )
         names = () if scope is None else ("scopes", parse_scope(scope))
-        path = path_of(*names, "verify")
-        return self._connection.get(path, Verification, session_id=session_id)
+        resource = Resource(self._connection, *names)
+        return resource.get(Verification, "verify", session_id=session_id)
 
 
 @checks_arguments
@@ -131,7 +130,7 @@ class RemoteLedger(Ledger):
 
     def scopes(self, **options: Any) -> Page[ScopeOutline]:
         """Return a page of the scopes that the token covers."""
-        return self._connection.get(path_of("scopes"), Page[ScopeOutline], **options)
+        return Resource(self._connection).get(Page[ScopeOutline], "scopes", **options)
 
     def sessions(
         self,
@@ -141,9 +140,9 @@ class RemoteLedger(Ledger):
         **filters: Any,
     ) -> Page[SessionOutline]:
         """Return the sessions of one or several scopes at a glance, the last written to first."""
-        path, named = _where("sessions", scope, all_scopes=all_scopes)
+        resource, named = _where(self._connection, scope, all_scopes=all_scopes)
         listed = _listed(filters, "state")
-        return self._connection.get(path, Page[SessionOutline], **named, **listed)
+        return resource.get(Page[SessionOutline], "sessions", **named, **listed)
 
     def family(self, scope: str, session_id: str) -> Family:
         """Return all sessions that were forked from one another, as a tree."""
@@ -215,9 +214,9 @@ class RemoteLedger(Ledger):
     ) -> SearchResult:
         """Find events; the best first, grouped by session."""
         options.pop("progress", None)  # The server indexes.
-        path, named = _where("search", scope, all_scopes=all_scopes)
+        resource, named = _where(self._connection, scope, all_scopes=all_scopes)
         shown = None if zone is None else str(zone)
-        return self._connection.get(path, SearchResult, **named, query=query, zone=shown, **options)
+        return resource.get(SearchResult, "search", **named, query=query, zone=shown, **options)
 
     def matches_elsewhere(self, *_: Any, **__: Any) -> int:
         """Return 0: a token says nothing about other scopes."""
@@ -248,11 +247,11 @@ class RemoteLedger(Ledger):
 
     def follow(self, scope: str, **options: Any) -> Follower[Header]:
         """Return an iterator over the headers that are there and those that come, in order."""
-        return self._follow(scope, Header, **options)
+        return RemoteFollower(self._connection, parse_scope(scope), Header, **options)
 
     def follow_events(self, scope: str, **options: Any) -> Follower[Event]:
         """Return the same as ``follow``, with payloads."""
-        return self._follow(scope, Event, **options)
+        return RemoteFollower(self._connection, parse_scope(scope), Event, **options)
 
     def end_cursor(self, scope: str) -> str:
         """Return a cursor after all events of a scope, to follow only later ones."""
@@ -295,38 +294,22 @@ class RemoteLedger(Ledger):
             ForgetReceipt, "forget", body=body, is_repeatable=dry_run
         )
 
-    def _follow(
-        self,
-        scope: str,
-        kind: type[Item],
-        *,
-        after: str | None = None,
-        committed: bool = False,
-        idle_s: float | None = None,
-        stop: threading.Event | None = None,
-    ) -> RemoteFollower[Item]:
-        if committed:
-            raise Unsupported("committed cannot be used over HTTP", hint="look at run.ended")
-        return RemoteFollower(
-            self._connection, parse_scope(scope), kind,
-            payloads=kind is Event, after=after, idle_s=idle_s, stop=stop,
-        )  # fmt: skip
-
 
 def _scoped(connection: ServerConnection, scope: str) -> Resource:
     return Resource(connection, "scopes", parse_scope(scope))
 
 
 def _where(
-    part: str, scope: str | Sequence[str] | None, *, all_scopes: bool
-) -> tuple[str, dict[str, Any]]:
-    """Return the path that asks one scope, several or all that the token covers; and which."""
+    connection: ServerConnection, scope: str | Sequence[str] | None, *, all_scopes: bool
+) -> tuple[Resource, dict[str, Any]]:
+    """Return what answers for one scope, several or all that the token covers; and which."""
     if all_scopes:
         check_all_scopes(scope)
-        return path_of(part), {}
+        return Resource(connection), {}
     if isinstance(scope, str | None):
-        return path_of("scopes", parse_scope(scope or ""), part), {}
-    return path_of(part), {"scopes": [parse_scope(name) for name in check_list(scope, "scope")]}
+        return _scoped(connection, scope or ""), {}
+    scopes = [parse_scope(name) for name in check_list(scope, "scope")]
+    return Resource(connection), {"scopes": scopes}
 
 
 def _session(session_id: str) -> str:
