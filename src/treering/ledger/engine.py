@@ -16,14 +16,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from treering.errors import (
-    DuplicateEvent,
-    InvalidInput,
-    OutcomeUnknown,
-    RunActive,
-    SensitiveContent,
-    TreeringError,
-)
+from treering.errors import InvalidInput, OutcomeUnknown, RunActive, SensitiveContent, TreeringError
 from treering.lazy import LazyModule, lazy_logger
 from treering.ledger.following import Follower, cursor_at
 from treering.ledger.records import SealedMeanwhile
@@ -165,16 +158,6 @@ class Engine:
         new: list[Header] = []
         self._append(events, new=new)
         return new
-
-    def append_new(self, event: NewEvent) -> Header:
-        """Record one event with a new id. Raises DuplicateEvent if the id exists."""
-        new = self.append_missing([event])
-        if not new:
-            raise DuplicateEvent(
-                f"event_id already exists: {event.event_id}",
-                hint="give another id, or leave it out to have one made",
-            )
-        return new[0]
 
     def _append(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, Unpack
 
-from treering.errors import InvalidInput
+from treering.errors import DuplicateEvent, InvalidInput
 from treering.lazy import LazyModule
 from treering.ledger.engine import Engine
 from treering.ledger.import_access import ImportAccess
@@ -170,7 +170,13 @@ class Ledger(ReadableLedger):
 
     def append_new(self, event: NewEvent) -> Header:
         """Record one event with a new id. Raises DuplicateEvent if the id exists."""
-        return self._engine.append_new(*check_events([event]))
+        new = self._engine.append_missing(check_events([event]))
+        if not new:
+            raise DuplicateEvent(
+                f"event_id already exists: {event.event_id}",
+                hint="give another id, or leave it out to have one made",
+            )
+        return new[0]
 
     def session(
         self,
