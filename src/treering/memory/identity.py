@@ -102,42 +102,46 @@ class UserIdentities:
 
     def merge(self, user: str, other: str) -> MergeReceipt:
         """Treat two users as one person: facts about either are recalled for both."""
-        return self._merge(user, other, undo=False)
-
-    def unmerge(self, user: str, other: str) -> MergeReceipt:
-        """Undo a merge: each user has only their own facts again."""
-        return self._merge(user, other, undo=True)
-
-    def _merge(self, user: str, other: str, *, undo: bool) -> MergeReceipt:
-        check_name(user, "user")
-        check_name(other, "other")
-        if user == other:
-            raise InvalidInput("a user cannot be merged with themselves", hint="name two users")
+        _check_two(user, other)
         scope_memory = self._scope_memory()
         with scope_memory.lock.guard, scope_memory.lock:
             scope_memory.refresh()
             state = scope_memory.fold.state
-            merged = state.merges.get(hashed(other), ("", 0))[0] == hashed(user)
-            if undo and not merged:
-                raise NotFound(
-                    f"{other} was not merged into {user}",
-                    hint="name the two users in the order they were merged",
-                )
-            if not undo and state.root(hashed(user)) == state.root(hashed(other)):
+            if state.root(hashed(user)) == state.root(hashed(other)):
                 raise InvalidInput(
                     f"{user} and {other} are the same person already", hint="there is nothing to do"
                 )
-            if not undo and hashed(other) in state.merges:
+            if hashed(other) in state.merges:
                 raise InvalidInput(
                     f"{other} was merged into {self._merged_into(scope_memory, other)}",
                     hint=f"merge {self._merged_into(scope_memory, other)} instead",
                 )
-            family = state.merged_into(hashed(other))
-            facts = sum(row.user in family for row in state.facts.values())
-            payload = {"user": user, "merged": other, "undone": undo}
-            summary = "users unmerged" if undo else "users merged"
-            event = user_event(scope_memory.scope, "user.merged", summary, payload)
-            header = self._recorder.engine.append([event])[0]
+            return self._record_merge(scope_memory, user, other, undo=False)
+
+    def unmerge(self, user: str, other: str) -> MergeReceipt:
+        """Undo a merge: each user has only their own facts again."""
+        _check_two(user, other)
+        scope_memory = self._scope_memory()
+        with scope_memory.lock.guard, scope_memory.lock:
+            scope_memory.refresh()
+            merges = scope_memory.fold.state.merges
+            if merges.get(hashed(other), ("", 0))[0] != hashed(user):
+                raise NotFound(
+                    f"{other} was not merged into {user}",
+                    hint="name the two users in the order they were merged",
+                )
+            return self._record_merge(scope_memory, user, other, undo=True)
+
+    def _record_merge(
+        self, scope_memory: ScopeMemory, user: str, other: str, *, undo: bool
+    ) -> MergeReceipt:
+        state = scope_memory.fold.state
+        family = state.merged_into(hashed(other))
+        facts = sum(row.user in family for row in state.facts.values())
+        payload = {"user": user, "merged": other, "undone": undo}
+        summary = "users unmerged" if undo else "users merged"
+        event = user_event(scope_memory.scope, "user.merged", summary, payload)
+        header = self._recorder.engine.append([event])[0]
         return MergeReceipt(
             scope=scope_memory.scope,
             user=user,
@@ -241,3 +245,10 @@ class UserIdentities:
     def _is_same(self, scope_memory: ScopeMemory, one: str, other: str) -> bool:
         state = scope_memory.fold.state
         return state.root(hashed(one)) == state.root(hashed(other))
+
+
+def _check_two(user: str, other: str) -> None:
+    check_name(user, "user")
+    check_name(other, "other")
+    if user == other:
+        raise InvalidInput("a user cannot be merged with themselves", hint="name two users")
