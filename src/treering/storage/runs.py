@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from treering.errors import RunClosed
 from treering.model.kinds import RUN_ENDS
@@ -11,7 +11,12 @@ from treering.model.views import OpenRun, owner_in
 from treering.storage.leases import LeaseOwner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from treering.ledger.records import Draft
+    from treering.model.events import Header
+
+Item = TypeVar("Item", bound="Header")
 
 RUN_OPEN: Final = 0
 RUN_ENDED: Final = 1
@@ -20,6 +25,7 @@ FAILED_STATES: Final = frozenset({_STATES["failed"], _STATES["interrupted"]})
 RUN_KINDS: Final = frozenset({"run.started", *RUN_ENDS})
 OPEN_RUNS_MAX: Final = 10_000
 """Open runs that are listed: those with an owner first, then those of the oldest sessions."""
+RUN_PAGE: Final = 1_000
 
 
 def state_after(kind: str) -> int:
@@ -42,6 +48,24 @@ def open_run(
         owner=owner if owner and LeaseOwner.parse(owner) else None,
         seen_ms=seen_ms,
     )
+
+
+def events_of_run(
+    read: Callable[..., list[Item]],
+    bounds: Callable[[Scope, str, str], tuple[int, int]],
+    scope: Scope,
+    session_id: str,
+    run_id: str,
+) -> Iterator[Item]:
+    """Return the events of a run in order, from pages of its session.
+
+    ``bounds`` returns the first and the last seq of the run; the last is lower if there is no run.
+    """
+    first, last = bounds(scope, session_id, run_id)
+    after = first - 1
+    while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
+        yield from (part for part in page if part.run_id == run_id and part.seq <= last)
+        after = page[-1].seq
 
 
 def check_run(draft: Draft, state: int | None) -> None:

@@ -37,7 +37,7 @@ from treering.storage.postgres.rows import (
 )
 from treering.storage.postgres.sql import fetch
 from treering.storage.repeats import taken
-from treering.storage.runs import open_run, state_after
+from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 LAST: Final = 2**62
 """After every seq and position."""
-RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
 PAGES_PATIENCE: Final = "1h"
 """How long the reader of an export may take for a page."""
@@ -351,11 +350,11 @@ class Reader:
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
-        return self._of_run(self.session_headers, scope, session_id, run_id)
+        return events_of_run(self.session_headers, self._run_bounds, scope, session_id, run_id)
 
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
-        return self._of_run(self.session_events, scope, session_id, run_id)
+        return events_of_run(self.session_events, self._run_bounds, scope, session_id, run_id)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the open runs that this role may see."""
@@ -378,9 +377,7 @@ class Reader:
         names = self.server.read(lambda connection: runs.running_sessions(connection, scope), scope)
         return {str(name) for (name,) in names}
 
-    def _of_run(
-        self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
-    ) -> Iterator[Item]:
+    def _run_bounds(self, scope: Scope, session_id: str, run_id: str) -> tuple[int, int]:
         def look(connection: Connection) -> list[Row]:
             session = self.cache.session(connection, scope, session_id)
             return fetch(
@@ -391,10 +388,7 @@ class Reader:
             )
 
         stretch = self.server.read(look, scope)
-        after, last = (stretch[0][0] - 1, stretch[0][1]) if stretch else (0, 0)
-        while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
-            yield from (part for part in page if part.run_id == run_id and part.seq <= last)
-            after = page[-1].seq
+        return stretch[0] if stretch else (1, 0)
 
     # By id, and as they are followed.
 

@@ -18,7 +18,7 @@ from treering.model.queries import FollowedEvents, Mark
 from treering.storage import encoding
 from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import ERASED, EXPIRED, bounded, name_key, session_tally
-from treering.storage.runs import open_run, state_after
+from treering.storage.runs import events_of_run, open_run, state_after
 from treering.storage.sealing import Opener
 from treering.storage.sqlite import indexes, rows, runs, timeline
 from treering.storage.sqlite.id_cache import HIDES, Blobs, SessionTexts, Texts
@@ -63,7 +63,6 @@ STRETCH_FIRST: Final = 2_000
 """Events of a session that are looked through for some that count; then twice as many each time."""
 FAILED_MAX: Final = 1_000
 """Failed runs whose stretches are remembered."""
-RUN_PAGE: Final = 1_000
 RECORDS_PAGE: Final = 500
 ATTEMPTS_MAX: Final = 5
 """How often a page is read of which something is erased meanwhile."""
@@ -387,11 +386,11 @@ class Reader:
 
     def run_headers(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Header]:
         """Return the headers of one run, in order."""
-        return self._of_run(self.session_headers, scope, session_id, run_id)
+        return events_of_run(self.session_headers, self._run_bounds, scope, session_id, run_id)
 
     def run_events(self, scope: Scope, session_id: str, run_id: str) -> Iterator[Event]:
         """Return the events of one run, in order."""
-        return self._of_run(self.session_events, scope, session_id, run_id)
+        return events_of_run(self.session_events, self._run_bounds, scope, session_id, run_id)
 
     def open_runs(self, scope: Scope | None = None, session_id: str | None = None) -> list[OpenRun]:
         """Return the runs that have begun and not ended, as far as this user may see them."""
@@ -409,13 +408,11 @@ class Reader:
         with self.database.reading() as connection:
             return {str(name) for (name,) in runs.running_sessions(connection, scope)}
 
-    def _of_run(
-        self, read: Callable[..., list[Item]], scope: Scope, session_id: str, run_id: str
-    ) -> Iterator[Item]:
+    def _run_bounds(self, scope: Scope, session_id: str, run_id: str) -> tuple[int, int]:
         with self.database.reading() as connection:
             run = _name(connection, run_id)
             if not run:
-                return  # Nobody has ever named it: what is appended to a new run asks first.
+                return 1, 0  # Nobody has ever named it: what is appended to a new run asks first.
             session = find_session(connection, *find_scope(connection, scope), session_id)
             stretch = fetch_one(
                 connection,
@@ -423,11 +420,7 @@ class Reader:
                 (LAST, session, run),
             )
         with corrupt_on_error(self.database.path):
-            first, last = msgspec.convert(stretch or (1, 0), tuple[int, int])
-        after = first - 1
-        while after < last and (page := read(scope, session_id, after_seq=after, limit=RUN_PAGE)):
-            yield from (part for part in page if part.run_id == run_id and part.seq <= last)
-            after = page[-1].seq
+            return msgspec.convert(stretch or (1, 0), tuple[int, int])
 
     def _of_kinds(self, statements: SessionStatements, kinds: Collection[str]) -> SessionStatements:
         with self.database.reading() as connection:
