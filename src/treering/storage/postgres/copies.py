@@ -176,20 +176,21 @@ class _Copy:
             # Whatever its own name is.
             self._batch.heads[self._scope, session.session_id] = same
             head = same
-        if head is None:
-            if session.cut is not None:
-                return  # Its parent may be among the records before its own.
-            head = self._open(session)
-        self._check_same(session, head)
+        if head is not None:
+            self._check_same(session, head)
+        elif session.cut is None:  # Else its parent may be among the records before its own.
+            self._open(session)
 
     def _open(self, session: SessionRecord, parent: Parent | None = None) -> BatchSession:
-        return self._batch.open_session(
+        head = self._batch.open_session(
             self._scope,
             session.session_id,
             salt=session.salt,
             parent=parent,
             forgotten=None if session.salt else session.genesis,
         )
+        self._check_same(session, head)
+        return head
 
     def _open_fork(self, session: SessionRecord) -> BatchSession:
         """Create a fork of an existing session. Raise InvalidInput if there is no such session."""
@@ -197,9 +198,7 @@ class _Copy:
             raise AssertionError
         self.flush()
         parent = copied_parent(self._connection, self._scope, session, session.cut)
-        head = self._open(session, parent)
-        self._check_same(session, head)
-        return head
+        return self._open(session, parent)
 
     def _check_same(self, session: SessionRecord, head: BatchSession) -> None:
         if head.genesis != session.genesis:
