@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treering.storage.postgres.reader import find_note
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,18 +20,17 @@ class Cursors:
 
     def find(self, scope: Scope, follower: str) -> str | None:
         """Return the stored cursor of a follower; None if it has none."""
-        return self._server.read(lambda c: find_note(c, scope, follower), scope)
+        return self.find_all(scope, [follower]).get(follower)
 
     def find_all(self, scope: Scope, followers: Sequence[str]) -> dict[str, str]:
         """Return the stored cursors of those of ``followers`` that have one."""
         statement = "SELECT follower, cursor FROM cursors WHERE scope = %s AND follower = ANY(%s)"
-        given = (scope, list(followers))
-        return self._server.read(lambda c: dict(c.execute(statement, given).fetchall()), scope)
+        return dict(self._server.fetch(statement, (scope, list(followers)), scope))
 
     def all(self, scope: Scope) -> dict[str, str]:
         """Return the stored cursor of each follower."""
         statement = "SELECT follower, cursor FROM cursors WHERE scope = %s"
-        return self._server.read(lambda c: dict(c.execute(statement, (scope,)).fetchall()), scope)
+        return dict(self._server.fetch(statement, (scope,), scope))
 
     def set(self, scope: Scope, follower: str, cursor: str) -> None:
         """Store the cursor of a follower durably."""

@@ -351,12 +351,8 @@ class Eraser:
 
     def retention(self, scope: Scope) -> Retention:
         """Return the policy of the scope; empty if none was set."""
-        rows = self._server.read(
-            lambda c: c.execute(
-                "SELECT kind, days FROM retention WHERE scope = %s", (scope,)
-            ).fetchall(),
-            scope,
-        )
+        statement = "SELECT kind, days FROM retention WHERE scope = %s"
+        rows = self._server.fetch(statement, (scope,), scope)
         with corrupt_on_error(self._server.address.shown):
             return msgspec.convert(dict(rows), dict[str, int | None])
 
@@ -379,7 +375,7 @@ class Eraser:
 
     def legacy_redacted(self) -> list[tuple[Scope, str, str]]:
         """Return scope, id and kind of events redacted before the ledger was rekeyed."""
-        rows = self._server.read(lambda c: c.execute(_LEGACY_REDACTED, binary=True).fetchall())
+        rows = self._server.fetch(_LEGACY_REDACTED, ())
         return [(Scope(scope), id_of(*columns), kind) for scope, *columns, kind in rows]
 
     def settle_legacy(self) -> int:

@@ -13,7 +13,7 @@ from treering.storage.postgres.eraser import SCRUB_BYTES_MAX, scrub
 from treering.storage.postgres.following import read_mark, write_mark
 from treering.storage.postgres.forgetting import note_erased
 from treering.storage.postgres.memory_reader import MemoryReader
-from treering.storage.postgres.sql import PostgresTable, empty_tables, fetch
+from treering.storage.postgres.sql import PostgresTable, empty_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class MemoryKeeper(MemoryReader):
 
     def stray_rows(self) -> int:
         """Return how many rows and documents belong to no scope, or to no index."""
-        return self._server.read(lambda c: int(fetch(c, _STRAYS, (list(INDEX_NAMES),))[0][0]))
+        return int(self._server.fetch(_STRAYS, (list(INDEX_NAMES),))[0][0])
 
     def memory_rows(self, scope: Scope) -> SavedFold:
         """Return the rows of a scope with their mark."""
@@ -180,9 +180,7 @@ class MemoryKeeper(MemoryReader):
 
     def counts(self, scope: Scope) -> dict[str, int]:
         """Return how many rows and documents there are of a scope."""
-        [(rows, documents)] = self._server.read(
-            lambda c: fetch(c, _COUNTS, {"scope": scope}), scope
-        )
+        [(rows, documents)] = self._server.fetch(_COUNTS, {"scope": scope}, scope)
         return {"memory_rows": rows, "documents": documents}
 
 

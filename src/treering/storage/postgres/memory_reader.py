@@ -103,5 +103,5 @@ class MemoryReader:
 
     def sessions_at_positions(self, scope: Scope, positions: Sequence[int]) -> dict[int, int]:
         """Return the number of the session of the event at each position."""
-        rows = self._server.read(lambda c: fetch(c, _SESSIONS, (scope, list(positions))), scope)
+        rows = self._server.fetch(_SESSIONS, (scope, list(positions)), scope)
         return {row[0]: row[1] for row in rows}

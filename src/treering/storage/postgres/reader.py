@@ -415,7 +415,7 @@ class Reader:
         """Return whether this role has to rekey events that were erased by earlier versions."""
         if self.server.walled:
             return False  # The owner rekeys them.
-        return self.server.read(lambda c: c.execute(_HAS_LEGACY).fetchone()) is not None
+        return bool(self.server.fetch(_HAS_LEGACY, ()))
 
     def find_ids(self, scope: Scope, event_ids: Sequence[str]) -> dict[str, EventLocation]:
         """Return the locations of events by id, erased or not; unknown ids are left out."""
@@ -441,7 +441,7 @@ class Reader:
         keys = id_key_range(prefix)
         if keys is None:
             return []
-        rows = self.server.read(lambda c: fetch(c, _ID_RANGE, (scope, *keys, limit)), scope)
+        rows = self.server.fetch(_ID_RANGE, (scope, *keys, limit), scope)
         return [str(UUID(bytes=bytes(key))) for (key,) in rows]
 
     def headers_after(self, scope: Scope, mark: Mark, *, limit: int) -> FollowedEvents[Header]:
@@ -454,12 +454,12 @@ class Reader:
 
     def end(self, scope: Scope) -> Mark:
         """Return the mark of the last event of the scope that can be followed now."""
-        marks = self.server.read(lambda c: fetch(c, END, place(scope, (), 1)), scope)
+        marks = self.server.fetch(END, place(scope, (), 1), scope)
         return marks[0] if marks else ()
 
     def anything_after(self, scope: Scope, mark: Mark) -> bool:
         """Whether there is something to follow after ``mark``."""
-        return self.server.read(lambda c: bool(fetch(c, ANYTHING, place(scope, mark, 1))), scope)
+        return bool(self.server.fetch(ANYTHING, place(scope, mark, 1), scope))
 
     def _followed(
         self,

@@ -241,44 +241,40 @@ class SearchIndex:
 
     def search(self, query: SearchQuery, *, inside: bool, include_failed: bool) -> SearchCandidates:
         """Return the newest matches."""
-        return self._server.read(
-            lambda c: self._search(c, query, inside=inside, include_failed=include_failed),
-            query.scope,
-        )
 
-    def _search(
-        self, connection: Connection, query: SearchQuery, *, inside: bool, include_failed: bool
-    ) -> SearchCandidates:
-        enter_scope(connection, query.scope)
-        candidates: list[SearchCandidate] = []
-        scanned = 0
-        started = time.monotonic()
-        for within in windows(query.scope, _marked(connection, query.scope)[3]):
-            asked = _asked(query, within, inside=inside)
-            if asked is None:
-                break
-            if time.monotonic() - started > PATIENCE_S:
-                return SearchCandidates(candidates, more=True)
-            behind = _LAST
-            while True:
-                limit = CANDIDATES_MAX + 1 - len(candidates)
-                since, until = query.since_ms or 0, query.before_ms or _LAST
-                values = (query.scope, *asked, behind, since, until, limit)
-                rows = fetch(connection, _SEARCH, values)
-                scanned += len(rows)
-                candidates += self._candidates(
-                    connection,
-                    query.scope,
-                    {(row[0], row[1]): _graded(row[3]) for row in rows},
-                    include_failed=include_failed,
-                    is_inside=inside,
-                )
-                if len(candidates) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
-                    return SearchCandidates(candidates[:CANDIDATES_MAX], more=True)
-                if len(rows) < limit:
+        def look(connection: Connection) -> SearchCandidates:
+            enter_scope(connection, query.scope)
+            candidates: list[SearchCandidate] = []
+            scanned = 0
+            started = time.monotonic()
+            for within in windows(query.scope, _marked(connection, query.scope)[3]):
+                asked = _asked(query, within, inside=inside)
+                if asked is None:
                     break
-                behind = rows[-1][2]
-        return SearchCandidates(candidates, more=False)
+                if time.monotonic() - started > PATIENCE_S:
+                    return SearchCandidates(candidates, more=True)
+                behind = _LAST
+                while True:
+                    limit = CANDIDATES_MAX + 1 - len(candidates)
+                    since, until = query.since_ms or 0, query.before_ms or _LAST
+                    values = (query.scope, *asked, behind, since, until, limit)
+                    rows = fetch(connection, _SEARCH, values)
+                    scanned += len(rows)
+                    candidates += self._candidates(
+                        connection,
+                        query.scope,
+                        {(row[0], row[1]): _graded(row[3]) for row in rows},
+                        include_failed=include_failed,
+                        is_inside=inside,
+                    )
+                    if len(candidates) > CANDIDATES_MAX or scanned >= SCANNED_MAX:
+                        return SearchCandidates(candidates[:CANDIDATES_MAX], more=True)
+                    if len(rows) < limit:
+                        break
+                    behind = rows[-1][2]
+            return SearchCandidates(candidates, more=False)
+
+        return self._server.read(look, query.scope)
 
     def search_any(
         self, query: SearchQuery, terms: Sequence[Term], *, least: int, include_failed: bool
@@ -362,19 +358,17 @@ class SearchIndex:
 
     def count(self, scope: Scope) -> int:
         """Return how many events of a scope are in the index."""
-        return self._server.read(lambda c: int(fetch(c, _COUNT, (scope,))[0][0]), scope)
+        return int(self._server.fetch(_COUNT, (scope,), scope)[0][0])
 
     def stray_rows(self) -> int:
         """Return how many documents belong to no scope."""
-        return self._server.read(lambda c: int(fetch(c, _STRAYS, ())[0][0]))
+        return int(self._server.fetch(_STRAYS, ())[0][0])
 
     def scopes(self) -> list[Scope]:
         """Return the scopes with entries; none if this role does not see all scopes."""
         if self._server.walled:
             return []
-        rows = self._server.read(
-            lambda c: fetch(c, "SELECT scope FROM search_marks ORDER BY scope", ())
-        )
+        rows = self._server.fetch("SELECT scope FROM search_marks ORDER BY scope", ())
         return [Scope(row[0]) for row in rows]
 
 

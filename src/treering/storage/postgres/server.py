@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import psycopg
 from psycopg.errors import ReadOnlySqlTransaction, UndefinedFunction, UndefinedTable
@@ -26,12 +26,14 @@ from treering.storage.postgres.connections import (
     prepare,
 )
 from treering.storage.postgres.faults import is_passing, translate
+from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from treering.model.scopes import Scope
     from treering.storage import Durability, Mode
+    from treering.storage.encoding import Row
     from treering.storage.postgres.address import Address
 
 
@@ -112,6 +114,10 @@ class Server:
         Without a scope it needs a role that sees all of them.
         """
         return self._persevere(lambda connection, **_: work(connection), scope)
+
+    def fetch(self, statement: str, values: Any, scope: Scope | None = None) -> list[Row]:
+        """Return the rows of a statement, read as ``read`` does."""
+        return self.read(lambda connection: fetch(connection, statement, values), scope)
 
     def read_state(self, work: Callable[[Connection], Result], scope: Scope | None) -> Result:
         """Do the same with a connection that shows one state, whatever others write."""

@@ -8,13 +8,13 @@ from treering.storage.corruption import corrupt_on_error
 from treering.storage.encoding import name_key, session_head, session_record
 from treering.storage.postgres.cuts import CUT, WITH_CUT, session_name
 from treering.storage.postgres.reader import LAST, Reader
+from treering.storage.postgres.sql import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treering.ledger.records import ForkPoint, SessionHead, SessionRecord
     from treering.model.scopes import Scope
-    from treering.storage.encoding import Row
     from treering.storage.postgres.connections import Connection
 
 SESSIONS_PAGE: Final = 1_000
@@ -77,7 +77,7 @@ class SessionReader:
         while True:
             where = "s.scope = %s AND s.id > %s" if scope else "(s.scope, s.id) > (%s, %s)"
             values = (scope, after[1], SESSIONS_PAGE) if scope else (*after, SESSIONS_PAGE)
-            rows = self._sessions(
+            rows = self._server.fetch(
                 f"{_SESSIONS} WHERE {where} ORDER BY s.scope, s.id LIMIT %s", values, scope
             )
             with corrupt_on_error(self._server.address.shown):
@@ -90,7 +90,7 @@ class SessionReader:
         key = self._server.read(lambda c: self._cache.scope_key(c, scope), scope)
         if key is None:
             return []
-        rows = self._sessions(
+        rows = self._server.fetch(
             f"{_SESSIONS} WHERE s.scope = %s AND s.key = %s",
             (scope, name_key(key, session_id)),
             scope,
@@ -98,16 +98,9 @@ class SessionReader:
         with corrupt_on_error(self._server.address.shown):
             return [session_record(*row[1:]) for row in rows]
 
-    def _sessions(
-        self, statement: str, values: tuple[object, ...], scope: Scope | None
-    ) -> list[Row]:
-        return self._server.read(
-            lambda c: c.execute(statement, values, binary=True).fetchall(), scope
-        )
-
     def link_at(self, scope: Scope | None, genesis: bytes, seq: int) -> bytes | None:
         """Return the link at ``seq`` of the session that starts with ``genesis``."""
-        rows = self._sessions(
+        rows = self._server.fetch(
             "SELECT e.link FROM sessions AS s CROSS JOIN LATERAL ("
             " SELECT e.link FROM events AS e WHERE e.scope = s.scope AND e.session = s.id"
             " AND e.seq BETWEEN %s AND %s ORDER BY e.seq LIMIT 1) AS e"
@@ -121,7 +114,7 @@ class SessionReader:
         """Return the sessions of a scope, the most recently written first."""
         before = LAST if before_position is None else before_position
         values = {"scope": scope, "before": before, "limit": limit}
-        rows = self._server.read(lambda c: c.execute(HEADS, values, binary=True).fetchall(), scope)
+        rows = self._server.fetch(HEADS, values, scope)
         with corrupt_on_error(self._server.address.shown):
             return [session_head(*row) for row in rows]
 
@@ -135,7 +128,7 @@ class SessionReader:
 
         def look(connection: Connection) -> list[str]:
             session = self._cache.session(connection, scope, session_id)
-            rows = connection.execute(FORKS, (scope, session), binary=True).fetchall()
+            rows = fetch(connection, FORKS, (scope, session))
             names = self._cache.session_names(connection, scope, [row[0] for row in rows])
             return [names[fork] for (fork,) in rows]
 
@@ -146,5 +139,5 @@ class SessionReader:
         """Return the sessions of a scope by the beginning and end of their names."""
         asked = {"scope": scope, "prefix": prefix, "suffix": suffix}
         with corrupt_on_error(self._server.address.shown):
-            rows = self._server.read(lambda c: c.execute(NAMED, asked).fetchall(), scope)
+            rows = self._server.fetch(NAMED, asked, scope)
         return [name for (name,) in rows]

@@ -268,19 +268,13 @@ class Seals:
         return self._sealed("", (), None)
 
     def _sealed(self, where: str, values: tuple[object, ...], scope: Scope | None) -> list[Scope]:
-        rows = self._server.read(
-            lambda c: c.execute(
-                f"SELECT scope FROM seals {where} ORDER BY scope", values
-            ).fetchall(),
-            scope,
-        )
+        statement = f"SELECT scope FROM seals {where} ORDER BY scope"
+        rows = self._server.fetch(statement, values, scope)
         return [Scope(row[0]) for row in rows]
 
     def payloads(self, scope: Scope) -> dict[int, int]:
         """Return how many payloads are sealed under each generation of the scope's key."""
-        rows = self._server.read(
-            lambda c: c.execute(_SEALED, (scope, SALT_BYTES), binary=True).fetchall(), scope
-        )
+        rows = self._server.fetch(_SEALED, (scope, SALT_BYTES), scope)
         return dict(sorted((generation_of(opening), count) for opening, count in rows))
 
     def await_writers(self, scope: Scope) -> None:

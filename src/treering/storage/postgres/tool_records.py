@@ -252,7 +252,7 @@ class ToolSource:
         """Return the states of runs; each has the number and the name of a session, and an id."""
         names = {session: session_id for session, session_id, _ in runs}
         values = (scope, [run[0] for run in runs], [run[2] for run in runs])
-        rows = self.read(lambda c: fetch(c, _STATES, values), scope)
+        rows = self._server.fetch(_STATES, values, scope)
         return {(names[session], run): RUN_STATES[state] for session, run, state in rows}
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
