@@ -13,10 +13,13 @@ from treering.model.scopes import Scope
 from treering.model.tools import SyntheticPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from treering.context import pairing
     from treering.ledger import spans, views, windows
     from treering.ledger.ports import EventStore
     from treering.ledger.spans import SpanBuilder
+    from treering.model.events import Header
     from treering.model.messages import ModelMessage
 else:
     pairing = LazyModule("treering.context.pairing")
@@ -68,11 +71,30 @@ class SinkHistory:
 
     def run_spans(self, scope: str, session_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return a run as OpenTelemetry spans; with texts, if the sink is private."""
-        return self._spans.of_run(scope, session_id, run_id)
+        reader = self._store.reader
+        read = reader.run_events if self.with_content else reader.run_headers
+        events = list(read(Scope(scope), session_id, run_id))
+        return self._spans.of_unit(spans.Unit(run_id, events)) if events else []
 
     def turn_spans(self, scope: str, session_id: str, before_seq: int) -> list[dict[str, Any]]:
         """Return the turn outside of runs that ended before a seq, as OpenTelemetry spans."""
-        return self._spans.of_turn_before(scope, session_id, before_seq)
+        first = self._spans.turn_start(Scope(scope), session_id, before_seq)
+        if first is None:
+            return []
+        events = self._between(Scope(scope), session_id, first.seq, before_seq)
+        matching = [unit for unit in spans.units(events) if unit.key == first.event_id]
+        return self._spans.of_unit(matching[0]) if matching else []
+
+    def _between(self, scope: Scope, session_id: str, first: int, end: int) -> Iterator[Header]:
+        reader = self._store.reader
+        read = reader.session_events if self.with_content else reader.session_headers
+        after = first - 1
+        while page := read(scope, session_id, after_seq=after, limit=PAGE):
+            for event in page:
+                if event.seq >= end:
+                    return
+                yield event
+            after = page[-1].seq
 
     @cached_property
     def _spans(self) -> SpanBuilder:

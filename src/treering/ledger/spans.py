@@ -109,22 +109,6 @@ class SpanBuilder:
         made = _UnitSpans(unit, trace_id, parent, with_content=self._with_content)
         return made.spans()
 
-    def of_run(self, scope: str, session_id: str, run_id: str) -> list[dict[str, Any]]:
-        """Return the spans of a run that the ledger holds."""
-        reader = self._store.reader
-        read = reader.run_events if self._with_content else reader.run_headers
-        events = list(read(Scope(scope), session_id, run_id))
-        return self.of_unit(Unit(run_id, events)) if events else []
-
-    def of_turn_before(self, scope: str, session_id: str, seq: int) -> list[dict[str, Any]]:
-        """Return the spans of the turn outside of runs that ended before ``seq``."""
-        first = self._turn_start(Scope(scope), session_id, seq)
-        if first is None:
-            return []
-        events = self._between(Scope(scope), session_id, first.seq, seq)
-        matching = [unit for unit in units(events) if unit.key == first.event_id]
-        return self.of_unit(matching[0]) if matching else []
-
     def parent(self, scope: Scope, session_id: str) -> SpanRef | None:
         """Return the span of the tool call by which a subagent's session was begun."""
         key = (scope, session_id)
@@ -149,7 +133,7 @@ class SpanBuilder:
         if key is None:
             locations = self._store.reader.find_ids(scope, [record.call_event_id])
             seq = locations[record.call_event_id].seq if locations else 0
-            first = self._turn_start(scope, record.session_id, seq + 1)
+            first = self.turn_start(scope, record.session_id, seq + 1)
             key = record.call_event_id if first is None else first.event_id
         trace_id = self._trace(scope, record.session_id, key)
         return SpanRef(trace_id, span_id("tool", scope, record.session_id, record.call_event_id))
@@ -159,7 +143,7 @@ class SpanBuilder:
         parent = self.parent(Scope(scope), session_id)
         return _digest("trace", scope, session_id, key)[:32] if parent is None else parent.trace_id
 
-    def _turn_start(self, scope: Scope, session_id: str, before: int) -> Header | None:
+    def turn_start(self, scope: Scope, session_id: str, before: int) -> Header | None:
         """Return the last message of a user before a seq, outside of runs."""
         while before > 1:
             page = self._store.reader.last_headers(
@@ -172,17 +156,6 @@ class SpanBuilder:
                 return None
             before = page[0].seq
         return None
-
-    def _between(self, scope: Scope, session_id: str, first: int, end: int) -> Iterator[Header]:
-        reader = self._store.reader
-        read = reader.session_events if self._with_content else reader.session_headers
-        after = first - 1
-        while page := read(scope, session_id, after_seq=after, limit=_PAGE):
-            for event in page:
-                if event.seq >= end:
-                    return
-                yield event
-            after = page[-1].seq
 
 
 class _ModelCall(msgspec.Struct):
