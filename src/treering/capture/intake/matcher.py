@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from treering.capture.intake.ledger_buffer import LedgerBuffer, PendingRecord
     from treering.capture.intake.sessions import Sessions
-    from treering.formats.parsed import ParsedEvent, SessionHeader, SessionSource
+    from treering.formats.parsed import ParsedEvent, SessionSource
     from treering.ledger.records import EventLocation
     from treering.model.scopes import Scope
 
@@ -68,7 +68,7 @@ class EventMatcher:
         openings = (
             opening_id
             for session in {session for session, _ in self._ahead}
-            for opening_id in self._sessions.mark_ids(session, self._header(session))
+            for opening_id in self._sessions.mark_ids(session, self._source.sessions.get(session))
         )
         return {*self._ahead.values(), *openings}
 
@@ -114,7 +114,9 @@ class EventMatcher:
         openings = (
             opening_id
             for session in sessions
-            for opening_id in self._sessions.opening_ids(scope, session, self._header(session))
+            for opening_id in self._sessions.opening_ids(
+                scope, session, self._source.sessions.get(session)
+            )
         )
         places = self._buffer.find_ids(scope, ids.union(openings))
         return (
@@ -281,7 +283,7 @@ class EventMatcher:
         first = self._ahead.pop((event.session, event.key), None) or self._first_id(event)
         if self._source.keys_are_global:
             return [first]
-        header = self._header(event.session)
+        header = self._source.sessions.get(event.session)
         roots = self._sessions.roots(scope, event.session, header)
         return [first, *[self._ids.named(root, event.key) for root in roots]]
 
@@ -294,11 +296,8 @@ class EventMatcher:
         """Return the sessions that an event may be known in; "" if its key is unique anywhere."""
         if self._source.keys_are_global:
             return _ANYWHERE
-        header = self._header(event.session)
+        header = self._source.sessions.get(event.session)
         return (event.session, *self._sessions.roots(scope, event.session, header))
-
-    def _header(self, session: str) -> SessionHeader | None:
-        return self._source.sessions.get(session)
 
     def _id_within(self, scope: Scope, session: str, key: str) -> str:
         """Return the id of an event within its session; the legacy one, if it is known by that."""
@@ -316,7 +315,7 @@ class EventMatcher:
         # What the session had to record again itself comes before what it repeats.
         homes = [session, ""]
         if not self._source.keys_are_global:
-            header = self._header(session)
+            header = self._source.sessions.get(session)
             homes = [session, *self._sessions.ancestors(scope, session, header)]
         ids = [self.id(home, key) for home in homes]
         if (session, key) in self._own_ids:
