@@ -466,9 +466,6 @@ class ToolStore(Protocol):
     def statistics(self, query: ToolQuery) -> list[ToolStatistics]:
         """Return statistics of each tool, most called first, of the events followed so far."""
 
-    def lag(self, scope: Scope) -> int:
-        """Return how many tool events of a scope are not in the records yet."""
-
     def compare(self, scope: Scope) -> tuple[int, str | None]:
         """Derive the tool records again; return their number and the first difference."""
 

@@ -95,9 +95,6 @@ class ToolDatabase(Protocol):
     def is_behind(self, connection: Any, scope: Scope) -> bool:
         """Whether there are events that would change the tables, or many others to pass."""
 
-    def lag(self, connection: Any, scope: Scope) -> int:
-        """Return how many tool events of the scope are after the mark."""
-
     def mark(self, connection: Any, scope: Scope) -> Mark:
         """Return the mark up to which events are in the tables."""
 
@@ -124,6 +121,9 @@ class ToolDatabase(Protocol):
     ) -> dict[tuple[str, str], RunState]:
         """Return the states of runs; each has the number and the name of a session, and an id."""
 
+    def lag(self, scope: Scope) -> int:
+        """Return how many tool events of a scope are not in the tables yet."""
+
 
 class ToolRecords:
     """Answers queries of tool calls, and keeps their tables up to date with the events."""
@@ -131,6 +131,7 @@ class ToolRecords:
     def __init__(self, source: ToolDatabase) -> None:
         self._source = source
         self._private: dict[Scope, PrivateTable] = {}
+        self.lag = source.lag
 
     def follow(self, scope: Scope) -> FollowStep:
         """Enter the next events of a scope."""
@@ -199,10 +200,6 @@ class ToolRecords:
                 self._private.pop(next(iter(self._private)))
             self._private[scope] = make()
         return self._private[scope]
-
-    def lag(self, scope: Scope) -> int:
-        """Return how many tool events of a scope are not in the tables yet."""
-        return self._source.read(lambda c: self._source.lag(c, scope), scope)
 
     def compare(self, scope: Scope) -> tuple[int, str | None]:
         """Derive the records of a scope again up to their mark.

@@ -197,10 +197,6 @@ class ToolSource:
             return False
         return bool(fetch(connection, BEHIND, _place(scope, self.mark(connection, scope)))[0][0])
 
-    def lag(self, connection: Connection, scope: Scope) -> int:
-        """Return how many tool events of the scope are after the mark."""
-        return int(fetch(connection, _LAG, _place(scope, self.mark(connection, scope)))[0][0])
-
     def mark(self, connection: Connection, scope: Scope) -> Mark:
         """Return the mark of the scope's settled events in the tables."""
         return read_mark(connection, _MARKS, scope)
@@ -254,6 +250,14 @@ class ToolSource:
         values = (scope, [run[0] for run in runs], [run[2] for run in runs])
         rows = self._server.fetch(_STATES, values, scope)
         return {(names[session], run): RUN_STATES[state] for session, run, state in rows}
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many tool events of a scope are not in the tables yet."""
+
+        def look(connection: Connection) -> int:
+            return int(fetch(connection, _LAG, _place(scope, self.mark(connection, scope)))[0][0])
+
+        return self.read(look, scope)
 
     def _facts(self, connection: Connection, rows: list[Row]) -> Facts:
         return read_facts(rows, lambda scope: self._cache.scope_key(connection, scope) or b"")

@@ -175,12 +175,6 @@ class ToolSource:
         values = _kinds(connection) | {"after": start, "until": end}
         return end - start > PASSED_MAX or bool(fetch_value(connection, ANY_IN_STRETCH, values))
 
-    def lag(self, connection: apsw.Connection, scope: Scope) -> int:
-        """Return how many tool events of the scope are after the mark."""
-        number = find_scope(connection, scope)[0]
-        values = _kinds(connection) | {"scope": number, "seen": seen(connection)}
-        return int(fetch_value(connection, _LAG, values))
-
     def mark(self, connection: apsw.Connection, scope: Scope) -> Mark:  # noqa: ARG002  (one order)
         """Return the mark up to which events are in the tables."""
         return (seen(connection),)
@@ -232,6 +226,13 @@ class ToolSource:
                 if state is not None:
                     states[session_id, run] = RUN_STATES[state]
         return states
+
+    def lag(self, scope: Scope) -> int:
+        """Return how many tool events of a scope are not in the tables yet."""
+        with self._database.reading() as connection:
+            number = find_scope(connection, scope)[0]
+            values = _kinds(connection) | {"scope": number, "seen": seen(connection)}
+            return int(fetch_value(connection, _LAG, values))
 
 
 def seen(connection: apsw.Connection) -> int:
