@@ -169,7 +169,7 @@ class Sketch:
         """Return a session at a glance, by a few of its first and last events."""
         store, scope, name = self._store, self._scope, head.session_id
         start = head.cut.seq if head.cut else 0
-        last = self._last(name)
+        last = store.reader.last_headers(scope, name, before_seq=None, limit=LAST_EVENTS)
         first = last[:FIRST_EVENTS]
         if len(last) == LAST_EVENTS:  # There are others before these.
             first = store.reader.session_headers(scope, name, after_seq=start, limit=FIRST_EVENTS)
@@ -196,13 +196,12 @@ class Sketch:
             has_content=self._has_content(name, last),
         )
 
-    def _has_content(self, name: str, page: Sequence[Header]) -> bool:
-        """Whether an event of a session still says something; ``page`` is its end."""
-        while page:
-            if any(not header.redacted and header.kind not in _FRAME for header in page):
-                return True
-            page = self._last(name, before_seq=page[0].seq)
-        return False
+    def _has_content(self, name: str, last: Sequence[Header]) -> bool:
+        """Whether an event of a session still says something; ``last`` is its end."""
+        return any(
+            not header.redacted and header.kind not in _FRAME
+            for header in self._backwards(name, last)
+        )
 
     def _settings(self, name: str, first: Sequence[Header]) -> SessionSettings:
         """Return the settings of a session; defaults if they cannot be read."""
@@ -222,8 +221,7 @@ class Sketch:
 
         ``last`` is the end of the session, if it is known.
         """
-        page = self._last(head.session_id) if last is None else last
-        touched = self._latest(head.session_id, page, but=_UPKEEP)
+        touched = self._latest(head.session_id, last, but=_UPKEEP)
         return head.updated_ms if touched is None else touched.recorded_ms
 
     def _state(
@@ -240,19 +238,25 @@ class Sketch:
         quiet_ms = self.quiet_ms(head, last) if told_ms is None else told_ms
         return "idle" if quiet_ms <= self._idle_ms else "open"
 
-    def _latest(self, name: str, page: Sequence[Header], *, but: Collection[str]) -> Header | None:
-        """Return the last event of a kind not in ``but``; ``page`` is the end of the session."""
-        while page:
-            for header in reversed(page):
-                if header.kind not in but:
-                    return header
-            page = self._last(name, before_seq=page[0].seq)
-        return None
+    def _latest(
+        self, name: str, last: Sequence[Header] | None, *, but: Collection[str]
+    ) -> Header | None:
+        """Return the last event of a kind not in ``but``; ``last`` is as in ``quiet_ms``."""
+        headers = self._backwards(name, last)
+        return next((header for header in headers if header.kind not in but), None)
 
-    def _last(self, name: str, *, before_seq: int | None = None) -> Sequence[Header]:
-        return self._store.reader.last_headers(
-            self._scope, name, before_seq=before_seq, limit=LAST_EVENTS
-        )
+    def _backwards(self, name: str, last: Sequence[Header] | None) -> Iterator[Header]:
+        """Yield the headers of a session, the latest first; ``last`` are those that were read."""
+        page, before_seq = last, None
+        while True:
+            if page is None:
+                page = self._store.reader.last_headers(
+                    self._scope, name, before_seq=before_seq, limit=LAST_EVENTS
+                )
+            if not page:
+                return
+            yield from reversed(page)
+            before_seq, page = page[0].seq, None
 
 
 def _first_words(events: Sequence[Header]) -> str | None:
